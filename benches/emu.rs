@@ -87,7 +87,7 @@ fn sass_lane_operations(c: &mut Criterion) {
     let mut bus = sass::PlainBus::default();
     bus.map(ENTRY, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
     let launch = sass::Launch {
-        chip: sass::Chip::Sm90,
+        chip: sass::SmArch::Sm90,
         entry: ENTRY,
         grid: [1; 3],
         block: [128, 1, 1],

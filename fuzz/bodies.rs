@@ -299,7 +299,7 @@ pub fn ptx(data: &[u8]) {
 pub fn sass(data: &[u8]) {
     for word in data.as_chunks::<16>().0 {
         let word = u128::from_le_bytes(*word);
-        for chip in sass_isa::Chip::ALL {
+        for chip in sass_isa::SmArch::ALL {
             match sass_isa::decode_for(word, chip) {
                 Ok(inst) => {
                     assert!(!sass_isa::print(&inst).is_empty());

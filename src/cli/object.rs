@@ -79,12 +79,12 @@ pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
 }
 
 fn sass_chips() -> String {
-    sass::Chip::ALL.map(|c| c.to_string()).join(", ")
+    sass::SmArch::ALL.map(|c| c.to_string()).join(", ")
 }
 
 /// The chip of a SASS listing.
 fn sass_chip(name: &str) -> Result<Arch, CliError> {
-    let arch = Arch::parse(name).filter(|a| sass::Chip::of(*a).is_some());
+    let arch = Arch::parse(name).filter(|a| sass::SmArch::of(*a).is_some());
     arch.ok_or_else(|| {
         CliError::Usage(format!("chip {name}: there are tables of SASS for {} and sm_90a", sass_chips()))
     })
@@ -107,7 +107,7 @@ fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
         Err(_) => vec![("code".to_owned(), bytes.clone())],
     };
     let mut hazards = Vec::new();
-    let chip = sass::Chip::of(arch).unwrap_or_default();
+    let chip = sass::SmArch::of(arch).unwrap_or_default();
     for (name, code) in &parts {
         let words: Vec<u128> = code.as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect();
         let found =
@@ -126,7 +126,7 @@ pub fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
     let bytes = read(&args.file)?;
     let text = match &args.arch {
         Some(name) => {
-            sass_chip(name).map(|a| Ok(sass::words_listing(&bytes, sass::Chip::of(a).unwrap_or_default())))?
+            sass_chip(name).map(|a| Ok(sass::words_listing(&bytes, sass::SmArch::of(a).unwrap_or_default())))?
         }
         None if code::is_amdgpu(&bytes) => gpu_text(&bytes),
         None if is_cubin(&bytes) => Cubin::parse(&bytes).map_err(|e| e.to_string()).and_then(|c| sass::listing(&c)),

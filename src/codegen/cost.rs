@@ -94,7 +94,7 @@ fn values(list: &[UOp]) -> Memo<()> {
 pub(super) fn tensors(list: &[UOp], params: &[ParamInfo]) -> Vec<TensorInfo> {
     let mut out: Vec<TensorInfo> = vec![];
     for u in list {
-        let (Op::CopyBox, Arg::Box(b)) = (u.op(), u.arg()) else { continue };
+        let (Op::CopyTile, Arg::Tma(b)) = (u.op(), u.arg()) else { continue };
         let param = params.iter().position(|p| slot(&u.src()[2]) == Some(p.slot));
         let info = param.map(|param| TensorInfo { param, tensor: b.tensor });
         out.extend(info.filter(|t| !out.contains(t)));

@@ -15,8 +15,8 @@
 //! | Store (index, value) | as Load; with a gate, lanes whose gate is false keep their memory |
 //! | Store (index, value), Arg::Stage | as Store, to a tile that is read after a Barrier with Arg::Stage: where the value is a Load that nothing else uses, a copy that need not be done before (GPU) |
 //! | Commit (dep, …) | the copies of a thread since its last Commit are a group; with stores in place of copies it means nothing (GPU) |
-//! | CopyBox (to, bar, from, column, row), Arg::Box | what the stores with Arg::Stage(1) until the next Commit do, in one piece; a back end does one of both, and leaves the CopyBox out where the buffer's address or strides do not allow a TMA tile (targets with `box_copies`) |
-//! | AwaitBox (bar, parity, …) | a thread waits for the TMA tiles that count for this barrier, in iterations of this parity; nothing where the stores are done (targets with `box_copies`) |
+//! | CopyTile (to, bar, from, column, row), Arg::Tma | what the stores with Arg::Stage(1) until the next Commit do, in one piece; a back end does one of both, and leaves the CopyTile out where the buffer's address or strides do not allow a TMA tile (targets with `tma_copies`) |
+//! | AwaitTile (bar, parity, …) | a thread waits for the TMA tiles that count for this barrier, in iterations of this parity; nothing where the stores are done (targets with `tma_copies`) |
 //! | LoadMatrix (index), Arg::Transposed | the fragment of a matrix unit that the wave's 32 threads load together from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`) |
 //! | LoadMatrix (index), Arg::Tile | no value of a thread, but where a Wmma whose unit has `from_memory` finds an operand; only such a Wmma uses it |
 //! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |

@@ -40,12 +40,12 @@ pub(super) struct Scopes<'a> {
 /// Why the loops of a graph cannot be placed.
 pub(super) enum NotPlaced<'a> {
     /// Two places want one Range (its number).
-    Clash(u32, Box<Facts<'a>>),
+    Clash(u32, Box<GraphRanges<'a>>),
     Error(CodegenError),
 }
 
 /// A graph whose loops have no places, and what is known of its nodes.
-pub(super) struct Facts<'a> {
+pub(super) struct GraphRanges<'a> {
     pub order: Order<'a>,
     pub root_store: Vec<bool>,
     pub open: Open,
@@ -86,7 +86,7 @@ impl<'a> Scopes<'a> {
             Ok(()) => Ok(s),
             Err(Failed::Error(e)) => Err(NotPlaced::Error(e)),
             Err(Failed::Clash(range)) => {
-                Err(NotPlaced::Clash(range, Box::new(Facts { order: s.order, root_store: s.root_store, open })))
+                Err(NotPlaced::Clash(range, Box::new(GraphRanges { order: s.order, root_store: s.root_store, open })))
             }
         }
     }

@@ -5,7 +5,7 @@
 //! leaves up makes the nodes.
 
 use super::CodegenError;
-use super::scope::{Facts, NotPlaced, ROOT, STORES, Scopes, first_range};
+use super::scope::{GraphRanges, NotPlaced, ROOT, STORES, Scopes, first_range};
 use doorbell_uop::{Arg, Op, Order, RangeArg, Srcs, UOp};
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
     match Scopes::build(Order::of(sink)) {
         Ok(_) => Ok(sink.clone()),
         Err(NotPlaced::Error(e)) => Err(e),
-        Err(NotPlaced::Clash(_, facts)) => Ok(Places::of(&facts)?.nodes()),
+        Err(NotPlaced::Clash(_, graph)) => Ok(Places::of(&graph)?.nodes()),
     }
 }
 
@@ -36,7 +36,7 @@ struct Loop {
 
 /// Where the nodes of a graph are wanted.
 struct Places<'f, 'a> {
-    facts: &'f Facts<'a>,
+    graph: &'f GraphRanges<'a>,
     loops: Vec<Loop>,
     fresh: Fresh,
     wanted: Vec<SmallVec<[Inside; 1]>>,
@@ -45,21 +45,21 @@ struct Places<'f, 'a> {
 }
 
 impl<'f, 'a> Places<'f, 'a> {
-    fn of(facts: &'f Facts<'a>) -> Result<Places<'f, 'a>, CodegenError> {
-        let n = facts.order.len();
+    fn of(graph: &'f GraphRanges<'a>) -> Result<Places<'f, 'a>, CodegenError> {
+        let n = graph.order.len();
         let outside = Loop { range: u16::MAX, parent: 0, depth: 0, level: 0, fresh: None };
         let mut p = Places {
-            facts,
+            graph,
             loops: vec![outside],
-            fresh: Fresh::of(&facts.order),
+            fresh: Fresh::of(&graph.order),
             wanted: std::iter::repeat_with(SmallVec::new).take(n).collect(),
             sees: std::iter::repeat_with(SmallVec::new).take(n).collect(),
         };
         // The loops that store keep their ranges.
-        for k in (0..n).filter(|k| facts.root_store[*k]) {
+        for k in (0..n).filter(|k| graph.root_store[*k]) {
             p.closed(k, ROOT as u16);
         }
-        if let Some(&r) = facts.open.open[n - 1].first() {
+        if let Some(&r) = graph.open.open[n - 1].first() {
             return Err(p.open_range(r));
         }
         p.wanted[n - 1].push(Inside::new());
@@ -72,7 +72,7 @@ impl<'f, 'a> Places<'f, 'a> {
     }
 
     fn open_range(&self, r: u16) -> CodegenError {
-        CodegenError::OpenRange(self.facts.order.nodes()[self.facts.open.ranges[usize::from(r)] as usize].render())
+        CodegenError::OpenRange(self.graph.order.nodes()[self.graph.open.ranges[usize::from(r)] as usize].render())
     }
 
     /// The loop of `range` directly inside `parent`.
@@ -82,7 +82,7 @@ impl<'f, 'a> Places<'f, 'a> {
             return at as u16;
         }
         let taken = self.loops.iter().any(|l| l.range == range);
-        let node = self.facts.order.nodes()[self.facts.open.ranges[usize::from(range)] as usize];
+        let node = self.graph.order.nodes()[self.graph.open.ranges[usize::from(range)] as usize];
         let fresh = if taken { self.fresh.like(node) } else { None };
         let depth = self.loops[usize::from(parent)].depth + 1;
         self.loops.push(Loop { range, parent, depth, level, fresh });
@@ -91,12 +91,12 @@ impl<'f, 'a> Places<'f, 'a> {
 
     /// The loops that node `k` closes, outermost first, of which the first stands in `at`.
     fn closed(&mut self, k: usize, mut at: u16) -> Inside {
-        let facts = self.facts;
-        let srcs = facts.order.srcs(k);
-        let first = first_range(facts.order.nodes()[k].op()).unwrap_or(usize::MAX);
-        let level = if facts.root_store[k] { STORES } else { facts.open.level[k] };
+        let graph = self.graph;
+        let srcs = graph.order.srcs(k);
+        let first = first_range(graph.order.nodes()[k].op()).unwrap_or(usize::MAX);
+        let level = if graph.root_store[k] { STORES } else { graph.open.level[k] };
         let mut loops = Inside::new();
-        let numbers = srcs.get(first..).unwrap_or(&[]).iter().map(|s| facts.open.number[*s as usize]);
+        let numbers = srcs.get(first..).unwrap_or(&[]).iter().map(|s| graph.open.number[*s as usize]);
         // A loop of one step may have become a constant.
         for r in numbers.filter(|r| *r != u16::MAX) {
             at = self.place(r, at, level);
@@ -107,16 +107,16 @@ impl<'f, 'a> Places<'f, 'a> {
 
     /// Says of all sources of `k` where this place of it wants them.
     fn sources(&mut self, k: usize, place: usize) -> Result<(), CodegenError> {
-        let facts = self.facts;
+        let graph = self.graph;
         let inside = self.wanted[k][place].clone();
         let at = self.deepest(k, &inside)?;
         let closed = self.closed(k, at);
-        for &s in facts.order.srcs(k) {
+        for &s in graph.order.srcs(k) {
             let s = s as usize;
             let mut wants = Inside::new();
-            for &r in &facts.open.open[s] {
+            for &r in &graph.open.open[s] {
                 let own = closed.iter().find(|l| self.loops[usize::from(**l)].range == r);
-                let outer = || facts.open.open[k].iter().position(|o| *o == r).and_then(|j| inside.get(j));
+                let outer = || graph.open.open[k].iter().position(|o| *o == r).and_then(|j| inside.get(j));
                 wants.push(*own.or_else(outer).ok_or_else(|| self.open_range(r))?);
             }
             let version = self.wanted[s].iter().position(|w| *w == wants).unwrap_or_else(|| {
@@ -138,7 +138,7 @@ impl<'f, 'a> Places<'f, 'a> {
                 up = self.loops[usize::from(up)].parent;
             }
             if up != l {
-                return Err(CodegenError::CrossedLoops(format!("{:?}", self.facts.order.nodes()[k])));
+                return Err(CodegenError::CrossedLoops(format!("{:?}", self.graph.order.nodes()[k])));
             }
         }
         Ok(at)
@@ -146,7 +146,7 @@ impl<'f, 'a> Places<'f, 'a> {
 
     /// Makes every node as often as it is wanted; answers the root.
     fn nodes(&self) -> UOp {
-        let order = &self.facts.order;
+        let order = &self.graph.order;
         let mut made: Vec<SmallVec<[UOp; 1]>> = Vec::with_capacity(order.len());
         for (k, u) in order.nodes().iter().enumerate() {
             let srcs = order.srcs(k);
@@ -164,8 +164,8 @@ impl<'f, 'a> Places<'f, 'a> {
 
     /// A Range with the number of its loop; anything else as it is.
     fn renumbered(&self, k: usize, inside: &Inside, u: UOp) -> UOp {
-        let number = self.facts.open.number[k];
-        let own = self.facts.open.open[k].iter().position(|r| *r == number);
+        let number = self.graph.open.number[k];
+        let own = self.graph.open.open[k].iter().position(|r| *r == number);
         let fresh = own.and_then(|j| self.loops[usize::from(inside[j])].fresh);
         match (fresh, u.range_arg()) {
             (Some(sub), Some(a)) if u.op() == Op::Range => u.with_arg(Arg::Range(RangeArg { sub, ..a })),

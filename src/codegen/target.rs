@@ -29,8 +29,8 @@ pub struct Target {
     pub tensor_cores: &'static [WmmaArg],
     /// Copies from buffers to workgroup memory go on while a thread computes.
     pub async_copies: bool,
-    /// A thread has TMA tiles of buffers copied to workgroup memory (`Op::CopyBox`), for matrix units that read it by themselves.
-    pub box_copies: bool,
+    /// A thread has TMA tiles of buffers copied to workgroup memory (`Op::CopyTile`), for matrix units that read it by themselves.
+    pub tma_copies: bool,
     /// A wave loads fragments of a matrix unit from rows in workgroup memory (`Op::LoadMatrix`).
     pub matrix_loads: bool,
     /// Units that run workgroups side by side (GPUs; 0: not known).
@@ -77,7 +77,7 @@ impl Target {
             ldexp: false,
             tensor_cores: &[],
             async_copies: false,
-            box_copies: false,
+            tma_copies: false,
             matrix_loads: false,
             compute_units: 0,
         }
@@ -98,7 +98,7 @@ impl Target {
             ldexp: false,
             tensor_cores: &[],
             async_copies: false,
-            box_copies: false,
+            tma_copies: false,
             matrix_loads: false,
             compute_units: 0,
         }

@@ -3,7 +3,7 @@
 use super::ScheduleError;
 use super::front::{Front, Key, strip};
 use super::graph::FIRST_TEMP;
-use super::memory::{Arena, Place};
+use super::memory::{Arena, Storage};
 use super::plan::{Plan, Step, plan};
 use super::stored::slot;
 use crate::uop::{BufferRef, Op, UMap, UOp};
@@ -171,7 +171,7 @@ fn placed(plan: &Plan, temps: &[UOp]) -> Vec<TempMemory> {
     let places = plan.memory.places.iter().zip(temps);
     places
         .filter_map(|(p, b)| match p {
-            Place::Arena { arena, offset_bytes } => {
+            Storage::Arena { arena, offset_bytes } => {
                 Some(TempMemory { buffer: b.clone(), arena: *arena as usize, offset_bytes: *offset_bytes })
             }
             _ => None,

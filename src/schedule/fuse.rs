@@ -23,7 +23,7 @@ const TINY_WORK: u64 = 1 << 12;
 
 /// Jobs that run as one kernel. Its axes are numbered; each job runs over some of them.
 #[derive(Clone, Debug, Default)]
-pub struct Kernel {
+pub struct FusedKernel {
     /// Job numbers, in graph order, with the axis of each of the job's loops.
     pub jobs: Vec<(usize, Vec<usize>)>,
     /// Extent of each axis.
@@ -42,7 +42,7 @@ pub struct Fusion<'a> {
     traits: Vec<Traits>,
     /// Kernel of each job.
     home: Vec<usize>,
-    pub kernels: Vec<Kernel>,
+    pub kernels: Vec<FusedKernel>,
 }
 
 /// What decides whether two kernels gain from sharing their loops.
@@ -84,8 +84,8 @@ impl Traits {
 }
 
 /// Groups all jobs into kernels; empty kernels are those merged into others.
-pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<Kernel> {
-    let kernel = |(k, j): (usize, &Job)| Kernel {
+pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<FusedKernel> {
+    let kernel = |(k, j): (usize, &Job)| FusedKernel {
         jobs: vec![(k, (0..j.loops.len()).collect())],
         axes: j.loops.iter().map(|r| r.src()[0].clone()).collect(),
     };
@@ -140,14 +140,14 @@ impl Fusion<'_> {
         }
     }
 
-    fn replace(&mut self, a: usize, b: usize, merged: Kernel) {
+    fn replace(&mut self, a: usize, b: usize, merged: FusedKernel) {
         for (j, _) in &merged.jobs {
             self.home[*j] = b;
         }
         self.paths.merge(a, b);
         self.traits[a] = Traits::default();
         self.traits[b] = self.traits_of(&merged);
-        self.kernels[a] = Kernel::default();
+        self.kernels[a] = FusedKernel::default();
         self.kernels[b] = merged;
     }
 
@@ -166,17 +166,17 @@ impl Fusion<'_> {
         shared || small(ta) && small(tb) && !reduces
     }
 
-    fn traits_of(&self, k: &Kernel) -> Traits {
+    fn traits_of(&self, k: &FusedKernel) -> Traits {
         let mut all = Traits::default();
         k.jobs.iter().for_each(|(j, _)| all.add(&self.job_traits[*j]));
         all
     }
 
     /// The kernel of `a` and `b`, if they may and should be one.
-    fn joined(&self, a: usize, b: usize) -> Option<Kernel> {
+    fn joined(&self, a: usize, b: usize) -> Option<FusedKernel> {
         let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
         let copies = self.traits[a].copies || self.traits[b].copies;
-        let device = |k: &Kernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
+        let device = |k: &FusedKernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
         if copies || device(ka) != device(kb) || self.paths.are_apart(a, b) {
             return None;
         }
@@ -190,7 +190,7 @@ impl Fusion<'_> {
     }
 
     /// Maps the axes of `ka` to axes of `kb`, by the values passing between them; the others by extent.
-    fn unify(&self, ka: &Kernel, kb: &Kernel) -> Option<Kernel> {
+    fn unify(&self, ka: &FusedKernel, kb: &FusedKernel) -> Option<FusedKernel> {
         let mut same: Vec<Option<usize>> = vec![None; ka.axes.len()];
         let mut link = |x: usize, y: usize| -> Option<()> {
             if same.iter().enumerate().any(|(k, s)| *s == Some(y) && k != x) || same[x].is_some_and(|s| s != y) {
@@ -239,7 +239,7 @@ impl Fusion<'_> {
     fn passed<'k>(
         &'k self,
         c: usize,
-        from: &'k Kernel,
+        from: &'k FusedKernel,
     ) -> impl Iterator<Item = (&'k [usize], Option<Vec<usize>>)> + 'k {
         self.jobs[c].uses.iter().filter_map(move |(node, place)| {
             let p = *self.at.get(node)?;
@@ -256,7 +256,7 @@ impl Fusion<'_> {
     }
 
     /// Within a merged kernel every producer's axes are those that its consumers read.
-    fn values_pass_within_iterations(&self, k: &Kernel) -> bool {
+    fn values_pass_within_iterations(&self, k: &FusedKernel) -> bool {
         k.jobs.iter().all(|(c, c_axes)| {
             self.passed(*c, k)
                 .all(|(p_axes, loops)| loops.is_some_and(|l| l.iter().zip(p_axes).all(|(at, p)| c_axes[*at] == *p)))
@@ -264,12 +264,12 @@ impl Fusion<'_> {
     }
 
     /// The axis sets of the jobs are nested.
-    fn nests(&self, k: &Kernel) -> bool {
+    fn nests(&self, k: &FusedKernel) -> bool {
         let sets = levels(k);
         sets.windows(2).all(|w| w[0] & w[1] == w[0])
     }
 
-    fn profits(&self, k: &Kernel) -> bool {
+    fn profits(&self, k: &FusedKernel) -> bool {
         let sets = levels(k);
         let (Some(outer), Some(inner)) = (sets.first().copied(), sets.last().copied()) else { return true };
         if outer == inner {
@@ -290,7 +290,7 @@ impl Fusion<'_> {
         (parallel >= PARALLEL || work <= SMALL_WORK) && (!against || work <= TINY_WORK)
     }
 
-    fn buffers(&self, k: &Kernel) -> usize {
+    fn buffers(&self, k: &FusedKernel) -> usize {
         let own: Vec<usize> = k.jobs.iter().map(|j| j.0).collect();
         let written = own.iter().filter(|j| is_output(self.jobs, &self.users, self.stored, &own, **j)).count();
         let mut read: USet = USet::default();
@@ -302,7 +302,7 @@ impl Fusion<'_> {
     }
 
     /// Memory that the kernel overwrites is read in it only at the element that is being written, before it is.
-    fn in_place_is_safe(&self, k: &Kernel) -> bool {
+    fn in_place_is_safe(&self, k: &FusedKernel) -> bool {
         k.jobs.iter().all(|(w, w_axes)| {
             let JobKind::Assign { target, flat } = &self.jobs[*w].kind else { return true };
             let mine = self.on_axes(*w, w_axes, flat, k);
@@ -324,7 +324,7 @@ impl Fusion<'_> {
     }
 
     /// An index of job `j` with the kernel's axes in place of its loops.
-    fn on_axes(&self, j: usize, axes: &[usize], index: &UOp, k: &Kernel) -> UOp {
+    fn on_axes(&self, j: usize, axes: &[usize], index: &UOp, k: &FusedKernel) -> UOp {
         let axis = |a: usize| super::kernel::output_loop(&k.axes[a], u32::MAX - a as u32);
         let map: UMap<UOp> = self.jobs[j].loops.iter().cloned().zip(axes.iter().map(|a| axis(*a))).collect();
         index.substitute(&map)
@@ -340,7 +340,7 @@ fn set(axes: &[usize]) -> u64 {
 }
 
 /// The distinct axis sets of a kernel's jobs, smallest first.
-pub fn levels(k: &Kernel) -> Vec<u64> {
+pub fn levels(k: &FusedKernel) -> Vec<u64> {
     let mut sets: Vec<u64> = k.jobs.iter().map(|j| set(&j.1)).collect();
     sort::by_key(&mut sets, |s| (s.count_ones(), *s));
     sets.dedup();
@@ -373,7 +373,7 @@ fn numbers(jobs: &[Job]) -> UMap<usize> {
 
 /// Axes of a kernel in nesting order, outermost first: smaller loop sets further out, within a set as the largest job
 /// has them.
-pub fn nest(k: &Kernel) -> Vec<usize> {
+pub fn nest(k: &FusedKernel) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::new();
     for level in levels(k) {
         let widest = k.jobs.iter().rev().max_by_key(|j| j.1.len());

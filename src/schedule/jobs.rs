@@ -8,7 +8,7 @@
 use super::ScheduleError;
 use super::graph::{Graph, is_empty, max_len};
 use super::index::Idx;
-use super::lower::{Lowerer, Place, Read, Reduced, address, ranges_in};
+use super::lower::{AccessPoint, Lowerer, Read, Reduced, address, ranges_in};
 use super::split::is_contraction;
 use super::stored::{Region, Stored, loops_of};
 use super::sums::once_each;
@@ -30,7 +30,7 @@ pub struct Job {
     pub idx: Idx,
     pub reads: Vec<Read>,
     /// Values of other jobs: the job's node and the indices read.
-    pub uses: Vec<(UOp, Rc<Place>)>,
+    pub uses: Vec<(UOp, Rc<AccessPoint>)>,
     pub reduces: Vec<Reduced>,
     /// The value is one sum, with nothing after it.
     pub is_sum: bool,
@@ -112,7 +112,7 @@ fn chain_end(g: &Graph, stored: &Stored, reduce: &UOp) -> Option<UOp> {
 pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
     let mut jobs: Vec<Job> = Vec::new();
     // How often each stored value is read, and by which job.
-    let mut wanted: UMap<Vec<(usize, Rc<Place>)>> = UMap::default();
+    let mut wanted: UMap<Vec<(usize, Rc<AccessPoint>)>> = UMap::default();
     let mut next_range = 0;
     for u in g.order.iter().rev() {
         if is_empty(u.shape()) || !(stored.at.contains_key(u) || u.op() == Op::Assign) {
@@ -142,14 +142,14 @@ pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
     Ok(jobs)
 }
 
-fn want(wanted: &mut UMap<Vec<(usize, Rc<Place>)>>, k: usize, job: &Job) {
+fn want(wanted: &mut UMap<Vec<(usize, Rc<AccessPoint>)>>, k: usize, job: &Job) {
     for (node, place) in &job.uses {
         wanted.entry(node.clone()).or_default().push((k, place.clone()));
     }
 }
 
 /// The job that can absorb a value: the only reader, at one place, inside a reduce, once for each of its iterations.
-fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)], work: u64) -> Option<usize> {
+fn absorber(jobs: &[Job], wanted: &[(usize, Rc<AccessPoint>)], work: u64) -> Option<usize> {
     let [(owner, place)] = wanted else { return None };
     let job = &jobs[*owner];
     if place.gate.is_some() || place.version.is_some() {
@@ -182,7 +182,11 @@ fn sums_products(stored: &Stored, job: &Job) -> bool {
 
 /// The job that sums a sum: it reads each element at most once, some of them shifted or padded, in a sum of nothing
 /// else.
-fn summed_up(jobs: &[Job], wanted: &[(usize, Rc<Place>)], (sum, param, heavy): (&Job, &UOp, bool)) -> Option<usize> {
+fn summed_up(
+    jobs: &[Job],
+    wanted: &[(usize, Rc<AccessPoint>)],
+    (sum, param, heavy): (&Job, &UOp, bool),
+) -> Option<usize> {
     let [(owner, place)] = wanted else { return None };
     let job = &jobs[*owner];
     if !sum.is_sum || place.gate.is_none() || place.version.is_some() {

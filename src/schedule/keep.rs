@@ -4,7 +4,7 @@
 //! that are costly (transcendental ops, divisions, more than a few loads), as a softmax before a product; and values
 //! that several kernels would compute from more than a few buffers each.
 
-use super::fuse::Kernel;
+use super::fuse::FusedKernel;
 use super::graph::{Graph, max_len, values};
 use super::jobs::Job;
 use super::stored::Stored;
@@ -40,7 +40,7 @@ pub fn store_repeated(g: &Graph, stored: &mut Stored) {
 }
 
 /// Stores what several kernels compute from many buffers; whether there was any.
-pub fn store_shared(g: &Graph, jobs: &[Job], kernels: &[Kernel], stored: &mut Stored) -> bool {
+pub fn store_shared(g: &Graph, jobs: &[Job], kernels: &[FusedKernel], stored: &mut Stored) -> bool {
     let mut homes: UMap<(usize, usize)> = UMap::default();
     for (k, kernel) in kernels.iter().enumerate() {
         for u in kernel.jobs.iter().flat_map(|j| &jobs[j.0].computes) {

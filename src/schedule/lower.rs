@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// Where a value is read.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Place {
+pub struct AccessPoint {
     pub idx: Idx,
     /// The value matters only where this is true.
     pub gate: Option<UOp>,
@@ -40,7 +40,7 @@ pub struct Read {
     /// The stored node, or the graph parameter itself.
     pub node: UOp,
     pub param: UOp,
-    pub place: Rc<Place>,
+    pub place: Rc<AccessPoint>,
     /// The element's position.
     pub flat: UOp,
 }
@@ -49,19 +49,19 @@ pub struct Read {
 #[derive(Clone)]
 pub struct Reduced {
     pub ranges: Vec<UOp>,
-    pub place: Rc<Place>,
+    pub place: Rc<AccessPoint>,
     /// The summand, if it is nothing but a gated load of this.
     pub of: Option<UOp>,
     /// One sum of products that was a sum of sums.
     pub merged: bool,
 }
 
-type Dep = (UOp, Rc<Place>);
+type Dep = (UOp, Rc<AccessPoint>);
 type Deps = SmallVec<[Dep; 3]>;
 
 enum Frame {
-    Enter(UOp, Rc<Place>),
-    Build(UOp, Rc<Place>, Deps, Extra),
+    Enter(UOp, Rc<AccessPoint>),
+    Build(UOp, Rc<AccessPoint>, Deps, Extra),
 }
 
 /// What the way down has found and the way up needs.
@@ -75,12 +75,12 @@ enum Extra {
 /// Lowers expressions of one kernel.
 pub struct Lowerer<'a, C: Fn(&UOp) -> Cut> {
     cut: &'a C,
-    memo: HashMap<(UOp, Rc<Place>), UOp, crate::uop::NodeHasher>,
+    memo: HashMap<(UOp, Rc<AccessPoint>), UOp, crate::uop::NodeHasher>,
     next_range: u32,
     pub reads: Vec<Read>,
     pub reduces: Vec<Reduced>,
     /// Assigns and Afters through which memory is read, and where.
-    pub memory_uses: Vec<(UOp, Rc<Place>)>,
+    pub memory_uses: Vec<(UOp, Rc<AccessPoint>)>,
 }
 
 /// The address form of a graph parameter.
@@ -127,7 +127,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
 
     /// The value of `node` at `idx`; the node itself is computed even if it is stored.
     pub fn lower_own(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
-        let place = Rc::new(Place { idx: idx.into(), gate: None, version: None });
+        let place = Rc::new(AccessPoint { idx: idx.into(), gate: None, version: None });
         if let Some(known) = self.memo.get(&(node.clone(), place.clone())) {
             return Ok(known.clone());
         }
@@ -137,12 +137,12 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
 
     /// The value of `node` at `idx`.
     pub fn lower(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
-        let place = Rc::new(Place { idx: idx.into(), gate: None, version: None });
+        let place = Rc::new(AccessPoint { idx: idx.into(), gate: None, version: None });
         let (deps, extra) = self.enter(node, &place)?;
         self.run(Some((node.clone(), place, (deps, extra))))
     }
 
-    fn run(&mut self, start: Option<(UOp, Rc<Place>, (Deps, Extra))>) -> Result<UOp, ScheduleError> {
+    fn run(&mut self, start: Option<(UOp, Rc<AccessPoint>, (Deps, Extra))>) -> Result<UOp, ScheduleError> {
         let mut stack = Vec::new();
         let mut last = None;
         if let Some((u, p, (deps, extra))) = start {
@@ -168,19 +168,19 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         last.ok_or(ScheduleError::Malformed { op: Op::Sink, why: "nothing to lower" })
     }
 
-    fn push(&self, stack: &mut Vec<Frame>, u: UOp, p: Rc<Place>, deps: Deps, extra: Extra) {
+    fn push(&self, stack: &mut Vec<Frame>, u: UOp, p: Rc<AccessPoint>, deps: Deps, extra: Extra) {
         let next: Deps = deps.iter().rev().filter(|d| !self.memo.contains_key(*d)).cloned().collect();
         stack.push(Frame::Build(u, p, deps, extra));
         stack.extend(next.into_iter().map(|(u, p)| Frame::Enter(u, p)));
     }
 
-    fn enter(&mut self, u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
+    fn enter(&mut self, u: &UOp, p: &Rc<AccessPoint>) -> Result<(Deps, Extra), ScheduleError> {
         match (self.cut)(u) {
             Cut::Stored(_) => Ok((Deps::new(), Extra::None)),
             Cut::Memory => {
                 self.memory_uses.push((u.clone(), p.clone()));
                 let version = p.version.clone().or_else(|| Some(u.clone()));
-                let place = Rc::new(Place { version, ..(**p).clone() });
+                let place = Rc::new(AccessPoint { version, ..(**p).clone() });
                 Ok((one(u, 0, place), Extra::None))
             }
             Cut::Through => self.expand(u, p),
@@ -188,7 +188,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
     }
 
     /// The sources of `u` and the places at which they are read.
-    fn expand(&mut self, u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
+    fn expand(&mut self, u: &UOp, p: &Rc<AccessPoint>) -> Result<(Deps, Extra), ScheduleError> {
         let op = u.op();
         if op.is_elementwise() {
             let deps = u.src().iter().map(|s| (s.clone(), scalar_place(s, p))).collect();
@@ -208,7 +208,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         }
     }
 
-    fn open_reduce(&mut self, u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
+    fn open_reduce(&mut self, u: &UOp, p: &Rc<AccessPoint>) -> Result<(Deps, Extra), ScheduleError> {
         let shape = u.src()[0].shape();
         if u.axes().iter().any(|a| shape.get(*a as usize).is_some_and(|d| d.is(0))) {
             return Ok((Deps::new(), Extra::None));
@@ -227,11 +227,11 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
             *slot = r.clone();
             ranges.push(r);
         }
-        let place = Rc::new(Place { idx, ..(**p).clone() });
+        let place = Rc::new(AccessPoint { idx, ..(**p).clone() });
         Ok((one(u, 0, place), Extra::Ranges(ranges)))
     }
 
-    fn build(&mut self, u: &UOp, p: &Rc<Place>, src: Srcs, extra: Extra) -> Result<UOp, ScheduleError> {
+    fn build(&mut self, u: &UOp, p: &Rc<AccessPoint>, src: Srcs, extra: Extra) -> Result<UOp, ScheduleError> {
         let op = u.op();
         if src.is_empty() {
             return self.leaf(u, p);
@@ -271,7 +271,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
     }
 
     /// Nodes without sources to lower: leaves, stored nodes, reduces of nothing.
-    fn leaf(&mut self, u: &UOp, p: &Rc<Place>) -> Result<UOp, ScheduleError> {
+    fn leaf(&mut self, u: &UOp, p: &Rc<AccessPoint>) -> Result<UOp, ScheduleError> {
         if let Cut::Stored(param) = (self.cut)(u) {
             return Ok(self.load(u, &param, p, index::flatten(&p.idx, u.shape())));
         }
@@ -287,7 +287,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         }
     }
 
-    fn load(&mut self, node: &UOp, param: &UOp, p: &Rc<Place>, flat: UOp) -> UOp {
+    fn load(&mut self, node: &UOp, param: &UOp, p: &Rc<AccessPoint>, flat: UOp) -> UOp {
         self.reads.push(Read { node: node.clone(), param: param.clone(), place: p.clone(), flat: flat.clone() });
         let at = address(param);
         match &p.gate {
@@ -297,16 +297,16 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
     }
 }
 
-fn one(u: &UOp, k: usize, p: Rc<Place>) -> Deps {
+fn one(u: &UOp, k: usize, p: Rc<AccessPoint>) -> Deps {
     let mut d = Deps::new();
     d.push((u.src()[k].clone(), p));
     d
 }
 
 /// Scalars broadcast: they are read without an index.
-fn scalar_place(s: &UOp, p: &Rc<Place>) -> Rc<Place> {
+fn scalar_place(s: &UOp, p: &Rc<AccessPoint>) -> Rc<AccessPoint> {
     if s.shape().is_empty() && !p.idx.is_empty() {
-        Rc::new(Place { idx: Idx::new(), ..(**p).clone() })
+        Rc::new(AccessPoint { idx: Idx::new(), ..(**p).clone() })
     } else {
         p.clone()
     }
@@ -338,7 +338,7 @@ pub fn folded(u: &UOp, src: Srcs) -> UOp {
 }
 
 /// The place of a movement op's source.
-fn moved(u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
+fn moved(u: &UOp, p: &Rc<AccessPoint>) -> Result<(Deps, Extra), ScheduleError> {
     let x = &u.src()[0];
     let from = x.shape();
     let bad = |why| Err(ScheduleError::Malformed { op: u.op(), why });
@@ -397,7 +397,7 @@ fn moved(u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
         }
         _ => return bad("not a movement op"),
     };
-    let place = Rc::new(Place { idx, gate, version: p.version.clone() });
+    let place = Rc::new(AccessPoint { idx, gate, version: p.version.clone() });
     Ok((one(u, 0, place), extra))
 }
 

@@ -6,19 +6,19 @@
 use crate::sort;
 /// Where a temporary is stored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Storage {
     /// A buffer of its own.
     Own,
     /// Bytes of an arena.
     Arena { arena: u32, offset_bytes: usize },
     /// Never touched.
-    Nowhere,
+    Unused,
 }
 
 /// Memory of all temporaries of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPlan {
-    pub places: Vec<Place>,
+    pub places: Vec<Storage>,
     pub arenas: Vec<Arena>,
 }
 
@@ -45,7 +45,7 @@ const ALIGN_BYTES: usize = 256;
 
 /// Assigns offsets to all temporaries: large ones first, each at the lowest offset that is free during its lifetime.
 pub fn plan(uses: &[TempUse]) -> MemoryPlan {
-    let mut out = MemoryPlan { places: vec![Place::Nowhere; uses.len()], arenas: Vec::new() };
+    let mut out = MemoryPlan { places: vec![Storage::Unused; uses.len()], arenas: Vec::new() };
     let mut by_size: Vec<usize> = (0..uses.len()).collect();
     sort::by_key(&mut by_size, |k| (std::cmp::Reverse(uses[*k].bytes), *k));
     let mut placed: Vec<Vec<(usize, usize, usize)>> = Vec::new();
@@ -53,7 +53,7 @@ pub fn plan(uses: &[TempUse]) -> MemoryPlan {
         let u = &uses[k];
         let Some((first, last)) = u.span else { continue };
         if u.held {
-            out.places[k] = Place::Own;
+            out.places[k] = Storage::Own;
             continue;
         }
         let lane = out.arenas.iter().position(|a| a.device == u.device && a.copied == u.copied);
@@ -67,7 +67,7 @@ pub fn plan(uses: &[TempUse]) -> MemoryPlan {
         let at = placed[arena].partition_point(|p| p.0 <= offset);
         placed[arena].insert(at, (offset, bytes, k));
         out.arenas[arena].len_bytes = out.arenas[arena].len_bytes.max(offset + bytes);
-        out.places[k] = Place::Arena { arena: arena as u32, offset_bytes: offset };
+        out.places[k] = Storage::Arena { arena: arena as u32, offset_bytes: offset };
     }
     out
 }
@@ -100,7 +100,7 @@ mod tests {
     fn values_with_disjoint_lives_share_bytes_and_others_do_not() {
         let p = plan(&[temp(1000, 0, 1), temp(1000, 1, 2), temp(1000, 2, 3)]);
         let at = |k: usize| match p.places[k] {
-            Place::Arena { offset_bytes, .. } => offset_bytes,
+            Storage::Arena { offset_bytes, .. } => offset_bytes,
             _ => usize::MAX,
         };
         assert_eq!(at(0), at(2));
@@ -114,7 +114,7 @@ mod tests {
         u[0].held = true;
         u[1].copied = true;
         let p = plan(&u);
-        assert_eq!(p.places[0], Place::Own);
+        assert_eq!(p.places[0], Storage::Own);
         assert_eq!(p.arenas.len(), 2);
     }
 }

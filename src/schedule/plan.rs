@@ -4,7 +4,7 @@
 
 use super::ScheduleError;
 use super::front::{Key, device_number};
-use super::fuse::{Kernel, fuse, is_output, levels, nest, users};
+use super::fuse::{FusedKernel, fuse, is_output, levels, nest, users};
 use super::graph::{FIRST_TEMP, Graph, is_empty, max_len};
 use super::index::{self, Idx};
 use super::jobs::{Job, JobKind, jobs, store_reduces};
@@ -95,7 +95,7 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
 }
 
 /// Kernels in an order that respects all edges between their jobs; empty ones are left out.
-fn order(jobs: &[Job], kernels: &[Kernel], stored: &Stored) -> Result<Vec<usize>, ScheduleError> {
+fn order(jobs: &[Job], kernels: &[FusedKernel], stored: &Stored) -> Result<Vec<usize>, ScheduleError> {
     let mut home = vec![0; jobs.len()];
     for (k, kernel) in kernels.iter().enumerate() {
         kernel.jobs.iter().for_each(|j| home[j.0] = k);
@@ -110,7 +110,7 @@ fn order(jobs: &[Job], kernels: &[Kernel], stored: &Stored) -> Result<Vec<usize>
 }
 
 /// The kernel of a kernel's jobs; `None`: its results are never read (a constant that its readers compute themselves).
-fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &Kernel) -> Result<Option<Step>, ScheduleError> {
+fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Result<Option<Step>, ScheduleError> {
     if let Some(job) = kernel.jobs.first().map(|j| &jobs[j.0]).filter(|j| j.is_copy()) {
         let src = stored.region(&job.node.src()[0])?;
         let src = src.ok_or(ScheduleError::Malformed { op: Op::Copy, why: "the source has no dense memory" })?;
@@ -131,7 +131,7 @@ fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &Kernel) -> Result<Opt
 }
 
 /// The stores of a kernel: outermost level first, within a level in graph order.
-fn stores(stored: &Stored, jobs: &[Job], kernel: &Kernel, device: u32) -> Result<Vec<UOp>, ScheduleError> {
+fn stores(stored: &Stored, jobs: &[Job], kernel: &FusedKernel, device: u32) -> Result<Vec<UOp>, ScheduleError> {
     let own: USet = kernel.jobs.iter().map(|j| jobs[j.0].node.clone()).collect();
     let cut = |u: &UOp| if own.contains(u) { Cut::Through } else { stored.cut(u) };
     let outside = |u: &UOp| stored.cut(u);

@@ -299,7 +299,7 @@ pub struct Tensor2 {
 
 /// A TMA tile that is copied to workgroup memory in one piece, its rows of 128 bytes as [`TileArg`] has them.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct BoxArg {
+pub struct TmaArg {
     pub tensor: Tensor2,
     /// Bytes of all tiles of its group, with the first of them; 0 with the others.
     pub expects: u32,
@@ -429,7 +429,7 @@ pub enum Arg {
     /// Whether lanes take columns of what lies in rows.
     Transposed(bool),
     Tile(Arc<TileArg>),
-    Box(Arc<BoxArg>),
+    Tma(Arc<TmaArg>),
 }
 
 /// `Arc<BufferRef>` that compares by id.
@@ -468,7 +468,7 @@ impl fmt::Debug for Arg {
             Arg::Wmma(w) => write!(f, "{}", w.name),
             Arg::Transposed(t) => write!(f, "{t}"),
             Arg::Tile(t) => write!(f, "{}", if t.by_steps { "tile by steps" } else { "tile by lines" }),
-            Arg::Box(b) => {
+            Arg::Tma(b) => {
                 let Tensor2 { sizes: [w, h], pitch, shape: [columns, rows] } = b.tensor;
                 write!(f, "{columns} x {rows} of {w} x {h} by {pitch}, expects {}", b.expects)
             }

@@ -71,7 +71,7 @@ pub enum Op {
     LoadMatrix,
     /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first. Linear program: none.
     /// Arg::Stage: fills a tile that is read after a later Barrier with Arg::Stage; where the value is a Load, the copy need not be done before.
-    /// Arg::Stage(1): a CopyBox of its group copies the same.
+    /// Arg::Stage(1): a CopyTile of its group copies the same.
     Store,
     /// `(range, dep...)`: linear program: closes the loop of that range.
     End,
@@ -88,12 +88,12 @@ pub enum Op {
     Barrier,
     /// `(dep...)`: a thread's copies since the last Commit (stores with Arg::Stage) are a group.
     Commit,
-    /// `(to, bar, from, column, row)`, Arg::Box: what the stores of its group with Arg::Stage(1) copy of a tile, in one operation for a target with
-    /// `box_copies`: a TMA tile of the buffer `from`, whose first element is at this column and row, to `to` (an Index of workgroup memory; its gate is
+    /// `(to, bar, from, column, row)`, Arg::Tma: what the stores of its group with Arg::Stage(1) copy of a tile, in one operation for a target with
+    /// `tma_copies`: a TMA tile of the buffer `from`, whose first element is at this column and row, to `to` (an Index of workgroup memory; its gate is
     /// the same for all threads). It counts for `bar`, an Index of an area of such barriers. Who does the stores leaves it out.
-    CopyBox,
+    CopyTile,
     /// `(bar, parity, dep...)`: waits until the TMA tiles have arrived that count for `bar`, in iterations of this parity.
-    AwaitBox,
+    AwaitTile,
     /// `(x, r...)`, Arg::Stage: materialise x over the ranges (a tile in Local memory inside a kernel).
     Stage,
 

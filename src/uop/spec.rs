@@ -78,8 +78,8 @@ const KERNEL: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(VECTORS).union(OpSe
     Op::Stage,
     Op::Barrier,
     Op::Commit,
-    Op::CopyBox,
-    Op::AwaitBox,
+    Op::CopyTile,
+    Op::AwaitTile,
     Op::Acc,
     Op::SetAcc,
     Op::End,
@@ -105,8 +105,8 @@ const LINEAR: OpSet = LEAVES.union(OpSet::ELEMENTWISE.minus(DECOMPOSED)).union(V
     Op::After,
     Op::Barrier,
     Op::Commit,
-    Op::CopyBox,
-    Op::AwaitBox,
+    Op::CopyTile,
+    Op::AwaitTile,
 ]));
 
 type Check = Result<(), &'static str>;
@@ -250,10 +250,11 @@ fn tensor(u: &UOp) -> Check {
             need(u.op() == Op::Shrink || s[1..].iter().all(|x| x.vmax() >= 0), "negative padding")
         }
         Op::Flip => need(u.axes().iter().all(|a| (*a as usize) < rank), "Flip of an axis that is not there"),
-        Op::CopyBox => copy_box(u),
-        Op::AwaitBox => {
-            need(s.len() >= 2 && s[0].op() == Op::Index && s[1].dtype().is_int(), "AwaitBox without barrier and parity")
-        }
+        Op::CopyTile => copy_tile(u),
+        Op::AwaitTile => need(
+            s.len() >= 2 && s[0].op() == Op::Index && s[1].dtype().is_int(),
+            "AwaitTile without barrier and parity",
+        ),
         Op::Reduce => {
             need(u.reduce_op().is_some_and(Op::is_reduction), "Reduce by an op that does not reduce")?;
             need(s.len() == 1 && u.axes().iter().all(|a| (*a as usize) < rank), "Reduce of an axis that is not there")?;
@@ -329,13 +330,13 @@ fn kernel(u: &UOp) -> Check {
 }
 
 /// A TMA tile goes from a buffer to workgroup memory of the same type.
-fn copy_box(u: &UOp) -> Check {
-    let [to, bar, from, column, row] = u.src() else { return Err("CopyBox takes five sources") };
+fn copy_tile(u: &UOp) -> Check {
+    let [to, bar, from, column, row] = u.src() else { return Err("CopyTile takes five sources") };
     let local = |i: &UOp| i.op() == Op::Index && i.dtype().space == Some(crate::AddrSpace::Local);
-    need(local(to) && local(bar), "CopyBox to something that is no workgroup memory")?;
-    need(from.op() == Op::Param && from.dtype().scalar == to.dtype().scalar, "CopyBox from another type of memory")?;
-    need(column.dtype().is_int() && row.dtype().is_int(), "CopyBox at a place that is no integer")?;
-    need(matches!(u.arg(), Arg::Box(_)), "CopyBox without a box")
+    need(local(to) && local(bar), "CopyTile to something that is no workgroup memory")?;
+    need(from.op() == Op::Param && from.dtype().scalar == to.dtype().scalar, "CopyTile from another type of memory")?;
+    need(column.dtype().is_int() && row.dtype().is_int(), "CopyTile at a place that is no integer")?;
+    need(matches!(u.arg(), Arg::Tma(_)), "CopyTile without a box")
 }
 
 /// A reduction over the threads of a wave names them and keeps the type.
@@ -369,7 +370,7 @@ fn linear(u: &UOp) -> Check {
             let guarded = divisor.op() == Op::Where && divisor.src()[1].op() == Op::Const;
             need(s[1].vmin() > 0 || s[1].vmax() < 0 || guarded, "integer division by what may be zero")
         }
-        Op::Index | Op::CopyBox | Op::AwaitBox => Ok(()),
+        Op::Index | Op::CopyTile | Op::AwaitTile => Ok(()),
         Op::LoadMatrix => need(s.len() == 1, "LoadMatrix with a range"),
         Op::Wmma => wmma(u),
         Op::WaveReduce => need(s.len() == 1, "WaveReduce with a range"),

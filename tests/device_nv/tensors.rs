@@ -89,7 +89,7 @@ fn tensor_programs_give_the_numbers_of_the_cpu() {
 const SIZES: [usize; 3] = [1016, 72, 512];
 
 #[test]
-fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
+fn a_replayed_product_takes_the_tensor_maps_of_whatever_buffers_it_is_given() {
     set_up();
     let [m, k, n] = SIZES;
     let mut product = Jit::new(|x: &[Tensor]| Ok(vec![x[0].matmul(&x[1]).cast(Scalar::F32)]));
@@ -116,8 +116,8 @@ fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
         assert_eq!(product.is_recorded(), call >= 1);
     }
     let kernels = session().unwrap().compiled_kernels(NV);
-    let boxed = kernels.iter().filter(|c| !c.program.tensors.is_empty());
-    assert!(boxed.clone().count() >= 1, "{:?}", kernels.iter().map(|c| &c.program.opts).collect::<Vec<_>>());
+    let with_maps = kernels.iter().filter(|c| !c.program.tensors.is_empty());
+    assert!(with_maps.clone().count() >= 1, "{:?}", kernels.iter().map(|c| &c.program.opts).collect::<Vec<_>>());
     // An address and fifteen words for each of two matrices, at multiples of 64 in the bank.
-    assert!(boxed.clone().any(|c| c.program.tensors.len() == 2));
+    assert!(with_maps.clone().any(|c| c.program.tensors.len() == 2));
 }

@@ -1,6 +1,6 @@
 //! Constant bank 0 of a launch by hand, as each chip's code reads it.
 
-use doorbell::emu::sass::{Chip, Options};
+use doorbell::emu::sass::{Options, SmArch};
 
 /// Sizes of a launch.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ struct Clusters {
     ctas: usize,
 }
 
-fn places(chip: Chip) -> Places {
+fn places(chip: SmArch) -> Places {
     let old = Places {
         block: 0,
         grid: 0xc,
@@ -56,12 +56,12 @@ fn places(chip: Chip) -> Places {
         clusters: None,
     };
     match chip {
-        Chip::Sm80 | Chip::Sm86 | Chip::Sm89 => old,
-        Chip::Sm90 => {
+        SmArch::Sm80 | SmArch::Sm86 | SmArch::Sm89 => old,
+        SmArch::Sm90 => {
             let clusters = Some(Clusters { flag: 0x140, size: 0x144, grid: 0x15c, ctas: 0x188 });
             Places { own: (0x198, true), constants: 0xd0, clusters, ..old }
         }
-        Chip::Sm120 => Places {
+        SmArch::Sm120 => Places {
             block: 0x360,
             grid: 0x370,
             local_window: 0x2f8,
@@ -78,7 +78,7 @@ fn places(chip: Chip) -> Places {
 
 /// Constant bank 0 as the driver fills it, without the parameters: its address in memory, the offset of the parameters
 /// in it, and the address of bank 3.
-pub fn bank0(chip: Chip, size: Size, options: &Options, (bank0, params): (u64, u32), constants: u64) -> Vec<u8> {
+pub fn bank0(chip: SmArch, size: Size, options: &Options, (bank0, params): (u64, u32), constants: u64) -> Vec<u8> {
     let (mut bank, at) = (vec![0u8; 0x1400], places(chip));
     let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
     for k in 0..3 {
@@ -100,7 +100,7 @@ pub fn bank0(chip: Chip, size: Size, options: &Options, (bank0, params): (u64, u
     put(at.kept_shared, &1024u32.to_le_bytes());
     let (own, of_params) = at.own;
     put(own, &(bank0 + if of_params { params.into() } else { 0 }).to_le_bytes());
-    if chip == Chip::Sm120 {
+    if chip == SmArch::Sm120 {
         // CTAs of clusters look for these words 0xa0 below.
         bank.copy_within(0x250..0x2d0, 0x1b0);
     }

@@ -10,7 +10,7 @@ use doorbell::emu::sass::Options;
 use doorbell::isa::ptx::{Item, parse};
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
-use doorbell::isa::sass::{Chip, decode_for, print_at};
+use doorbell::isa::sass::{SmArch, decode_for, print_at};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs a case and checks what it leaves; returns the forms of the instructions executed.
@@ -53,15 +53,15 @@ fn kernels_of_nvcc_at_both_levels_agree_with_scalar_references_by_both_assembler
     let ours: BTreeMap<(&str, &str), Vec<u8>> =
         compiled().iter().map(|c| ((c.file, c.level.flag()), made(&c.ptx))).collect();
     run_all(&Level::ALL, None, |file, level| &ours[&(file, level.flag())]);
-    sound(Chip::Sm90, ours.values());
+    sound(SmArch::Sm90, ours.values());
 }
 
 /// The optimised kernels on another chip: ptxas's code of it, and ours.
-fn run_on(chip: Chip) {
+fn run_on(chip: SmArch) {
     let theirs: BTreeMap<&str, Vec<u8>> = cubins_for(&chip.to_string()).into_iter().collect();
     run_all(&[Level::O3], None, |file, _| &theirs[file]);
     // The one kernel that our assembler refuses: sm_120 has no differences of bytes.
-    let but = (chip == Chip::Sm120).then_some("integer_intrinsics");
+    let but = (chip == SmArch::Sm120).then_some("integer_intrinsics");
     let made = |text: &str| {
         let mut module = parse(text).unwrap_or_else(|e| panic!("{e}"));
         module.items.retain(|item| !matches!(item, Item::Function(f) if Some(&*f.name) == but));
@@ -74,26 +74,26 @@ fn run_on(chip: Chip) {
 
 #[test]
 fn kernels_for_sm_80_agree_with_scalar_references_by_both_assemblers() {
-    run_on(Chip::Sm80);
+    run_on(SmArch::Sm80);
 }
 
 #[test]
 fn kernels_for_sm_86_agree_with_scalar_references_by_both_assemblers() {
-    run_on(Chip::Sm86);
+    run_on(SmArch::Sm86);
 }
 
 #[test]
 fn kernels_for_sm_89_agree_with_scalar_references_by_both_assemblers() {
-    run_on(Chip::Sm89);
+    run_on(SmArch::Sm89);
 }
 
 #[test]
 fn kernels_for_sm_120_agree_with_scalar_references_by_both_assemblers() {
-    run_on(Chip::Sm120);
+    run_on(SmArch::Sm120);
 }
 
 /// The schedules are sound, and nvdisasm reads every word as we print it.
-fn sound<'a>(chip: Chip, cubins: impl Iterator<Item = &'a Vec<u8>>) {
+fn sound<'a>(chip: SmArch, cubins: impl Iterator<Item = &'a Vec<u8>>) {
     let mut words = vec![];
     for bytes in cubins {
         let cubin = Cubin::parse(bytes).unwrap();

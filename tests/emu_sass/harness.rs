@@ -3,7 +3,7 @@
 pub use crate::bank::Size;
 use crate::bank::bank0;
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::emu::sass::{Chip, Fault, Launch, Options, PlainBus, Stats, run};
+use doorbell::emu::sass::{Fault, Launch, Options, PlainBus, SmArch, Stats, run};
 use std::sync::atomic::AtomicBool;
 
 const CODE: u64 = 0x20_0000_0000;
@@ -31,7 +31,7 @@ pub fn launch(
     for (at, bytes) in buffers.iter().enumerate() {
         bus.map(address(at), bytes.clone(), true);
     }
-    let chip = Chip::of(Arch { sm: cubin.sm, specific: false }).expect("a chip whose code runs");
+    let chip = SmArch::of(Arch { sm: cubin.sm, specific: false }).expect("a chip whose code runs");
     let constants = k.banks.iter().find(|b| b.number == 3).map_or(0, |b| CODE + b.offset);
     let mut bank = bank0(chip, size, options, (BANK0, k.param_base), constants);
     for (value, place) in parameters.iter().zip(&k.params) {

@@ -1,6 +1,6 @@
 //! Strict mode's findings and what it allows, in code assembled by hand: each fault with the same code corrected.
 
-use doorbell::emu::sass::{Chip, Fault, FaultKind, Launch, Options, PlainBus, Stats, run};
+use doorbell::emu::sass::{Fault, FaultKind, Launch, Options, PlainBus, SmArch, Stats, run};
 use doorbell::isa::sass::assemble_for;
 use std::sync::atomic::AtomicBool;
 
@@ -8,10 +8,10 @@ const CODE: u64 = 0x1000;
 const DATA: u64 = 0x10_0000;
 
 fn execute(source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
-    execute_on(Chip::Sm90, source, options, block)
+    execute_on(SmArch::Sm90, source, options, block)
 }
 
-fn execute_on(chip: Chip, source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
+fn execute_on(chip: SmArch, source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
     let words = assemble_for(source, chip).unwrap_or_else(|e| panic!("{e}"));
     let mut bus = PlainBus::default();
     bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
@@ -129,8 +129,9 @@ fn before_sm_90_shared_memory_has_read_its_sources_when_a_barrier_is_passed() {
         )
     };
     let run = |chip, between: &str| execute_on(chip, &code(between), &Options::default(), 32);
-    run(Chip::Sm86, "BAR.SYNC 0x0").unwrap_or_else(|e| panic!("{e}"));
-    for (chip, between) in [(Chip::Sm86, "NOP"), (Chip::Sm86, "BAR.ARV 0x0, 0x40"), (Chip::Sm90, "BAR.SYNC 0x0")] {
+    run(SmArch::Sm86, "BAR.SYNC 0x0").unwrap_or_else(|e| panic!("{e}"));
+    for (chip, between) in [(SmArch::Sm86, "NOP"), (SmArch::Sm86, "BAR.ARV 0x0, 0x40"), (SmArch::Sm90, "BAR.SYNC 0x0")]
+    {
         let kind = run(chip, between).expect_err(between).kind;
         assert!(
             matches!(&kind, FaultKind::ReadPending { register, .. } if register == "R2"),
@@ -311,7 +312,7 @@ fn words_and_registers_that_are_none_raise_the_chips_exceptions() {
     let mut bus = PlainBus::default();
     bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
     let launch = Launch {
-        chip: Chip::Sm90,
+        chip: SmArch::Sm90,
         entry: CODE,
         grid: [1; 3],
         block: [1, 1, 1],

@@ -12,12 +12,12 @@ use doorbell::uop::{DType, Scalar, UOp};
 fn small(chip: &str) -> Target {
     // Products of f32 may be those of tf32.
     let chip = Chip::parse(chip).unwrap();
-    Target { compute_units: 1, box_copies: false, tensor_cores: chip.tensor_cores(true), ..chip.target() }
+    Target { compute_units: 1, tma_copies: false, tensor_cores: chip.tensor_cores(true), ..chip.target() }
 }
 
 /// The same, with tiles copied by TMA.
-fn boxing() -> Target {
-    Target { box_copies: true, ..small("sm_90a") }
+fn with_tma() -> Target {
+    Target { tma_copies: true, ..small("sm_90a") }
 }
 
 fn compiled(ast: &UOp, target: &Target, opts: &str) -> Result<Program, String> {
@@ -100,7 +100,7 @@ fn products_of_tf32_agree() {
 }
 
 #[test]
-fn tiles_of_bytes_come_in_boxes_of_128_columns() {
+fn tiles_of_bytes_are_tma_tiles_of_128_columns() {
     let shape = |size| Shape { size, turned: (false, true), ..PLAIN };
     let whole = matrices(DType::I8, shape((128, 128, 384)));
     assert_eq!(whole, [([384, 128], 384, [128, 128]), ([384, 128], 384, [128, 128])]);
@@ -138,13 +138,13 @@ fn a_round_waits_for_copies_and_old_products_then_meets_the_others() {
 /// The matrices of a product whose tiles are copied by TMA: columns and rows, elements between rows, and a tile.
 fn matrices(t: DType, s: Shape) -> Vec<([u32; 2], i64, [u16; 2])> {
     let ast = product(t, s);
-    let p = compiled(&ast, &boxing(), "").unwrap();
-    agrees_on(&boxing(), &ast, "m64n", "cp.async.bulk.tensor.2d");
+    let p = compiled(&ast, &with_tma(), "").unwrap();
+    agrees_on(&with_tma(), &ast, "m64n", "cp.async.bulk.tensor.2d");
     p.tensors.iter().map(|i| (i.tensor.sizes, i.tensor.pitch, i.tensor.shape)).collect()
 }
 
 #[test]
-fn tiles_of_all_layouts_edges_and_batches_come_in_boxes_and_agree() {
+fn tiles_of_all_layouts_edges_and_batches_come_by_tma_and_agree() {
     let shape = |size, turned| Shape { size, turned, ..PLAIN };
     let whole = matrices(DType::F16, shape((128, 128, 192), (false, false)));
     assert_eq!(whole, [([192, 128], 192, [64, 128]), ([128, 192], 128, [64, 64])]);
@@ -162,28 +162,28 @@ fn tiles_of_all_layouts_edges_and_batches_come_in_boxes_and_agree() {
 }
 
 #[test]
-fn tiles_that_are_no_boxes_are_copied_by_the_threads() {
+fn tiles_that_tma_cannot_copy_are_copied_by_the_threads() {
     let rows_of_a_batch = Shape { batch: 3, size: (56, 64, 128), ..PLAIN };
     for (s, copies) in [
         (Shape { size: (62, 58, 126), turned: (false, true), ..PLAIN }, ", 4, "),
         (Shape { size: (64, 58, 128), turned: (true, false), narrowed: true, ..PLAIN }, "st.shared"),
     ] {
         let ast = product(DType::F16, s);
-        let text = agrees_on(&boxing(), &ast, "m64n", copies);
-        assert!(!text.contains(".bulk") && compiled(&ast, &boxing(), "").unwrap().tensors.is_empty(), "{text}");
+        let text = agrees_on(&with_tma(), &ast, "m64n", copies);
+        assert!(!text.contains(".bulk") && compiled(&ast, &with_tma(), "").unwrap().tensors.is_empty(), "{text}");
     }
     // Where a matrix of a batch ends, the next begins: that is no edge. Its other operand is copied by TMA.
-    let p = compiled(&product(DType::F16, rows_of_a_batch), &boxing(), "").unwrap();
+    let p = compiled(&product(DType::F16, rows_of_a_batch), &with_tma(), "").unwrap();
     assert_eq!(p.tensors.iter().map(|t| t.param).collect::<Vec<_>>(), [2]);
-    agrees_on(&boxing(), &product(DType::F16, rows_of_a_batch), "m64n", "cp.async.bulk.tensor");
+    agrees_on(&with_tma(), &product(DType::F16, rows_of_a_batch), "m64n", "cp.async.bulk.tensor");
     // A window's loops go around the rounds.
-    agrees_on(&boxing(), &half_conv((128, 8, 8, 64)), "m64n64k16", "st.shared");
+    agrees_on(&with_tma(), &half_conv((128, 8, 8, 64)), "m64n64k16", "st.shared");
 }
 
 #[test]
-fn one_thread_asks_for_boxes_and_a_round_waits_for_its_own() {
+fn one_thread_issues_tma_copies_and_an_iteration_waits_for_its_own() {
     let ast = product(DType::F16, Shape { size: (64, 128, 320), ..PLAIN });
-    let text = agrees_on(&boxing(), &ast, "m64n128k16", ".param .align 64 .b8");
+    let text = agrees_on(&with_tma(), &ast, "m64n128k16", ".param .align 64 .b8");
     let order = [
         "bra.uni",
         "mbarrier.init.shared::cta.b64",

@@ -10,7 +10,7 @@ use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::isa::ptx::{self, Buffers, render};
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
-use doorbell::isa::sass::{Chip, decode_for, print_at};
+use doorbell::isa::sass::{SmArch, decode_for, print_at};
 use std::collections::BTreeSet;
 
 #[test]
@@ -53,8 +53,8 @@ fn the_size_of_shared_memory_and_counters_are_where_ptxas_has_them() {
     let text = kernel(
         "mov.u32 %r1, %total_smem_size; mov.u32 %r2, %pm3; pmevent 15; ld.param.u64 %d1, [o]; st.global.v2.u32 [%d1], {%r1, %r2};",
     );
-    for chip in OTHERS.into_iter().chain([Chip::Sm90]) {
-        let kept = if chip == Chip::Sm120 { "c[0x0][0x16c]" } else { "c[0x0][0x114]" };
+    for chip in OTHERS.into_iter().chain([SmArch::Sm90]) {
+        let kept = if chip == SmArch::Sm120 { "c[0x0][0x16c]" } else { "c[0x0][0x114]" };
         let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{chip}: {e}"));
         for cubin in [ours, ptxas_for(&text, &chip.to_string(), "-O3")] {
             let file = Cubin::parse(&cubin).unwrap_or_else(|e| panic!("{chip}: {e}"));
@@ -81,8 +81,8 @@ fn what_the_launch_tells_is_read_where_ptxas_reads_it() {
         "%aggr_smem_size",
         "%is_explicit_cluster",
     ];
-    for chip in Chip::ALL {
-        let has_clusters = matches!(chip, Chip::Sm90 | Chip::Sm120);
+    for chip in SmArch::ALL {
+        let has_clusters = matches!(chip, SmArch::Sm90 | SmArch::Sm120);
         let mut names = alone.to_vec();
         names.extend(if has_clusters { &clusters[..] } else { &[] });
         let words: String = (0..)
@@ -126,25 +126,25 @@ fn what_the_launch_tells_is_read_where_ptxas_reads_it() {
 #[test]
 fn what_a_chip_has_not_is_refused_by_name() {
     let body = "mov.u32 %r1, %cluster_nctaid.x; ld.param.u64 %d1, [o]; st.global.u32 [%d1], %r1;";
-    let e = assemble(&kernel(body), Chip::Sm80.arch()).expect_err("clusters");
+    let e = assemble(&kernel(body), SmArch::Sm80.arch()).expect_err("clusters");
     assert_eq!((e.line, e.what.as_str()), (9, "mov.u32: sm_80 keeps nothing like c[0x0][0x144] of sm_90"));
     for (body, chip, what) in [
         (
             "st.global.u32 [%d1], %r1; mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 1;",
-            Chip::Sm80,
+            SmArch::Sm80,
             "9:27: mbarrier.try_wait.parity.shared.b64: it is there from sm_90 on",
         ),
         (
             "mov.u32 %r1, 0;\nwgmma.fence.sync.aligned;",
-            Chip::Sm120,
+            SmArch::Sm120,
             "10:1: wgmma.fence.sync.aligned: sm_120 has no WARPGROUP",
         ),
-        ("fence.proxy.async;", Chip::Sm89, "9:1: fence.proxy.async: sm_89 has no FENCE"),
+        ("fence.proxy.async;", SmArch::Sm89, "9:1: fence.proxy.async: sm_89 has no FENCE"),
     ] {
         assert_eq!(assemble(&kernel(body), chip.arch()).expect_err(what).to_string(), what);
     }
     let cubin =
-        assemble(&kernel("ld.param.u64 %d1, [o]; st.global.u64 [%d1], %d1;"), Chip::Sm80.arch()).expect("a copy");
+        assemble(&kernel("ld.param.u64 %d1, [o]; st.global.u64 [%d1], %d1;"), SmArch::Sm80.arch()).expect("a copy");
     assert_eq!(Cubin::parse(&cubin).expect("a cubin").sm, 80);
     let e = assemble(&kernel(""), Arch { sm: 75, specific: false }).expect_err("a chip without a table");
     assert_eq!(e.what, "sm_75: machine code is made for sm_80, sm_86, sm_89, sm_90, sm_120 and sm_90a");

@@ -6,7 +6,7 @@ use crate::nvidia::ptxas;
 use doorbell::elf::cubin::Cubin;
 use doorbell::isa::sass::check::{Checker, Hazard, Kind, Trust, check, check_for};
 use doorbell::isa::sass::{
-    Chip, Completion, Control, Instruction, Pipe, RegFile, assemble, assemble_for, completion, decode, distance,
+    Completion, Control, Instruction, Pipe, RegFile, SmArch, assemble, assemble_for, completion, decode, distance,
     effects,
 };
 use std::collections::BTreeMap;
@@ -40,10 +40,10 @@ fn schedules_of_ptxas_are_sound_at_every_level() {
 }
 
 fn hazards(listing: &str) -> Vec<String> {
-    hazards_on(Chip::Sm90, listing)
+    hazards_on(SmArch::Sm90, listing)
 }
 
-fn hazards_on(chip: Chip, listing: &str) -> Vec<String> {
+fn hazards_on(chip: SmArch, listing: &str) -> Vec<String> {
     let words = assemble_for(listing, chip).unwrap_or_else(|e| panic!("{e}"));
     check_for(&words, chip, Trust::Seen).expect("instructions").iter().map(Hazard::to_string).collect()
 }
@@ -87,8 +87,9 @@ fn before_sm_90_a_barrier_that_was_passed_tells_that_shared_memory_has_read() {
         let load = "[B------:R-:W1:-:S02] LDS R4, [R2] ;";
         hazards_on(chip, &format!("{load}\n[B------:R-:W-:-:S06] {between} ;\n[B------:R-:W-:-:S05] MOV R2, R6 ;"))
     };
-    assert!(with(Chip::Sm80, "BAR.SYNC 0x0").is_empty());
-    for (chip, between) in [(Chip::Sm80, "NOP"), (Chip::Sm80, "BAR.ARV 0x0, 0x40"), (Chip::Sm90, "BAR.SYNC 0x0")] {
+    assert!(with(SmArch::Sm80, "BAR.SYNC 0x0").is_empty());
+    for (chip, between) in [(SmArch::Sm80, "NOP"), (SmArch::Sm80, "BAR.ARV 0x0, 0x40"), (SmArch::Sm90, "BAR.SYNC 0x0")]
+    {
         let late = "instruction 2: R2 of instruction 0: overwritten while it may not have been read";
         assert_eq!(with(chip, between), [late], "{chip} {between}");
     }

@@ -2,13 +2,13 @@
 
 use crate::compiled::{module_for, words};
 use crate::nvidia::{disassemble_for, ptxas_for};
-use doorbell::isa::sass::{Chip, assemble_for, decode_for, encode, listing_line, print_at};
+use doorbell::isa::sass::{SmArch, assemble_for, decode_for, encode, listing_line, print_at};
 use std::collections::BTreeSet;
 
-pub const OTHERS: [Chip; 4] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm120];
+pub const OTHERS: [SmArch; 4] = [SmArch::Sm80, SmArch::Sm86, SmArch::Sm89, SmArch::Sm120];
 
 /// Compares distinct words of a chip with nvdisasm: the same text, and the same word again, also through a listing.
-pub fn agree(fresh: &[u128], chip: Chip) {
+pub fn agree(fresh: &[u128], chip: SmArch) {
     for (i, (word, theirs)) in fresh.iter().zip(disassemble_for(fresh, chip)).enumerate() {
         let address = 16 * i as u64;
         let theirs = theirs.unwrap_or_else(|| panic!("{chip}: nvdisasm refuses {word:032x}"));
@@ -52,10 +52,10 @@ fn tensor_instructions_compiled_for_each_chip_read_as_nvdisasm_reads_them() {
 /// clamped.
 #[test]
 fn packed_integers_read_as_nvdisasm_reads_them() {
-    for chip in Chip::ALL {
-        let old = chip < Chip::Sm90;
+    for chip in SmArch::ALL {
+        let old = chip < SmArch::Sm90;
         let sources = [(0x239, 5), (0x839, 0xffff_fffb), (0xc39 | 1 << 91, 5), (0xa39, 0x5b << 8)];
-        let sources = &sources[..if chip == Chip::Sm120 { 3 } else { 4 }];
+        let sources = &sources[..if chip == SmArch::Sm120 { 3 } else { 4 }];
         let clamped: &[u128] = if old { &[0] } else { &[1, 2, 0] };
         let mut words = vec![];
         for (opcode, b) in sources {
@@ -103,7 +103,7 @@ fn conversions_of_uniform_values_read_as_nvdisasm_reads_them() {
             L: add.u32 %n, %n, %z; setp.lt.u32 %q, %n, 1000; @%q bra L; st.global.b32 [%p], %n; ret; }}"
         );
         let code = words(&ptxas_for(&text, "sm_120", "-O3"));
-        let here = |w: &u128| decode_for(*w, Chip::Sm120).is_ok_and(|i| i.form().mnemonic == mnemonic);
+        let here = |w: &u128| decode_for(*w, SmArch::Sm120).is_ok_and(|i| i.form().mnemonic == mnemonic);
         assert!(code.iter().any(here), "{conversion}: no {mnemonic}");
         all.extend(code);
     }
@@ -114,5 +114,5 @@ fn conversions_of_uniform_values_read_as_nvdisasm_reads_them() {
     all.extend([1 << 72, 2 << 76, 0x62 << 72, 0x43 << 72, 0xc << 72, immediate].map(|bits| packed ^ bits));
     // UI2I and UF2F of immediate values.
     all.extend([0x008f_e200_0800_2000_0000_0008_0006_784e, 0x000f_c600_0820_4800_0000_0001_0006_785b]);
-    agree(&all.into_iter().collect::<Vec<_>>(), Chip::Sm120);
+    agree(&all.into_iter().collect::<Vec<_>>(), SmArch::Sm120);
 }

@@ -6,7 +6,7 @@ use crate::nvidia::ptxas_for;
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
-use doorbell::isa::sass::{Chip, Instruction, Value, decode_for};
+use doorbell::isa::sass::{Instruction, SmArch, Value, decode_for};
 
 const THREADS: u32 = 64;
 const OUT: u64 = 0x7_0000_0000;
@@ -41,7 +41,7 @@ fn left(cubin: &[u8]) -> Vec<u8> {
     launch(cubin, "k", &case, true).unwrap_or_else(|e| panic!("{e}")).0.remove(0)
 }
 
-fn code(cubin: &[u8], chip: Chip) -> Vec<Instruction> {
+fn code(cubin: &[u8], chip: SmArch) -> Vec<Instruction> {
     let file = Cubin::parse(cubin).expect("a cubin");
     let code = file.code(file.kernel("k").expect("the kernel")).as_chunks::<16>().0;
     let words: Vec<u128> = code.iter().map(|w| u128::from_le_bytes(*w)).collect();
@@ -111,7 +111,7 @@ fn only_loads_read_banks_from_hopper_on() {
         ),
     ];
     for (name, body) in cases {
-        for chip in Chip::ALL {
+        for chip in SmArch::ALL {
             let arch = chip.arch();
             let text = text(arch, &body);
             let ours = assemble(&text, arch).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
@@ -119,7 +119,7 @@ fn only_loads_read_banks_from_hopper_on() {
             let code = code(&ours, chip);
             let reads = code.iter().filter(|i| reads_a_bank(i)).count();
             // More than sixteen pairs where threads part: sm_90's rows serve those that find no register.
-            let none = chip == Chip::Sm120 || chip == Chip::Sm90 && name != "all, in two ways";
+            let none = chip == SmArch::Sm120 || chip == SmArch::Sm90 && name != "all, in two ways";
             assert_eq!(reads == 0, none, "{name}, {chip}: {reads}");
         }
     }
@@ -133,7 +133,7 @@ fn few_constants_are_loaded_once_whatever_the_code_does() {
         xor.b32 %r1, %r1, %r0; mad.lo.s32 %r2, %r1, %r2, %r0; mad.lo.s32 %r3, %r1, %r2, %r3; mad.lo.s32 %r2, %r3, %r2, %r0; mad.lo.s32 %r3, %r1, %r2, %r3;
         N: add.s32 %r9, %r9, 1; setp.le.u32 %q3, %r9, %r8; @%q3 bra L; {STORE}"
     );
-    for (chip, load) in [(Chip::Sm90, "ULDC"), (Chip::Sm120, "LDCU")] {
+    for (chip, load) in [(SmArch::Sm90, "ULDC"), (SmArch::Sm120, "LDCU")] {
         let text = text(chip.arch(), &body);
         let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(left(&ours), left(&ptxas_for(&text, &chip.arch().to_string(), "-O3")), "{chip}");

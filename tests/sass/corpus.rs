@@ -1,7 +1,7 @@
 //! Every instruction of the recorded corpus: 16,959 distinct ones that ptxas 13.5.37 made for sm_90a, with nvdisasm's
 //! text.
 
-use doorbell::isa::sass::{Chip, Form, decode, encode, parse, print};
+use doorbell::isa::sass::{Form, SmArch, decode, encode, parse, print};
 use flate2::read::GzDecoder;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -61,7 +61,7 @@ fn the_corpus_exercises_most_forms() {
         .filter_map(|(word, _)| decode(*word).ok())
         .map(|i| (i.form().mnemonic, i.form().name))
         .collect();
-    let forms = Form::all().iter().filter(|f| f.chips.has(Chip::Sm90)).count();
+    let forms = Form::all().iter().filter(|f| f.chips.has(SmArch::Sm90)).count();
     assert_eq!((seen.len(), forms), (287, 494));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bank::{Size, bank0};
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::emu::sass::{Chip, Launch, Options, PlainBus, Stats, run};
+use doorbell::emu::sass::{Launch, Options, PlainBus, SmArch, Stats, run};
 use std::sync::atomic::AtomicBool;
 
 const CODE: u64 = 0x10_0000_0000;
@@ -44,7 +44,7 @@ pub fn launch_with(
     let file = Cubin::parse(cubin).map_err(|e| e.to_string())?;
     let kernel = file.kernel(name).ok_or_else(|| format!("no kernel {name}"))?;
     let options = Options { max_instructions: 4_000_000, ..options };
-    let chip = Chip::of(Arch { sm: file.sm, specific: false }).ok_or_else(|| format!("sm_{}", file.sm))?;
+    let chip = SmArch::of(Arch { sm: file.sm, specific: false }).ok_or_else(|| format!("sm_{}", file.sm))?;
     let (grid, block) = (case.grid, case.block);
     let size = Size { grid, block, cluster: [blocks, 1, 1], dynamic_shared_bytes: case.dynamic_bytes };
     let constants = kernel.banks.iter().find(|b| b.number == 3).map_or(0, |b| CODE + b.offset);

@@ -1,7 +1,7 @@
 //! `mbarrier` and the copies that arrive at one, on every chip: ours and ptxas's code of the same text, in strict mode.
 
 use crate::versus::{THREADS, input, ours_for, same_for};
-use doorbell::isa::sass::Chip;
+use doorbell::isa::sass::SmArch;
 
 /// As blocks of threads wait for each other and for their copies: by states and by parities, with arrivals at mbarriers
 /// of their own, with threads that leave.
@@ -44,7 +44,7 @@ fn mbarriers_leave_what_ptxas_leaves_on_every_chip() {
         ),
     ] {
         let own = name.contains("own");
-        let (before, after): (Vec<Chip>, Vec<Chip>) = Chip::ALL.iter().partition(|c| c.is_before_hopper() || !own);
+        let (before, after): (Vec<SmArch>, Vec<SmArch>) = SmArch::ALL.iter().partition(|c| c.is_before_hopper() || !own);
         let left: Vec<Vec<u8>> =
             before.iter().map(|c| same_for(c.arch(), &format!("{name}, {c}"), &body)).collect();
         // From sm_90 on ptxas goes round such threads by a predicate of R2UR that the software multiprocessor does not
@@ -59,7 +59,7 @@ fn mbarriers_leave_what_ptxas_leaves_on_every_chip() {
         cp.async.mbarrier.arrive.noinc.shared.b64 [%r11]; W: mbarrier.test_wait.parity.shared.b64 %p2, [%r11], 0; @!%p2 bra W;
         add.u32 %r1, %r1, 1024; {load}"
     );
-    for chip in Chip::ALL {
+    for chip in SmArch::ALL {
         assert_eq!(ours_for(chip.arch(), "copies that arrive", &body), input()[..16 * THREADS as usize], "{chip}");
     }
 }

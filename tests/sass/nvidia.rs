@@ -1,6 +1,6 @@
 //! NVIDIA's assembler and disassembler, which `cargo xtask setup` puts into target/nvidia.
 
-use doorbell::isa::sass::{Chip, decode, print_at};
+use doorbell::isa::sass::{SmArch, decode, print_at};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -49,15 +49,15 @@ pub fn printed_as_read(words: Vec<u128>) {
 
 /// The text of each word of sm_90a as though it stood at 16 times its index; `None`: nvdisasm refuses it.
 pub fn disassemble(words: &[u128]) -> Vec<Option<String>> {
-    disassemble_for(words, Chip::Sm90)
+    disassemble_for(words, SmArch::Sm90)
 }
 
 /// The same of a chip's words.
 ///
 /// nvdisasm ends at the first word it refuses and reports its offset; that word becomes a NOP and all are read again.
 /// Parts of a word that it does not know writes as INVALID or ???: that is a refusal too.
-pub fn disassemble_for(words: &[u128], chip: Chip) -> Vec<Option<String>> {
-    let name = if chip == Chip::Sm90 { "SM90a".to_owned() } else { format!("SM{}", chip.number()) };
+pub fn disassemble_for(words: &[u128], chip: SmArch) -> Vec<Option<String>> {
+    let name = if chip == SmArch::Sm90 { "SM90a".to_owned() } else { format!("SM{}", chip.number()) };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("a.bin");
     let mut tried = words.to_vec();

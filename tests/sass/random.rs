@@ -5,7 +5,7 @@
 
 use crate::nvidia::disassemble_for;
 use doorbell::isa::sass::{
-    Chip, Control, EncodeError, Field, Form, Guard, Instruction, Kind, Role, bits, encode, parse_for, print_at,
+    Control, EncodeError, Field, Form, Guard, Instruction, Kind, Role, SmArch, bits, encode, parse_for, print_at,
 };
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ fn control(inst: &Instruction, random: &mut Random) -> Control {
 }
 
 /// An instruction of a form, perhaps one that the rules refuse.
-fn any(form: &'static Form, chip: Chip, random: &mut Random) -> Instruction {
+fn any(form: &'static Form, chip: SmArch, random: &mut Random) -> Instruction {
     let mut inst = Instruction::on(form, chip);
     // What few instructions have at once is random in one field of three only, so that many get through the rules.
     let tame = random.one_in(2);
@@ -93,7 +93,7 @@ fn is_known(form: &Form) -> bool {
 type Drawn = Vec<(Instruction, u128)>;
 
 /// So many instructions of a chip that encode, and words of others that the rules refuse.
-fn draw(chip: Chip, count: u64, random: &mut Random, which: impl Fn(&Form) -> bool) -> (Drawn, Drawn) {
+fn draw(chip: SmArch, count: u64, random: &mut Random, which: impl Fn(&Form) -> bool) -> (Drawn, Drawn) {
     let forms: Vec<&'static Form> = Form::all().iter().filter(|f| f.chips.has(chip) && which(f)).collect();
     let (mut legal, mut refused) = (Vec::new(), Vec::new());
     let mut at = random.below(forms.len() as u64) as usize;
@@ -131,7 +131,7 @@ fn name(inst: &Instruction, word: u128) -> String {
 }
 
 /// What nvdisasm reads otherwise than we.
-fn disagreements(batch: &[(Instruction, u128)], chip: Chip) -> Vec<String> {
+fn disagreements(batch: &[(Instruction, u128)], chip: SmArch) -> Vec<String> {
     let words: Vec<u128> = batch.iter().map(|b| b.1).collect();
     let mut wrong = Vec::new();
     for (i, ((inst, word), theirs)) in batch.iter().zip(disassemble_for(&words, chip)).enumerate() {
@@ -156,7 +156,7 @@ fn nineteen_of_twenty_random_instructions_read_as_nvdisasm_reads_them_and_none_i
     let (seed, count) = (number("SASS_SEED", 0x5a55_2001), number("SASS_WORDS", 200));
     println!("seed {seed:#x}, {count} instructions");
     // The rows of older and newer chips still have modifiers that those chips lack.
-    let chip = Chip::Sm90;
+    let chip = SmArch::Sm90;
     let (legal, refused) = draw(chip, count, &mut Random(seed), |f| !is_known(f));
     let wrong: Vec<_> = legal.chunks(400).flat_map(|batch| disagreements(batch, chip)).collect();
     let words: Vec<u128> = refused.iter().map(|r| r.1).collect();
@@ -181,7 +181,7 @@ const EXACT: [&str; 21] = [
 #[test]
 fn every_random_instruction_of_some_operations_reads_on_each_chip_as_nvdisasm_reads_it() {
     let (seed, count) = (number("SASS_SEED", 0x5a55_2003), number("SASS_WORDS", 200));
-    for chip in Chip::ALL {
+    for chip in SmArch::ALL {
         let (legal, _) = draw(chip, count, &mut Random(seed), |f| EXACT.contains(&f.mnemonic));
         let wrong: Vec<_> = legal.chunks(400).flat_map(|batch| disagreements(batch, chip)).collect();
         assert!(wrong.is_empty(), "{chip}: {} of {count}:\n{}", wrong.len(), wrong.join("\n"));
@@ -189,7 +189,7 @@ fn every_random_instruction_of_some_operations_reads_on_each_chip_as_nvdisasm_re
 }
 
 /// For each contradiction of a form on a chip, by the text that names it, instructions that have it.
-fn contradictions(form: &'static Form, chip: Chip, random: &mut Random) -> Drawn {
+fn contradictions(form: &'static Form, chip: SmArch, random: &mut Random) -> Drawn {
     let mut by_text: BTreeMap<String, Drawn> = BTreeMap::new();
     for _ in 0..40 * form.rules.len() {
         let inst = any(form, chip, random);
@@ -211,7 +211,7 @@ fn what_rules_call_a_contradiction_nvdisasm_refuses_on_every_chip() {
     let mut random = Random(seed);
     let mut wide = vec![];
     let mut count = 0;
-    for chip in Chip::ALL {
+    for chip in SmArch::ALL {
         let first = random.below(step as u64) as usize;
         let forms = Form::all().iter().filter(|f| f.chips.has(chip) && !f.rules.is_empty());
         for form in forms.skip(first).step_by(step) {
@@ -231,7 +231,7 @@ fn what_rules_call_a_contradiction_nvdisasm_refuses_on_every_chip() {
 
 #[test]
 fn a_contradiction_is_refused_by_name() {
-    let text = |text: &str| parse_for(text, 0, Chip::Sm90).map(|i| print_at(&i, 0)).map_err(|e| e.to_string());
+    let text = |text: &str| parse_for(text, 0, SmArch::Sm90).map(|i| print_at(&i, 0)).map_err(|e| e.to_string());
     assert_eq!(text("F2F.F16.F32 R4, R2"), Ok("F2F.F16.F32 R4, R2".to_owned()));
     let same = text("F2F.F16.F16 R4, R2").expect_err("a conversion to the type it comes from");
     assert_eq!(same, "column 1: F2F/R: dt \".F16\", st \".F16\" do not go together");

@@ -44,7 +44,7 @@ fn compiled_for(chip: &str, ast: &UOp, way: &Way) -> (Program, String) {
     let chip = Chip::parse(chip).expect("the chip");
     let own = chip.target();
     let tensor_cores = chip.tensor_cores(true);
-    let target = Target { compute_units: way.units, box_copies: way.boxes && own.box_copies, tensor_cores, ..own };
+    let target = Target { compute_units: way.units, tma_copies: way.tma && own.tma_copies, tensor_cores, ..own };
     let p = codegen::compile(ast, &target, &OptChoice::Heuristic, false).unwrap_or_else(|e| panic!("{e}"));
     let text = render(&p, chip, Buffers::Anywhere).unwrap_or_else(|e| panic!("{e}")).to_string();
     (p, text)
@@ -54,14 +54,14 @@ fn compiled_for(chip: &str, ast: &UOp, way: &Way) -> (Program, String) {
 /// unit is used.
 struct Way {
     units: u32,
-    boxes: bool,
+    tma: bool,
     unit: &'static str,
 }
 
 /// Those that fill a chip of one multiprocessor are for warpgroups.
-const WARPS: Way = Way { units: 132, boxes: false, unit: "ldmatrix" };
-const WARPGROUPS: Way = Way { units: 1, boxes: false, unit: "wgmma.mma_async" };
-const BOXES: Way = Way { units: 1, boxes: true, unit: "cp.async.bulk.tensor.2d" };
+const WARPS: Way = Way { units: 132, tma: false, unit: "ldmatrix" };
+const WARPGROUPS: Way = Way { units: 1, tma: false, unit: "wgmma.mma_async" };
+const TMA: Way = Way { units: 1, tma: true, unit: "cp.async.bulk.tensor.2d" };
 
 /// Numbers as they are in memory.
 struct Numbers {
@@ -204,7 +204,7 @@ fn products_of_warpgroups_made_by_our_assembler_are_those_of_doubles() {
 }
 
 /// How many of the operands are copied by TMA: rows that are multiples of 16 bytes apart, cut off at edges too.
-const BOXED: [(Shape, usize); 7] = [
+const TMA_SHAPES: [(Shape, usize); 7] = [
     (((256, 128, 192), (false, false)), 2),
     (((128, 128, 320), (true, true)), 2),
     (((64, 64, 256), (false, true)), 2),
@@ -218,13 +218,13 @@ const BOXED: [(Shape, usize); 7] = [
 ];
 
 #[test]
-fn tiles_that_come_in_boxes_make_the_same_products_in_both_assemblers_code() {
-    for (shape, boxed) in BOXED {
-        let (p, text) = compiled(&product(Scalar::F16, shape), &BOXES);
-        assert_eq!(p.tensors.len(), boxed, "{shape:?} {:?}", p.opts);
+fn tiles_that_come_by_tma_make_the_same_products_in_both_assemblers_code() {
+    for (shape, maps) in TMA_SHAPES {
+        let (p, text) = compiled(&product(Scalar::F16, shape), &TMA);
+        assert_eq!(p.tensors.len(), maps, "{shape:?} {:?}", p.opts);
         // A buffer that begins anywhere is copied by the threads.
         assert!(text.contains("cp.async.bulk") && text.contains("st.shared"), "{shape:?}\n{text}");
-        let [a, b] = [holds(shape, &BOXES, ours), holds(shape, &BOXES, theirs)];
+        let [a, b] = [holds(shape, &TMA, ours), holds(shape, &TMA, theirs)];
         assert!(a == b, "{shape:?}");
     }
 }
@@ -242,7 +242,7 @@ const OF_BYTES: [Shape; 4] = [
 fn products_of_bytes_are_exact_in_both_assemblers_code() {
     for (n, shape) in OF_BYTES.into_iter().enumerate() {
         let t = if n % 2 == 0 { Scalar::I8 } else { Scalar::U8 };
-        for way in [&WARPGROUPS, &BOXES].into_iter().filter(|w| !w.boxes || n < 2) {
+        for way in [&WARPGROUPS, &TMA].into_iter().filter(|w| !w.tma || n < 2) {
             let [a, b] = [holds_for(t, shape, way, ours), holds_for(t, shape, way, theirs)];
             assert!(a == b, "{t:?} {shape:?}");
         }
@@ -272,7 +272,7 @@ fn products_of_tf32_are_those_of_doubles_in_both_assemblers_code() {
         ("sm_120", ((64, 64, 64), (true, false)), warps),
         ("sm_90a", ((128, 128, 96), (false, true)), &WARPGROUPS),
         ("sm_90a", ((60, 52, 68), (true, false)), &WARPGROUPS),
-        ("sm_90a", ((120, 120, 100), (false, true)), &BOXES),
+        ("sm_90a", ((120, 120, 100), (false, true)), &TMA),
     ] {
         let a = holds_on(chip, Scalar::F32, shape, way, |text| ours_for(chip, text));
         let b = holds_on(chip, Scalar::F32, shape, way, |text| ptxas_for(text, chip, "-O3"));
@@ -296,12 +296,12 @@ fn issued(chip: &str, way: &Way) -> f64 {
 }
 
 #[test]
-fn the_unit_of_warpgroups_takes_fewer_instructions_than_that_of_warps_and_fewest_with_boxes() {
+fn the_unit_of_warpgroups_takes_fewer_instructions_than_that_of_warps_and_fewest_with_tma() {
     let warps = issued("sm_90", &Way { units: 1, ..WARPS });
-    let [warpgroups, boxes] = [WARPGROUPS, BOXES].map(|way| issued("sm_90a", &way));
+    let [warpgroups, tma] = [WARPGROUPS, TMA].map(|way| issued("sm_90a", &way));
     println!(
-        "instructions for each m16n8k16: {boxes:.2} with wgmma and TMA, {warpgroups:.2} with wgmma, {warps:.2} with mma.sync"
+        "instructions for each m16n8k16: {tma:.2} with wgmma and TMA, {warpgroups:.2} with wgmma, {warps:.2} with mma.sync"
     );
     assert!(warpgroups <= 0.9 * warps, "{warpgroups} and {warps}");
-    assert!(boxes <= 0.75 * warpgroups, "{boxes} and {warpgroups}");
+    assert!(tma <= 0.75 * warpgroups, "{tma} and {warpgroups}");
 }

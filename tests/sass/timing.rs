@@ -3,7 +3,7 @@
 use crate::compiled::{module, words};
 use crate::nvidia::ptxas;
 use doorbell::isa::sass::{
-    Access, Chip, Completion, Instruction, Pipe, RegFile, completion, decode, distance, effects, least_stall, parse,
+    Access, Completion, Instruction, Pipe, RegFile, SmArch, completion, decode, distance, effects, least_stall, parse,
     parse_for, print,
 };
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ fn loads_end_by_scoreboard_and_arithmetic_by_distance() {
 }
 
 /// The smallest distance from the first's result to what the second reads of it, on a chip.
-fn seen(first: &str, second: &str, chip: Chip) -> u8 {
+fn seen(first: &str, second: &str, chip: SmArch) -> u8 {
     let [a, b] = [first, second].map(|t| parse_for(t, 0, chip).unwrap_or_else(|e| panic!("{t}: {e}")));
     let (from, to) = (effects(&a), effects(&b));
     let read = to.reads.iter().find(|r| (r.file, r.first) == (from.writes[0].file, from.writes[0].first));
@@ -62,11 +62,11 @@ fn seen(first: &str, second: &str, chip: Chip) -> u8 {
 #[test]
 fn distances_are_as_small_as_ptxas_leaves_them() {
     let carry = "IMAD.WIDE.U32.X R2, RZ, RZ, R2, P1";
-    assert_eq!(seen(carry, "I2F.F16.U64 R0, R2", Chip::Sm90), 4);
+    assert_eq!(seen(carry, "I2F.F16.U64 R0, R2", SmArch::Sm90), 4);
     let halves = ("HFMA2.MMA R2, R13, 1, 1, -R2", "HFMA2.MMA.RELU R6, R2, |R3|, R13");
-    assert_eq!([Chip::Sm80, Chip::Sm86].map(|c| seen(halves.0, halves.1, c)), [6, 8]);
+    assert_eq!([SmArch::Sm80, SmArch::Sm86].map(|c| seen(halves.0, halves.1, c)), [6, 8]);
     let product = |ty: &str| format!("IMMA.16832.{ty}.{ty} R12, R10.ROW, R4.COL, R12");
-    let [four, eight] = ["S4", "S8"].map(|ty| seen(&product(ty), &product(ty), Chip::Sm80));
+    let [four, eight] = ["S4", "S8"].map(|ty| seen(&product(ty), &product(ty), SmArch::Sm80));
     assert!(four <= 16 && eight == 24, "{four} {eight}");
 }
 

@@ -4,7 +4,7 @@
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas_for;
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::isa::sass::Chip;
+use doorbell::isa::sass::SmArch;
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::{assemble, kernels};
 use doorbell::isa::sass::{decode, print_at};
@@ -50,8 +50,8 @@ pub fn same(name: &str, body: &str) {
 
 /// The same for every chip.
 pub fn same_everywhere(name: &str, body: &str) {
-    for chip in Chip::ALL {
-        let arch = if chip == Chip::Sm90 { SM90 } else { chip.arch() };
+    for chip in SmArch::ALL {
+        let arch = if chip == SmArch::Sm90 { SM90 } else { chip.arch() };
         same_for(arch, &format!("{name}, {arch}"), body);
     }
 }
@@ -77,7 +77,7 @@ fn text_for(arch: Arch, body: &str) -> String {
 pub fn ours_for(arch: Arch, name: &str, body: &str) -> Vec<u8> {
     let text = text_for(arch, body);
     let ours = assemble(&text, arch).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
-    let chip = Chip::of(arch).expect("a chip of the table");
+    let chip = SmArch::of(arch).expect("a chip of the table");
     let file = Cubin::parse(&ours).expect("our cubin");
     let code = file.code(file.kernel("k").expect("the kernel")).as_chunks::<16>().0;
     let words: Vec<u128> = code.iter().map(|w| u128::from_le_bytes(*w)).collect();
@@ -118,7 +118,7 @@ fn loads_stay_behind_the_exit_of_threads_that_must_not_read() {
 fn constants_are_still_there_behind_instructions_that_take_uniform_registers() {
     let body = "ld.param.u32 %r1, [out]; ld.param.u32 %r4, [in]; mov.u32 %r9, bar; add.u32 %r2, %x, %r1; xor.b32 %r5, %r2, %r4; setp.eq.u32 %p1, %t, 0;
         mbarrier.init.shared.b64 [%r9], 3; add.u32 %r3, %t, %r1; xor.b32 %r6, %r3, %r4; st.global.v4.u32 [%o], {%r2, %r3, %r5, %r6};";
-    for chip in [Chip::Sm90, Chip::Sm120] {
+    for chip in [SmArch::Sm90, SmArch::Sm120] {
         same_for(chip.arch(), &format!("an mbarrier, {chip}"), body);
     }
 }
@@ -258,7 +258,7 @@ fn integers_are_packed_to_the_nearest_smaller_ones_on_every_chip() {
     ];
     let (input, word) =
         (input(), |of: &[u8], at: usize| u32::from_le_bytes(of[at..at + 4].try_into().expect("a word")));
-    for (chip, (ty, least, largest)) in Chip::ALL.into_iter().flat_map(|c| types.map(|t| (c, t))) {
+    for (chip, (ty, least, largest)) in SmArch::ALL.into_iter().flat_map(|c| types.map(|t| (c, t))) {
         let (bits, guard) = (ty[1..].parse::<u32>().expect("bits"), if ty == "s8" { "@%p1 " } else { "" });
         let third = if bits < 16 { (".b32", ", %r2") } else { ("", "") };
         for shift in [0, 12, 18, 22, 26, 30] {
@@ -467,7 +467,7 @@ fn packed_saturated_and_wide_integers_leave_what_ptxas_leaves() {
 #[test]
 fn differences_of_bytes_leave_what_ptxas_leaves_on_every_chip() {
     let two = "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; setp.lt.u32 %p1, %t, 20; mov.u32 %r3, 7;";
-    for chip in Chip::ALL {
+    for chip in SmArch::ALL {
         for op in [
             "vabsdiff4.u32.u32.u32.add %r3, %x, %r1, %r2",
             "vabsdiff4.u32.u32.u32 %r3, %x, %r1, %r2",
@@ -490,9 +490,9 @@ fn what_random_programs_found_leaves_what_ptxas_leaves_on_every_chip() {
         div.rn.f32 %f4, %f1, %f2; st.global.u32 [%o], %r2; st.global.f32 [%o+4], %f4;";
     let halves = "cvt.rn.f32.u32 %f1, %t; cvt.rn.f32.s32 %f2, %x; cvt.u16.u32 %h2, %x; cvt.rn.satfinite.e5m2x2.f32 %h1, %f1, %f2; mov.b32 %r1, {%h1, %h2}; \
         st.global.u32 [%o], %r1;";
-    for chip in Chip::ALL {
+    for chip in SmArch::ALL {
         let bodies = [("a table", table), ("a mask", mask), ("constants", constant), ("halves", halves)];
-        for (name, body) in bodies.into_iter().filter(|b| b.0 != "halves" || chip >= Chip::Sm89) {
+        for (name, body) in bodies.into_iter().filter(|b| b.0 != "halves" || chip >= SmArch::Sm89) {
             same_for(chip.arch(), &format!("{chip} {name}"), body);
         }
     }
@@ -546,9 +546,9 @@ fn products_of_every_type_leave_what_ptxas_leaves() {
         let body = format!(
             "{FRAGMENTS} mov.u32 %r33, 0; mov.u32 %r34, 0; mma.sync.aligned.{op} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}; {STORE}"
         );
-        for chip in Chip::ALL {
+        for chip in SmArch::ALL {
             let (arch, name) = (chip.arch(), format!("{op}, {chip}"));
-            if chip == Chip::Sm120 && op.contains("b1") {
+            if chip == SmArch::Sm120 && op.contains("b1") {
                 // ptxas's code for bits unpacks them by instructions that the software multiprocessor does not have.
                 assert_eq!(ours_for(arch, &name, &body), same_for(SM90, op, &body), "{name}");
             } else {

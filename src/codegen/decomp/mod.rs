@@ -27,16 +27,16 @@ use super::Target;
 use doorbell_uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, RuleInfo, UOp, graph_rewrite};
 use exp2::Scale;
 
-type Plain = fn(&UOp, &mut Facts) -> Option<UOp>;
+type Plain = fn(&UOp, &mut LowerContext) -> Option<UOp>;
 
 /// The target's facts that rules need, owned so that the rule list is one static value.
 #[derive(Clone)]
-struct Facts {
+struct LowerContext {
     target: Target,
     fast: bool,
 }
 
-impl Facts {
+impl LowerContext {
     fn scale(&self, fast: bool) -> Scale {
         match (self.target.ldexp, fast) {
             (true, _) => Scale::Instruction,
@@ -52,7 +52,7 @@ impl Facts {
 /// The rules did not come to an end (a mistake in them).
 pub fn lower(sink: &UOp, target: &Target, fast: bool) -> Result<UOp, RewriteError> {
     let sink = fp8::to_bits(sink);
-    let mut facts = Facts { target: target.clone(), fast };
+    let mut facts = LowerContext { target: target.clone(), fast };
     graph_rewrite(&sink, rules(), &mut facts)
 }
 
@@ -61,16 +61,16 @@ pub(super) fn listed() -> impl Iterator<Item = RuleInfo> {
     rules().rules().iter().map(|r| r.info("decompose"))
 }
 
-fn rules() -> &'static PatternMatcher<Facts> {
+fn rules() -> &'static PatternMatcher<LowerContext> {
     use std::sync::LazyLock;
-    static RULES: LazyLock<PatternMatcher<Facts>> = LazyLock::new(|| {
+    static RULES: LazyLock<PatternMatcher<LowerContext>> = LazyLock::new(|| {
         let halves = OpSet::ELEMENTWISE.union(OpSet::of(&[Op::VReduce, Op::WaveReduce]));
         let divisions = OpSet::of(&[Op::FloorDiv, Op::FloorMod, Op::CDiv, Op::CMod]);
-        let recip = |u: &UOp, f: &mut Facts| {
+        let recip = |u: &UOp, f: &mut LowerContext| {
             let lacks = !f.target.supports(Op::Recip, u.dtype().scalar);
             lacks.then(|| u.const_like(1.0).binary(Op::FDiv, &u.src()[0]))
         };
-        let whole = |u: &UOp, _: &mut Facts| (!u.dtype().is_float()).then(|| u.src()[0].clone());
+        let whole = |u: &UOp, _: &mut LowerContext| (!u.dtype().is_float()).then(|| u.src()[0].clone());
         let of = |name, ops: OpSet, f: Plain, about| Rule::on_ctx(name, ops, f).about(about);
         let op = OpSet::from;
         PatternMatcher::new([

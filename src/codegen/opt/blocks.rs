@@ -3,7 +3,7 @@
 //! A larger block reads less of the operands for each product, but there are fewer of them: a product that leaves units of the chip
 //! without work takes as long as its busiest unit. So the block is the one whose rounds over all units take the least time.
 
-use super::facts::size;
+use super::analysis::size;
 use super::{Kernel, Opt, kind_of};
 use doorbell_sort as sort;
 use doorbell_uop::{AxisKind, Op, TileArg, UOp, WmmaArg};

@@ -1,7 +1,7 @@
 //! The rules that choose opts for a kernel of a GPU target: a matrix unit where one fits; reductions of few outputs shared by the
 //! threads of a workgroup; tiles for products; vectors and workgroups along the contiguous axis for everything else.
 
-use super::facts::{Facts, Move, Site, is_free, size};
+use super::analysis::{KernelAnalysis, Move, Site, is_free, size};
 use super::{Kernel, Opt, kind_of};
 use crate::grid;
 use doorbell_uop::{Arg, AxisKind, Op, UOp};
@@ -19,10 +19,10 @@ pub(super) fn choose(kernel: &mut Kernel) {
     if super::blocks::choose(kernel) || matrix_unit(kernel) {
         return;
     }
-    let facts = Facts::of(&kernel.sink);
+    let analysis = KernelAnalysis::of(&kernel.sink);
     let rows = inner_loops(kernel);
-    let outputs = outputs(&facts, &rows);
-    let shared: Vec<UOp> = facts
+    let outputs = outputs(&analysis, &rows);
+    let shared: Vec<UOp> = analysis
         .sites
         .iter()
         .filter(|s| is_shared(s, outputs, &rows))
@@ -40,9 +40,9 @@ pub(super) fn choose(kernel: &mut Kernel) {
         }
         return;
     }
-    match facts.sites.iter().position(|s| !s.inner.is_empty()) {
-        Some(k) => tile(kernel, facts, k),
-        None => elementwise(kernel, facts),
+    match analysis.sites.iter().position(|s| !s.inner.is_empty()) {
+        Some(k) => tile(kernel, analysis, k),
+        None => elementwise(kernel, analysis),
     }
 }
 
@@ -87,8 +87,8 @@ fn inner_loops(kernel: &Kernel) -> Vec<UOp> {
 }
 
 /// Workgroups of one thread that the kernel would have.
-fn outputs(facts: &Facts, rows: &[UOp]) -> i64 {
-    let stores = facts.sites.iter().filter(|s| s.node.op() == Op::Store);
+fn outputs(analysis: &KernelAnalysis, rows: &[UOp]) -> i64 {
+    let stores = analysis.sites.iter().filter(|s| s.node.op() == Op::Store);
     stores.map(|s| s.outer.iter().filter(|r| !rows.contains(r)).map(size).product()).max().unwrap_or(1)
 }
 
@@ -127,10 +127,10 @@ fn spread(kernel: &mut Kernel, r: &UOp, threads: i64, kind: AxisKind) {
 
 /// A reduction of many outputs: copies along the axes that share loads, threads along both, the tiles of what they read in
 /// workgroup memory.
-fn tile(kernel: &mut Kernel, facts: Facts, k: usize) {
-    let site = &facts.sites[k];
+fn tile(kernel: &mut Kernel, analysis: KernelAnalysis, k: usize) {
+    let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
-    let reused = |r: &&UOp| is_free(r) && loads.iter().any(|l| !facts.depends(l, r)) && loads.len() > 1;
+    let reused = |r: &&UOp| is_free(r) && loads.iter().any(|l| !analysis.depends(l, r)) && loads.len() > 1;
     let axes: Vec<UOp> = site.outer.iter().filter(reused).rev().take(2).cloned().collect();
     let step = site.inner.last().filter(|r| is_free(r)).cloned();
     let mut left: Vec<UOp> = vec![];
@@ -172,24 +172,25 @@ fn tile(kernel: &mut Kernel, facts: Facts, k: usize) {
 }
 
 /// Four elements a thread where all accesses run along one axis, and threads beside each other on it.
-fn elementwise(kernel: &mut Kernel, mut facts: Facts) {
-    let Some(k) = (0..facts.sites.len()).max_by(|a, b| facts.sites[*a].trips().total_cmp(&facts.sites[*b].trips()))
+fn elementwise(kernel: &mut Kernel, mut analysis: KernelAnalysis) {
+    let Some(k) =
+        (0..analysis.sites.len()).max_by(|a, b| analysis.sites[*a].trips().total_cmp(&analysis.sites[*b].trips()))
     else {
         return;
     };
-    let accesses: Vec<(UOp, bool)> = facts.sites[k].accesses.iter().map(|a| (a.index.clone(), a.store)).collect();
-    let outer: Vec<UOp> = facts.sites[k].outer.iter().filter(|r| is_free(r)).cloned().collect();
-    let beside = |facts: &mut Facts, r: &UOp| {
+    let accesses: Vec<(UOp, bool)> = analysis.sites[k].accesses.iter().map(|a| (a.index.clone(), a.store)).collect();
+    let outer: Vec<UOp> = analysis.sites[k].outer.iter().filter(|r| is_free(r)).cloned().collect();
+    let beside = |analysis: &mut KernelAnalysis, r: &UOp| {
         accesses.iter().all(|(i, store)| {
-            matches!(facts.motion(i, r), Move::Step(1)) || !store && facts.motion(i, r) == Move::Still
+            matches!(analysis.motion(i, r), Move::Step(1)) || !store && analysis.motion(i, r) == Move::Still
         })
     };
-    let lanes = (kernel.target.vector_bytes as usize / facts.sites[k].widest.max(1)).min(4) as i64;
+    let lanes = (kernel.target.vector_bytes as usize / analysis.sites[k].widest.max(1)).min(4) as i64;
     let mut axes: Vec<UOp> = vec![];
     for r in outer.iter().rev() {
         let whole = lanes > 1 && size(r) % lanes == 0 && size(r) >= lanes * 32;
         let mut now = r.clone();
-        if axes.is_empty() && whole && beside(&mut facts, r) {
+        if axes.is_empty() && whole && beside(&mut analysis, r) {
             let made = kernel.apply_to(r, |axis| Opt::Vectorize { axis, amount: lanes as usize });
             now = made.ok().flatten().unwrap_or(now);
         }

@@ -4,7 +4,7 @@
 //! Lanes go along the axis on which most accesses move by one element. Where a reduction reads something again for each step of
 //! an output axis, a tile of outputs is held in registers. Everything else gets enough independent chains to hide latency.
 
-use super::facts::{Facts, Move, Site, is_free, size};
+use super::analysis::{KernelAnalysis, Move, Site, is_free, size};
 use super::panel::{packed_lanes, under_conditions};
 use super::{Kernel, Opt, kind_of};
 use doorbell_sort as sort;
@@ -33,19 +33,19 @@ pub(crate) fn choose(kernel: &mut Kernel) {
         return;
     }
     conditions_outside(kernel);
-    let mut facts = Facts::of(&kernel.sink);
-    let cycles = work(&facts, kernel);
-    let mut order: Vec<usize> = (0..facts.sites.len()).collect();
+    let mut analysis = KernelAnalysis::of(&kernel.sink);
+    let cycles = work(&analysis, kernel);
+    let mut order: Vec<usize> = (0..analysis.sites.len()).collect();
     // The heaviest loops choose first; a reduction before the store of its result.
-    sort::by(&mut order, |a, b| facts.sites[*b].trips().total_cmp(&facts.sites[*a].trips()));
-    let mut threads = thread_axis(&facts);
+    sort::by(&mut order, |a, b| analysis.sites[*b].trips().total_cmp(&analysis.sites[*a].trips()));
+    let mut threads = thread_axis(&analysis);
     let mut taken: Vec<UOp> = vec![];
     let mut remains: Vec<(UOp, Option<UOp>)> = vec![];
     for k in order {
-        let packed = packed_lanes(&mut facts, k, kernel.target, &taken);
+        let packed = packed_lanes(&mut analysis, k, kernel.target, &taken);
         let is_packed = packed.is_some();
-        let lanes = packed.or_else(|| best_lanes(&mut facts, k, kernel, &taken));
-        let plan = plan(&mut facts, (k, is_packed), lanes.clone(), kernel);
+        let lanes = packed.or_else(|| best_lanes(&mut analysis, k, kernel, &taken));
+        let plan = plan(&mut analysis, (k, is_packed), lanes.clone(), kernel);
         let mut mine: Vec<UOp> = vec![];
         for (r, what, amount) in plan {
             // An axis belongs to the first site that changed it.
@@ -67,10 +67,10 @@ pub(crate) fn choose(kernel: &mut Kernel) {
             }
         }
         let columns = lanes.map(|(v, _)| v).filter(|v| mine.contains(v));
-        let staged = columns.and_then(|v| stage_panels(&mut facts, (k, is_packed), &v, kernel, &remains));
+        let staged = columns.and_then(|v| stage_panels(&mut analysis, (k, is_packed), &v, kernel, &remains));
         threads = match staged {
-            Some(panel) => panel.threads(&facts.sites[k], threads, kernel),
-            None => large_outside(&facts, k, kernel, &remains).or(threads),
+            Some(panel) => panel.threads(&analysis.sites[k], threads, kernel),
+            None => large_outside(&analysis, k, kernel, &remains).or(threads),
         };
     }
     let sums: Vec<UOp> = kernel.axes().into_iter().filter(|r| kind_of(r) == AxisKind::Reduce).collect();
@@ -130,11 +130,11 @@ fn conditions_outside(kernel: &mut Kernel) {
 
 /// The loop along the rows of both operands of a product whose columns will be packed.
 fn taps(kernel: &Kernel, sum: &UOp) -> Option<UOp> {
-    let mut facts = Facts::of(&kernel.sink);
-    let k = facts.sites.iter().position(|s| s.node == *sum).filter(|_| under_conditions(sum))?;
-    packed_lanes(&mut facts, k, kernel.target, &[])?;
-    let (inner, reads) = (facts.sites[k].inner.clone(), facts.sites[k].reads());
-    let mut steps = |r: &UOp| reads.iter().all(|i| matches!(facts.motion(i, r), Move::Step(1 | -1)));
+    let mut analysis = KernelAnalysis::of(&kernel.sink);
+    let k = analysis.sites.iter().position(|s| s.node == *sum).filter(|_| under_conditions(sum))?;
+    packed_lanes(&mut analysis, k, kernel.target, &[])?;
+    let (inner, reads) = (analysis.sites[k].inner.clone(), analysis.sites[k].reads());
+    let mut steps = |r: &UOp| reads.iter().all(|i| matches!(analysis.motion(i, r), Move::Step(1 | -1)));
     inner.into_iter().find(|r| size(r) <= 16 && steps(r))
 }
 
@@ -148,7 +148,7 @@ fn matrix_unit(kernel: &mut Kernel) -> bool {
     if !alone || kernel.apply(Opt::Tc { choice: 0 }).is_err() {
         return false;
     }
-    let work = Facts::of(&before).sites.iter().map(Site::trips).fold(0.0, f64::max);
+    let work = KernelAnalysis::of(&before).sites.iter().map(Site::trips).fold(0.0, f64::max);
     if kernel.waste > 2.0 || work < WORTH {
         kernel.sink = before;
         kernel.applied.pop();
@@ -215,26 +215,26 @@ impl Panel {
 /// A tile whose columns lie far apart in memory (or in lanes of their own: `always`) reads them from a packed panel, made once for
 /// all rows: the loop over the columns `v` goes outside the loop over the rows.
 fn stage_panels(
-    facts: &mut Facts,
+    analysis: &mut KernelAnalysis,
     (k, always): (usize, bool),
     v: &UOp,
     kernel: &mut Kernel,
     remains: &[(UOp, Option<UOp>)],
 ) -> Option<Panel> {
-    let site = &facts.sites[k];
+    let site = &analysis.sites[k];
     let (outermost, depth) = (site.inner.first()?.clone(), site.inner.iter().map(size).product::<i64>());
     if site.inner.len() > 1 && !always {
         return None;
     }
-    let load = site.accesses.iter().find(|a| !a.store && facts.depends(&a.node, v))?;
+    let load = site.accesses.iter().find(|a| !a.store && analysis.depends(&a.node, v))?;
     let (node, index) = (load.node.clone(), load.index.clone());
     let Arg::Param(slot, _) = *node.src()[0].src()[0].arg() else { return None };
     // The rows: an output loop whose steps read the same panel.
-    let rows: Vec<UOp> = site.outer.iter().filter(|r| *r != v && !facts.depends(&node, r)).cloned().collect();
+    let rows: Vec<UOp> = site.outer.iter().filter(|r| *r != v && !analysis.depends(&node, r)).cloned().collect();
     let (row_axis, rows) = rows.iter().rev().find_map(|r| Some((r.clone(), current(remains, r)?)))?;
     // Columns that are all in the tile: then the panel is made once, before the rows.
     let columns = current(remains, v).or_else(|| always.then(|| rows.clone()))?;
-    let far = match facts.motion(&index, &outermost) {
+    let far = match analysis.motion(&index, &outermost) {
         Move::Step(apart) => apart.unsigned_abs() as usize * node.dtype().size_bytes() >= 1024 && depth >= 64,
         _ => false,
     };
@@ -256,22 +256,27 @@ fn stage_panels(
 
 /// Of a product of a large matrix and one that stays in the cache: the loop over the large one's rows goes outside, so that it is
 /// read once. Answers that axis.
-fn large_outside(facts: &Facts, k: usize, kernel: &mut Kernel, remains: &[(UOp, Option<UOp>)]) -> Option<UOp> {
-    let site = &facts.sites[k];
+fn large_outside(
+    analysis: &KernelAnalysis,
+    k: usize,
+    kernel: &mut Kernel,
+    remains: &[(UOp, Option<UOp>)],
+) -> Option<UOp> {
+    let site = &analysis.sites[k];
     let ([outer, inner], [_]) = (site.outer.as_slice(), site.inner.as_slice()) else { return None };
     let loads: Vec<&UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| &a.node).collect();
     // Bytes of what depends on one axis only; nothing may depend on both.
     let bytes = |r: &UOp| {
-        let mine = loads.iter().filter(|l| facts.depends(l, r));
+        let mine = loads.iter().filter(|l| analysis.depends(l, r));
         let each = mine.map(|l| {
-            let loops = site.loops().filter(|x| facts.depends(l, x));
+            let loops = site.loops().filter(|x| analysis.depends(l, x));
             loops.map(size).product::<i64>() * l.dtype().scalar.size_bytes() as i64
         });
         each.sum::<i64>()
     };
     let (small, large) = (bytes(outer), bytes(inner));
     let cache = kernel.target.cache_bytes as i64;
-    let both = loads.iter().any(|l| facts.depends(l, outer) && facts.depends(l, inner));
+    let both = loads.iter().any(|l| analysis.depends(l, outer) && analysis.depends(l, inner));
     if both || small == 0 || small > cache || large < cache / 2 || large < 2 * small {
         return None;
     }
@@ -286,8 +291,8 @@ fn large_outside(facts: &Facts, k: usize, kernel: &mut Kernel, remains: &[(UOp, 
 }
 
 /// How many vectors of columns `v` a panel may be wide, for it to fit where panels go.
-fn panel_vectors(facts: &Facts, k: usize, v: &UOp, vectors: &dyn Fn(&UOp) -> i64, kernel: &Kernel) -> i64 {
-    let site = &facts.sites[k];
+fn panel_vectors(analysis: &KernelAnalysis, k: usize, v: &UOp, vectors: &dyn Fn(&UOp) -> i64, kernel: &Kernel) -> i64 {
+    let site = &analysis.sites[k];
     let bytes = site.inner.iter().map(size).product::<i64>() * (size(v) / vectors(v).max(1)) * site.widest as i64;
     let room = kernel.target.local_bytes.min(kernel.target.cache_bytes / 2) as i64;
     // Beyond that there is no panel, and nothing to fit.
@@ -303,16 +308,16 @@ fn current(remains: &[(UOp, Option<UOp>)], r: &UOp) -> Option<UOp> {
 }
 
 /// Cycles of the whole kernel on one core, roughly.
-fn work(facts: &Facts, kernel: &Kernel) -> f64 {
+fn work(analysis: &KernelAnalysis, kernel: &Kernel) -> f64 {
     let per = |s: &Site| {
         let lanes = (kernel.target.vector_bytes as usize / s.widest).max(1) as f64;
         let ops = (s.ops + s.accesses.len()) as f64 / lanes / 2.0;
         // What each step of the loops touches anew comes from memory.
-        let fresh = s.accesses.iter().filter(|a| s.loops().all(|r| facts.depends(&a.node, r)));
+        let fresh = s.accesses.iter().filter(|a| s.loops().all(|r| analysis.depends(&a.node, r)));
         let bytes: usize = fresh.map(|a| access_bytes(&a.node)).sum();
         s.trips() * ops.max(bytes as f64 / 8.0)
     };
-    facts.sites.iter().map(per).sum()
+    analysis.sites.iter().map(per).sum()
 }
 
 fn access_bytes(u: &UOp) -> usize {
@@ -320,22 +325,22 @@ fn access_bytes(u: &UOp) -> usize {
 }
 
 /// The axis to split over threads: the outermost one of the stores that is long enough, else the longest.
-fn thread_axis(facts: &Facts) -> Option<UOp> {
+fn thread_axis(analysis: &KernelAnalysis) -> Option<UOp> {
     let store =
-        facts.sites.iter().filter(|s| s.node.op() == Op::Store).max_by(|a, b| a.trips().total_cmp(&b.trips()))?;
+        analysis.sites.iter().filter(|s| s.node.op() == Op::Store).max_by(|a, b| a.trips().total_cmp(&b.trips()))?;
     let free = || store.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop);
     free().find(|r| size(r) >= 16).or_else(|| free().max_by_key(|r| size(r))).cloned()
 }
 
 /// The axis of the site to put in lanes, with how many.
-fn best_lanes(facts: &mut Facts, k: usize, kernel: &Kernel, taken: &[UOp]) -> Option<(UOp, usize)> {
-    let site = &facts.sites[k];
+fn best_lanes(analysis: &mut KernelAnalysis, k: usize, kernel: &Kernel, taken: &[UOp]) -> Option<(UOp, usize)> {
+    let site = &analysis.sites[k];
     let most = kernel.target.vector_bytes as usize / site.widest;
     let moves: Vec<(UOp, bool)> = site.accesses.iter().map(|a| (a.index.clone(), a.store)).collect();
     let loops: Vec<UOp> = site.loops().filter(|r| is_free(r)).cloned().collect();
     // The reduction's result is stored somewhere: along an output axis that should be contiguous as well.
     let stores: Vec<UOp> =
-        facts.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store).map(|a| a.index.clone()).collect();
+        analysis.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store).map(|a| a.index.clone()).collect();
     let mut best: Option<(i64, UOp)> = None;
     for r in loops {
         let reduces = kind_of(&r) == AxisKind::Reduce;
@@ -349,9 +354,9 @@ fn best_lanes(facts: &mut Facts, k: usize, kernel: &Kernel, taken: &[UOp]) -> Op
             _ if store => -4,
             _ => -2,
         };
-        let mut points: i64 = moves.iter().map(|(i, store)| score(facts.motion(i, &r), *store)).sum();
-        if !reduces && !facts.sites[k].inner.is_empty() {
-            points += stores.iter().map(|i| score(facts.motion(i, &r), true)).max().unwrap_or(0);
+        let mut points: i64 = moves.iter().map(|(i, store)| score(analysis.motion(i, &r), *store)).sum();
+        if !reduces && !analysis.sites[k].inner.is_empty() {
+            points += stores.iter().map(|i| score(analysis.motion(i, &r), true)).max().unwrap_or(0);
         }
         // A long axis fills more lanes.
         points = points * 4 + (size(&r) >= most as i64) as i64;
@@ -367,33 +372,38 @@ fn best_lanes(facts: &mut Facts, k: usize, kernel: &Kernel, taken: &[UOp]) -> Op
 type Step = (UOp, AxisKind, usize);
 
 /// The opts of one site, in order.
-fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize)>, kernel: &Kernel) -> Vec<Step> {
+fn plan(
+    analysis: &mut KernelAnalysis,
+    (k, packed): (usize, bool),
+    lanes: Option<(UOp, usize)>,
+    kernel: &Kernel,
+) -> Vec<Step> {
     let mut steps: Vec<Step> = lanes.iter().map(|(r, n)| (r.clone(), AxisKind::Vector, *n)).collect();
     let vectors = |r: &UOp| match &lanes {
         Some((v, n)) if v == r => size(r) / *n as i64,
         _ => size(r),
     };
-    if facts.sites[k].inner.is_empty() {
+    if analysis.sites[k].inner.is_empty() {
         // Elementwise: four vectors a step.
         if let Some((v, _)) = &lanes {
             // Where lanes lie apart in memory, as many rows of them as share the lines they touch.
-            if let Some((across, rows)) = square(facts, k, v) {
+            if let Some((across, rows)) = square(analysis, k, v) {
                 steps.push((across, AxisKind::Upcast, rows));
                 return steps;
             }
             // A long body keeps a core busy by itself: copies of it would only be more to compile.
-            let short = |c: &i64| facts.sites[k].ops * *c as usize <= STEPS;
+            let short = |c: &i64| analysis.sites[k].ops * *c as usize <= STEPS;
             let fits = |c: &i64| vectors(v) >= *c && (vectors(v) % c == 0 || vectors(v) >= 16);
             let copies = [4, 3, 2].into_iter().find(|c| short(c) && fits(c));
             steps.extend(copies.map(|c| (v.clone(), AxisKind::Upcast, c as usize)));
         }
         return steps;
     }
-    let tile = register_tile(facts, (k, packed), lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
+    let tile = register_tile(analysis, (k, packed), lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
     let copies: usize = tile.iter().map(|t| t.2).product();
     // Copies decide the conditions of a packed product: what is left is the product.
-    let decided = packed && under_conditions(&facts.sites[k].node);
-    let ops = if decided { 1 } else { facts.sites[k].ops };
+    let decided = packed && under_conditions(&analysis.sites[k].node);
+    let ops = if decided { 1 } else { analysis.sites[k].ops };
     let mut body = copies * (1 + ops);
     let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
     steps.extend(tile);
@@ -412,7 +422,7 @@ fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize
         }
     }
     // Small loops of the reduction disappear, innermost first; a long one takes a few steps at a time.
-    let inner = facts.sites[k].inner.clone();
+    let inner = analysis.sites[k].inner.clone();
     for r in inner.iter().rev().filter(|r| Some(*r) != along.as_ref() && is_free(r)) {
         let n = size(r);
         let fixed = r.src()[0].as_int().is_some();
@@ -430,63 +440,63 @@ fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize
 }
 
 /// An axis along which loads that lanes of `v` gather from far apart move by one element, and how many copies of it to make.
-fn square(facts: &mut Facts, k: usize, v: &UOp) -> Option<(UOp, usize)> {
-    let site = &facts.sites[k];
+fn square(analysis: &mut KernelAnalysis, k: usize, v: &UOp) -> Option<(UOp, usize)> {
+    let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
     let others: Vec<UOp> = site.outer.iter().filter(|r| *r != v && is_free(r) && size(r) >= 4).cloned().collect();
     let far = |m: Move| matches!(m, Move::Step(n) if n.unsigned_abs() >= 16);
-    let apart: Vec<UOp> = loads.into_iter().filter(|i| far(facts.motion(i, v))).collect();
+    let apart: Vec<UOp> = loads.into_iter().filter(|i| far(analysis.motion(i, v))).collect();
     others.into_iter().find_map(|r| {
-        let beside = apart.iter().any(|i| facts.motion(i, &r) == Move::Step(1));
+        let beside = apart.iter().any(|i| analysis.motion(i, &r) == Move::Step(1));
         beside.then(|| (r.clone(), size(&r).min(16) as usize))
     })
 }
 
 /// Output axes whose steps read rows that meet in few sets of the first cache.
-fn crowded(facts: &mut Facts, k: usize) -> Vec<UOp> {
-    let site = &facts.sites[k];
+fn crowded(analysis: &mut KernelAnalysis, k: usize) -> Vec<UOp> {
+    let site = &analysis.sites[k];
     let loads: Vec<(UOp, i64)> = site
         .accesses
         .iter()
         .filter(|a| !a.store)
         .map(|a| (a.index.clone(), a.node.dtype().scalar.size_bytes() as i64))
         .collect();
-    let far = |facts: &mut Facts, r: &UOp| {
-        loads.iter().any(|(i, bytes)| matches!(facts.motion(i, r), Move::Step(s) if s * bytes % CROWDED == 0))
+    let far = |analysis: &mut KernelAnalysis, r: &UOp| {
+        loads.iter().any(|(i, bytes)| matches!(analysis.motion(i, r), Move::Step(s) if s * bytes % CROWDED == 0))
     };
     let axes = site.outer.clone();
-    axes.into_iter().filter(|r| far(facts, r)).collect()
+    axes.into_iter().filter(|r| far(analysis, r)).collect()
 }
 
 /// The output axes by how far apart the steps of each lie in what they read.
-fn nearest(facts: &mut Facts, k: usize) -> Vec<UOp> {
-    let site = &facts.sites[k];
+fn nearest(analysis: &mut KernelAnalysis, k: usize) -> Vec<UOp> {
+    let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
-    let far = |facts: &mut Facts, r: &UOp| {
+    let far = |analysis: &mut KernelAnalysis, r: &UOp| {
         let step = |m| match m {
             Move::Still => 0,
             Move::Step(s) => s.unsigned_abs(),
             Move::Wild => u64::MAX,
         };
-        loads.iter().map(|i| step(facts.motion(i, r))).max().unwrap_or(0)
+        loads.iter().map(|i| step(analysis.motion(i, r))).max().unwrap_or(0)
     };
-    let mut axes: Vec<(u64, UOp)> = site.outer.clone().into_iter().map(|r| (far(facts, &r), r)).collect();
+    let mut axes: Vec<(u64, UOp)> = site.outer.clone().into_iter().map(|r| (far(analysis, &r), r)).collect();
     sort::by_key(&mut axes, |a| a.0);
     axes.into_iter().map(|a| a.1).collect()
 }
 
 /// A short output axis along which some load slides: its steps read nearly the same elements in lanes as the step before.
-fn sliding(facts: &mut Facts, k: usize, lanes: &UOp) -> Option<UOp> {
-    let site = &facts.sites[k];
+fn sliding(analysis: &mut KernelAnalysis, k: usize, lanes: &UOp) -> Option<UOp> {
+    let site = &analysis.sites[k];
     if kind_of(lanes) != AxisKind::Reduce {
         return None;
     }
     let short = |r: &&UOp| kind_of(r) == AxisKind::Loop && is_free(r) && (3..=6).contains(&size(r));
     let axes: Vec<UOp> = site.outer.iter().filter(short).cloned().collect();
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
-    axes.into_iter()
-        .rev()
-        .find(|r| loads.iter().any(|i| facts.motion(i, r) == Move::Step(1) && facts.motion(i, lanes) == Move::Step(1)))
+    axes.into_iter().rev().find(|r| {
+        loads.iter().any(|i| analysis.motion(i, r) == Move::Step(1) && analysis.motion(i, lanes) == Move::Step(1))
+    })
 }
 
 /// The axes of a register tile: columns and rows, and how much of each it may take.
@@ -505,22 +515,23 @@ impl TileAxes {
 }
 
 fn tile_axes(
-    facts: &mut Facts,
+    analysis: &mut KernelAnalysis,
     (k, packed): (usize, bool),
     along: Option<&UOp>,
     vectors: &dyn Fn(&UOp) -> i64,
     kernel: &Kernel,
 ) -> TileAxes {
-    let sliding = along.and_then(|v| sliding(facts, k, v));
-    let (crowded, nearest) = (crowded(facts, k), nearest(facts, k));
-    let site = &facts.sites[k];
+    let sliding = along.and_then(|v| sliding(analysis, k, v));
+    let (crowded, nearest) = (crowded(analysis, k), nearest(analysis, k));
+    let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
-    let shared = |r: &UOp| loads.iter().filter(|l| !facts.depends(l, r)).count();
+    let shared = |r: &UOp| loads.iter().filter(|l| !analysis.depends(l, r)).count();
     let free = site.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop && vectors(r) >= 2);
     let mut reuse: Vec<UOp> = free.filter(|r| shared(r) > 0 && loads.len() > 1).cloned().collect();
     // Rather the axis whose steps share a vector load, and the inner one of two equals.
-    let vector_shared =
-        |r: &UOp| loads.iter().filter(|l| along.is_some_and(|v| facts.depends(l, v)) && !facts.depends(l, r)).count();
+    let vector_shared = |r: &UOp| {
+        loads.iter().filter(|l| along.is_some_and(|v| analysis.depends(l, v)) && !analysis.depends(l, r)).count()
+    };
     sort::by_key(&mut reuse, |r| (Some(r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
     let other = |than: &UOp| reuse.iter().find(|r| *r != than).cloned();
     if along.is_none_or(|v| kind_of(v) != AxisKind::Loop) {
@@ -546,7 +557,7 @@ fn tile_axes(
         most = ((room / size(r)).min(3), size(r));
     }
     if let Some(v) = along {
-        most.0 = panel_vectors(facts, k, v, vectors, kernel).min(most.0);
+        most.0 = panel_vectors(analysis, k, v, vectors, kernel).min(most.0);
         // A loop must be left to pack in: one over columns, a long one over the rows, or another.
         let another = site.outer.iter().any(|r| r != v && rows.as_ref() != Some(r));
         if packed && !another && rows.as_ref().is_none_or(|r| size(r) < 32) {
@@ -558,14 +569,14 @@ fn tile_axes(
 
 /// Output axes whose copies share loads: amounts that fill the registers with the least work lost at the edges.
 fn register_tile(
-    facts: &mut Facts,
+    analysis: &mut KernelAnalysis,
     site: (usize, bool),
     along: Option<&UOp>,
     vectors: &dyn Fn(&UOp) -> i64,
     kernel: &Kernel,
 ) -> Vec<Step> {
     let TileAxes { columns: n_axis, rows: m_axis, most: (most_n, most_m), whole } =
-        tile_axes(facts, site, along, vectors, kernel);
+        tile_axes(analysis, site, along, vectors, kernel);
     let registers = kernel.target.vector_regs.max(8) as i64;
     let n = n_axis.as_ref().map_or(1, vectors);
     let m = m_axis.as_ref().map_or(1, vectors);

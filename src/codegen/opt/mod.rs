@@ -3,11 +3,10 @@
 //! An opt names an axis by its number at the time it is applied, so a list of opts means the same
 //! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
+mod analysis;
 mod apply;
 mod blocks;
 mod bound;
-mod boxed;
-mod facts;
 mod gpu;
 mod heuristic;
 mod panel;
@@ -15,6 +14,7 @@ mod pipe;
 mod stage;
 mod swizzle;
 mod tc;
+mod tma;
 
 pub(super) use apply::{Kernel, gate_index, kind_of};
 pub(super) use heuristic::choose;

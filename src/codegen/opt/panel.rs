@@ -4,7 +4,7 @@
 //! follows the sum is computed one element at a time. With the columns in lanes neither is so, but a vector of columns must be
 //! put together from as many rows; STAGE does that once for all rows of the result.
 
-use super::facts::{Facts, Move, is_free, size};
+use super::analysis::{KernelAnalysis, Move, is_free, size};
 use super::kind_of;
 use crate::Target;
 use doorbell_uop::{AxisKind, Op, UOp};
@@ -30,11 +30,16 @@ struct Product {
 }
 
 /// The output axis of a product to put in lanes although the product reads along the reduction; with how many lanes.
-pub(super) fn packed_lanes(facts: &mut Facts, k: usize, target: &Target, taken: &[UOp]) -> Option<(UOp, usize)> {
-    let p = product(facts, k, target)?;
+pub(super) fn packed_lanes(
+    analysis: &mut KernelAnalysis,
+    k: usize,
+    target: &Target,
+    taken: &[UOp],
+) -> Option<(UOp, usize)> {
+    let p = product(analysis, k, target)?;
     let mut best: Option<(f64, UOp)> = None;
     for v in p.outer.iter().rev().filter(|v| !taken.contains(v)) {
-        if let Some(cost) = cost(facts, &p, v, target)
+        if let Some(cost) = cost(analysis, &p, v, target)
             && best.as_ref().is_none_or(|(least, _)| cost < *least)
         {
             best = Some((cost, v.clone()));
@@ -47,8 +52,8 @@ fn fixed(r: &UOp) -> bool {
     r.src()[0].as_int().is_some()
 }
 
-fn product(facts: &Facts, k: usize, target: &Target) -> Option<Product> {
-    let site = &facts.sites[k];
+fn product(analysis: &KernelAnalysis, k: usize, target: &Target) -> Option<Product> {
+    let site = &analysis.sites[k];
     let loads: Vec<(UOp, UOp)> =
         site.accesses.iter().filter(|a| !a.store).map(|a| (a.node.clone(), a.index.clone())).collect();
     let loads: [(UOp, UOp); 2] = loads.try_into().ok()?;
@@ -77,12 +82,12 @@ pub(super) fn under_conditions(sum: &UOp) -> bool {
 }
 
 /// Cycles of a vector of results with `v` in lanes; `None`: that cannot be, or a sum over lanes is faster.
-fn cost(facts: &mut Facts, p: &Product, v: &UOp, target: &Target) -> Option<f64> {
+fn cost(analysis: &mut KernelAnalysis, p: &Product, v: &UOp, target: &Target) -> Option<f64> {
     if kind_of(v) != AxisKind::Loop || !fixed(v) || size(v) < p.lanes {
         return None;
     }
     let [left, right] = &p.loads;
-    let ((panel, there), (beside, here)) = match (facts.depends(&left.0, v), facts.depends(&right.0, v)) {
+    let ((panel, there), (beside, here)) = match (analysis.depends(&left.0, v), analysis.depends(&right.0, v)) {
         (true, false) => (left, right),
         (false, true) => (right, left),
         _ => return None,
@@ -92,23 +97,23 @@ fn cost(facts: &mut Facts, p: &Product, v: &UOp, target: &Target) -> Option<f64>
     }
     // Rows of the result that one packed panel serves: those inside its loop, or one axis that changes places with it.
     let place = p.outer.iter().position(|r| r == v)?;
-    let is_row = |r: &&UOp| !facts.depends(panel, r) && facts.depends(beside, r);
+    let is_row = |r: &&UOp| !analysis.depends(panel, r) && analysis.depends(beside, r);
     let longest = p.outer.iter().filter(is_row).map(size).max().unwrap_or(1);
     let rows = p.outer[place..].iter().filter(is_row).map(size).product::<i64>().max(longest);
-    let wide: i64 = p.outer[place + 1..].iter().filter(|r| facts.depends(panel, r)).map(size).product();
+    let wide: i64 = p.outer[place + 1..].iter().filter(|r| analysis.depends(panel, r)).map(size).product();
     if rows < 8 || size(v) < 2 * p.lanes && longest < 32 || p.bytes.saturating_mul(wide) > p.room {
         return None;
     }
     let stores: Vec<UOp> =
-        facts.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store).map(|a| a.index.clone()).collect();
-    let apart = matches!(facts.motion(there, v), Move::Step(s) if s.abs() > 1);
-    let whole = stores.iter().all(|i| facts.motion(i, v) == Move::Step(1));
-    if !apart || !whole && (p.depth < DEEP || stores.iter().any(|i| !matches!(facts.motion(i, v), Move::Step(_)))) {
+        analysis.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store).map(|a| a.index.clone()).collect();
+    let apart = matches!(analysis.motion(there, v), Move::Step(s) if s.abs() > 1);
+    let whole = stores.iter().all(|i| analysis.motion(i, v) == Move::Step(1));
+    if !apart || !whole && (p.depth < DEEP || stores.iter().any(|i| !matches!(analysis.motion(i, v), Move::Step(_)))) {
         return None;
     }
-    let along = p.inner.iter().find(|r| facts.motion(there, r) == Move::Step(1))?;
+    let along = p.inner.iter().find(|r| analysis.motion(there, r) == Move::Step(1))?;
     // A sum over lanes needs one direction on both sides (or the opposite one); a short axis leaves lanes empty.
-    let folds = matches!(facts.motion(here, along), Move::Step(1 | -1));
+    let folds = matches!(analysis.motion(here, along), Move::Step(1 | -1));
     let full = (size(along) as f64 / p.lanes as f64).ceil() * p.lanes as f64 / size(along) as f64;
     let summed = p.depth as f64 * 0.6 * full + FOLD * p.lanes as f64;
     let turned = target.vector_bytes == 64 && panel.dtype().size_bytes() == 4 && size(along) % 4 == 0;

@@ -16,8 +16,8 @@
 //! bytes whose pieces change places, as [`TileArg`](doorbell_uop::TileArg) says.
 
 use super::apply::{Kernel, Why, gate_load, kind_of};
-use super::boxed::Boxes;
 use super::tc::coordinate;
+use super::tma::TmaCopies;
 use crate::affine::AffineMemo;
 use crate::grid::{next_area, workgroup};
 use doorbell_sort as sort;
@@ -115,9 +115,9 @@ impl Kernel<'_> {
             tiles.push(if operands.from_memory { tile.swizzled()? } else { tile });
         }
         let threads = workgroup(&self.sink);
-        let wanted = self.target.box_copies && operands.from_memory && super::boxed::alone(&self.sink, axis);
-        let boxes = if wanted { Boxes::of(&tiles, depth) } else { None };
-        let read = self.filled((&tiles, boxes.as_ref()), &rounds, &threads);
+        let wanted = self.target.tma_copies && operands.from_memory && super::tma::alone(&self.sink, axis);
+        let tma = if wanted { TmaCopies::of(&tiles, depth) } else { None };
+        let read = self.filled((&tiles, tma.as_ref()), &rounds, &threads);
         let lane = operands.lane;
         let by_rows = self.target.matrix_loads;
         let mut src = unit.src().to_vec();
@@ -191,7 +191,7 @@ impl Kernel<'_> {
     }
 
     /// All copies; the areas as they are when the tiles of a round may be read.
-    fn filled(&mut self, (tiles, boxes): (&[Tile], Option<&Boxes>), rounds: &Rounds, threads: &[UOp]) -> Vec<UOp> {
+    fn filled(&mut self, (tiles, tma): (&[Tile], Option<&TmaCopies>), rounds: &Rounds, threads: &[UOp]) -> Vec<UOp> {
         let Rounds { axis, trips, depth, ahead } = rounds;
         let areas: Vec<UOp> =
             tiles.iter().map(|t| UOp::local(t.number(), t.area.dtype(), (t.len * depth) as usize)).collect();
@@ -205,7 +205,7 @@ impl Kernel<'_> {
                     .iter()
                     .map(|a| last.as_ref().map_or(a.clone(), |l| a.after(std::slice::from_ref(l))))
                     .collect();
-                group.extend(self.round_copies((tiles, boxes), &areas, (&at, &at, None), (axis, threads)));
+                group.extend(self.round_copies((tiles, tma), &areas, (&at, &at, None), (axis, threads)));
             }
             last = Some(commit(group));
         }
@@ -215,26 +215,26 @@ impl Kernel<'_> {
         let buffer = &next % *depth;
         let some = next.lt(&UOp::int(*trips));
         let free: Vec<UOp> = areas.iter().map(|a| a.after(std::slice::from_ref(&wait))).collect();
-        let group = self.round_copies((tiles, boxes), &free, (&next, &buffer, Some(&some)), (axis, threads));
+        let group = self.round_copies((tiles, tma), &free, (&next, &buffer, Some(&some)), (axis, threads));
         let done = commit(group);
-        let done = if let Some(boxes) = boxes { boxes.awaited(axis, done) } else { done };
+        let done = if let Some(tma) = tma { tma.awaited(axis, done) } else { done };
         areas.iter().map(|a| a.after(std::slice::from_ref(&done))).collect()
     }
 
     /// What copies a round's tiles to a buffer of their areas, where there is such a round.
     fn round_copies(
         &mut self,
-        (tiles, boxes): (&[Tile], Option<&Boxes>),
+        (tiles, tma): (&[Tile], Option<&TmaCopies>),
         areas: &[UOp],
         round: (&UOp, &UOp, Option<&UOp>),
         (axis, threads): (&UOp, &[UOp]),
     ) -> Vec<UOp> {
         let places: Vec<(UOp, i64)> = areas.iter().cloned().zip(tiles.iter().map(|t| t.len)).collect();
-        let mut group = boxes.map_or(vec![], |b| b.group(&places, round, axis));
+        let mut group = tma.map_or(vec![], |b| b.group(&places, round, axis));
         for (k, (t, area)) in tiles.iter().zip(areas).enumerate() {
-            let in_boxes = boxes.is_some_and(|b| b.tiles[k].is_some());
+            let by_tma = tma.is_some_and(|b| b.tiles[k].is_some());
             let store = self.copied(t, area, round, axis, threads);
-            group.push(store.with_arg(Arg::Stage(in_boxes.into())));
+            group.push(store.with_arg(Arg::Stage(by_tma.into())));
         }
         group
     }

@@ -1,7 +1,7 @@
 //! Registers for pieces, in order of their start.
 
 use super::live::NONE;
-use super::spill::{Gap, Piece, Pieces, Place};
+use super::spill::{Assignment, Gap, Piece, Pieces};
 use super::{Class, Constraint, Func, Inst, Kind, RegAllocError, RegClass, RegFile, RegInfo, VReg};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -398,7 +398,7 @@ impl Color<'_, '_> {
             self.taken[t.preg.file as usize].mark(t.from, t.to, &window(t.preg.index, 1));
         }
         // By start, counted; of those that start together the wide ones first.
-        let open = |id: &u32| self.p.pieces[*id as usize].place == Place::Open;
+        let open = |id: &u32| self.p.pieces[*id as usize].assigned == Assignment::Unassigned;
         let all = || (0..self.p.pieces.len() as u32).filter(open);
         let mut places = vec![0u32; 2 * self.p.func.insts.len() + 3];
         all().for_each(|id| places[self.p.pieces[id as usize].start() as usize + 1] += 1);
@@ -538,7 +538,7 @@ impl Color<'_, '_> {
 
     fn give(&mut self, id: u32, r: u16) {
         let piece = &mut self.p.pieces[id as usize];
-        piece.place = Place::Reg(r);
+        piece.assigned = Assignment::Reg(r);
         let piece = &self.p.pieces[id as usize];
         let class = self.p.class(piece.vreg);
         self.choice.give(piece.vreg, r);
@@ -598,7 +598,7 @@ impl Color<'_, '_> {
         for k in r..r + class.width {
             for holder in &self.holders[class.file as usize][usize::from(k)] {
                 let piece = &self.p.pieces[*holder as usize];
-                if !matches!(piece.place, Place::Reg(_)) || gaps.iter().any(|g| g.0 == *holder) {
+                if !matches!(piece.assigned, Assignment::Reg(_)) || gaps.iter().any(|g| g.0 == *holder) {
                     continue;
                 }
                 for point in (from..to).filter(|pt| piece.covers(*pt)) {
@@ -617,7 +617,7 @@ impl Color<'_, '_> {
 
     /// Takes a placed piece's register away for a gap; what follows the gap waits for a register again.
     fn evict(&mut self, id: u32, gap: Gap) {
-        let Place::Reg(r) = self.p.pieces[id as usize].place else { return };
+        let Assignment::Reg(r) = self.p.pieces[id as usize].assigned else { return };
         let class = self.p.class(self.p.pieces[id as usize].vreg);
         let mask = window(r, class.width);
         for s in &self.p.pieces[id as usize].segs {
@@ -626,13 +626,13 @@ impl Color<'_, '_> {
         let first_new = self.p.pieces.len() as u32;
         self.p.cut(id, gap);
         // What is left of the piece keeps its register; new parts that want one queue up.
-        if self.p.pieces[id as usize].place == Place::Reg(r) {
+        if self.p.pieces[id as usize].assigned == Assignment::Reg(r) {
             for s in &self.p.pieces[id as usize].segs {
                 self.occupied[class.file as usize].mark(s.from, s.to, &mask);
             }
         }
         for new in first_new..self.p.pieces.len() as u32 {
-            if self.p.pieces[new as usize].place == Place::Open {
+            if self.p.pieces[new as usize].assigned == Assignment::Unassigned {
                 self.enqueue(new);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::live::NONE;
 use super::lives::Seg;
-use super::spill::{Pieces, Place};
+use super::spill::{Assignment, Pieces};
 use super::{Allocation, Class, Constraint, Edit, Flow, Loc, PReg, Slot};
 use doorbell_sort as sort;
 use smallvec::SmallVec;
@@ -183,7 +183,7 @@ impl Resolve<'_, '_> {
         let live = self.p.live;
         let mut leave = vec![0.0f32; self.slot.len()];
         for c in changes {
-            if self.p.pieces[c.to as usize].place == Place::Memory {
+            if self.p.pieces[c.to as usize].assigned == Assignment::Spilled {
                 let (At::Before(inst, _) | At::Taken(inst)) = c.at;
                 leave[c.v as usize] += live.freq(inst);
             }
@@ -235,8 +235,8 @@ impl Resolve<'_, '_> {
 
     fn loc(&self, piece: u32) -> Option<Loc> {
         let piece = &self.p.pieces[piece as usize];
-        match piece.place {
-            Place::Reg(index) => Some(Loc::Reg(PReg { file: self.p.class(piece.vreg).file, index })),
+        match piece.assigned {
+            Assignment::Reg(index) => Some(Loc::Reg(PReg { file: self.p.class(piece.vreg).file, index })),
             _ => Some(self.slot[piece.vreg as usize]).filter(|s| *s != NONE).map(Loc::Slot),
         }
     }
@@ -245,10 +245,10 @@ impl Resolve<'_, '_> {
     fn edit(&self, c: &Change) -> Option<Edit> {
         let class = self.p.func.vregs[c.v as usize];
         let (from, to) = (&self.p.pieces[c.from as usize], &self.p.pieces[c.to as usize]);
-        match (from.place, to.place) {
-            (Place::Memory, Place::Memory) => None,
-            (_, Place::Memory) if self.p.remat[c.v as usize] != NONE || self.store_at_defs[c.v as usize] => None,
-            (Place::Memory, Place::Reg(index)) if self.p.remat[c.v as usize] != NONE => {
+        match (from.assigned, to.assigned) {
+            (Assignment::Spilled, Assignment::Spilled) => None,
+            (_, Assignment::Spilled) if self.p.remat[c.v as usize] != NONE || self.store_at_defs[c.v as usize] => None,
+            (Assignment::Spilled, Assignment::Reg(index)) if self.p.remat[c.v as usize] != NONE => {
                 Some(Edit::Remat { inst: self.p.remat[c.v as usize], to: PReg { file: self.p.class(c.v).file, index } })
             }
             _ => match (self.loc(c.from)?, self.loc(c.to)?) {
@@ -382,8 +382,8 @@ impl Resolve<'_, '_> {
         let file = &self.p.regs.files[c.file as usize];
         let held = |r: u16| {
             let me = (Loc::Reg(PReg { file: c.file, index: r }), c.width);
-            let by_piece = |p: &super::spill::Piece| match p.place {
-                Place::Reg(index) if points.iter().any(|pt| p.covers(*pt)) => self.overlap(
+            let by_piece = |p: &super::spill::Piece| match p.assigned {
+                Assignment::Reg(index) if points.iter().any(|pt| p.covers(*pt)) => self.overlap(
                     me,
                     (Loc::Reg(PReg { file: self.p.class(p.vreg).file, index }), self.p.class(p.vreg).width),
                 ),
@@ -428,8 +428,8 @@ pub(super) const NOWHERE: Loc = Loc::Reg(PReg { file: 0, index: 0 });
 
 /// Where every value has one register all its life there is nothing to move.
 fn whole(p: &Pieces) -> Allocation {
-    let place = |v: u32| match p.of(v).next().map(|id| p.pieces[id as usize].place) {
-        Some(Place::Reg(index)) => Loc::Reg(PReg { file: p.class(v).file, index }),
+    let place = |v: u32| match p.of(v).next().map(|id| p.pieces[id as usize].assigned) {
+        Some(Assignment::Reg(index)) => Loc::Reg(PReg { file: p.class(v).file, index }),
         _ => NOWHERE,
     };
     let operands = p.func.operands.iter().map(|op| place(op.vreg.0)).collect();
@@ -440,7 +440,7 @@ fn whole(p: &Pieces) -> Allocation {
 fn of_pieces(p: &Pieces) -> Vec<[u64; 4]> {
     let mut all = vec![[0u64; 4]; p.regs.files.len()];
     for piece in &p.pieces {
-        if let Place::Reg(r) = piece.place {
+        if let Assignment::Reg(r) = piece.assigned {
             let class = p.class(piece.vreg);
             let file = &mut all[usize::from(class.file)];
             (r..r + class.width).for_each(|k| file[usize::from(k) / 64] |= 1 << (k % 64));

@@ -8,13 +8,13 @@ use std::collections::BinaryHeap;
 
 /// Where a piece lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Assignment {
     /// Not decided yet; wants a register.
-    Open,
+    Unassigned,
     /// In this register (first of a tuple) of its file.
     Reg(u16),
     /// In its value's slot, or nowhere if the value can be repeated.
-    Memory,
+    Spilled,
 }
 
 /// A part of a value's life that stays in one place.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 pub(super) struct Piece {
     pub vreg: u32,
     pub segs: SmallVec<[Seg; 2]>,
-    pub place: Place,
+    pub assigned: Assignment,
     /// The piece of the same value that was made after it, or `NONE`.
     next: u32,
 }
@@ -38,7 +38,7 @@ impl Piece {
 
     /// The same value for a segment of its own.
     pub fn at(&self, seg: [Seg; 1]) -> Piece {
-        Piece { vreg: self.vreg, segs: seg.into_iter().collect(), place: self.place, next: NONE }
+        Piece { vreg: self.vreg, segs: seg.into_iter().collect(), assigned: self.assigned, next: NONE }
     }
 
     pub fn covers(&self, point: u32) -> bool {
@@ -133,10 +133,10 @@ impl<'a> Pieces<'a> {
                 [] => {}
                 // The most by far.
                 [one] => {
-                    me.add(v, SmallVec::from_buf_and_len([*one, *one], 1), Place::Open);
+                    me.add(v, SmallVec::from_buf_and_len([*one, *one], 1), Assignment::Unassigned);
                 }
                 segs => {
-                    me.add(v, segs.into(), Place::Open);
+                    me.add(v, segs.into(), Assignment::Unassigned);
                 }
             }
         }
@@ -176,8 +176,8 @@ impl<'a> Pieces<'a> {
         &self.regs.classes[self.func.vregs[vreg as usize].0 as usize]
     }
 
-    pub fn add(&mut self, vreg: u32, segs: SmallVec<[Seg; 2]>, place: Place) -> u32 {
-        self.pieces.push(Piece { vreg, segs, place, next: NONE });
+    pub fn add(&mut self, vreg: u32, segs: SmallVec<[Seg; 2]>, assigned: Assignment) -> u32 {
+        self.pieces.push(Piece { vreg, segs, assigned, next: NONE });
         let id = self.pieces.len() as u32 - 1;
         let (first, last) = &mut self.ends[vreg as usize];
         match std::mem::replace(last, id) {
@@ -202,7 +202,7 @@ impl<'a> Pieces<'a> {
         }
         piece.segs = before;
         let vreg = piece.vreg;
-        self.add(vreg, after, Place::Open)
+        self.add(vreg, after, Assignment::Unassigned)
     }
 
     /// Puts the gap of a piece into memory; returns the piece after the gap, which wants a register, if there is one.
@@ -219,7 +219,7 @@ impl<'a> Pieces<'a> {
         let (start, end) = (self.pieces[id as usize].start(), self.pieces[id as usize].end());
         let middle = if from > start { self.split(id, from) } else { id };
         let after = (to < end).then(|| self.split(middle, to));
-        self.pieces[middle as usize].place = Place::Memory;
+        self.pieces[middle as usize].assigned = Assignment::Spilled;
         self.parted = true;
         self.spilled[self.pieces[middle as usize].vreg as usize] = true;
         after
@@ -312,7 +312,7 @@ impl<'a> Pieces<'a> {
             }
             let cut = match self.at(v, head) {
                 _ if to < tail => Head::None,
-                Some(id) if self.pieces[id as usize].place == Place::Memory => Head::In,
+                Some(id) if self.pieces[id as usize].assigned == Assignment::Spilled => Head::In,
                 Some(_) if start <= head && 2 * uses[first].0 < from && head < 2 * uses[first].0 => {
                     Head::Cut(head, 2 * uses[first].0)
                 }
@@ -370,7 +370,9 @@ pub(super) fn relieve(p: &mut Pieces) {
             if need[point as usize] <= have {
                 continue;
             }
-            active.retain(|id| p.pieces[*id as usize].end() > point && p.pieces[*id as usize].place == Place::Open);
+            active.retain(|id| {
+                p.pieces[*id as usize].end() > point && p.pieces[*id as usize].assigned == Assignment::Unassigned
+            });
             while need[point as usize] > have {
                 let Some((id, gap)) = victim(p, &active, point) else { break };
                 let width = i32::from(p.class(p.pieces[id as usize].vreg).width);
@@ -384,7 +386,9 @@ pub(super) fn relieve(p: &mut Pieces) {
                 if let Some(after) = p.cut(id, gap) {
                     starts.push(std::cmp::Reverse((p.pieces[after as usize].start(), after)));
                 }
-                active.retain(|id| p.pieces[*id as usize].place == Place::Open && p.pieces[*id as usize].end() > point);
+                active.retain(|id| {
+                    p.pieces[*id as usize].assigned == Assignment::Unassigned && p.pieces[*id as usize].end() > point
+                });
             }
         }
     }
@@ -411,7 +415,7 @@ fn needs(p: &Pieces, file: u8) -> Vec<i32> {
     let mut need = vec![0i32; 2 * p.func.insts.len() + 1];
     for piece in &p.pieces {
         let class = p.class(piece.vreg);
-        if class.file == file && piece.place != Place::Memory {
+        if class.file == file && piece.assigned != Assignment::Spilled {
             for s in &piece.segs {
                 need[s.from as usize] += i32::from(class.width);
                 need[s.to as usize] -= i32::from(class.width);

@@ -86,13 +86,13 @@ impl Bus for VmBus<'_> {
 }
 
 /// The chip whose code it runs.
-const fn chip_of(chip: Chip) -> Option<sass::Chip> {
+const fn chip_of(chip: Chip) -> Option<sass::SmArch> {
     match chip {
-        Chip::Sm80 => Some(sass::Chip::Sm80),
-        Chip::Sm86 => Some(sass::Chip::Sm86),
-        Chip::Sm89 => Some(sass::Chip::Sm89),
-        Chip::Sm90 => Some(sass::Chip::Sm90),
-        Chip::Sm120 => Some(sass::Chip::Sm120),
+        Chip::Sm80 => Some(sass::SmArch::Sm80),
+        Chip::Sm86 => Some(sass::SmArch::Sm86),
+        Chip::Sm89 => Some(sass::SmArch::Sm89),
+        Chip::Sm90 => Some(sass::SmArch::Sm90),
+        Chip::Sm120 => Some(sass::SmArch::Sm120),
         Chip::Sm75 | Chip::Sm100 => None,
     }
 }

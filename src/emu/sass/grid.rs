@@ -7,7 +7,7 @@ use super::program::{self, Decoder, Program};
 use super::shared::Cta;
 use super::strict::WarpShadow;
 use super::warp::{Path, State, Warp};
-use super::{Bus, Chip, Launch, Options};
+use super::{Bus, Launch, Options, SmArch};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -123,11 +123,11 @@ impl Work<'_> {
 }
 
 /// Bytes of shared memory of a multiprocessor. Source: the CUDA programming guide's table of compute capabilities.
-const fn shared_most(chip: Chip) -> u32 {
+const fn shared_most(chip: SmArch) -> u32 {
     let kib = match chip {
-        Chip::Sm80 => 164,
-        Chip::Sm86 | Chip::Sm89 | Chip::Sm120 => 100,
-        Chip::Sm90 => 228,
+        SmArch::Sm80 => 164,
+        SmArch::Sm86 | SmArch::Sm89 | SmArch::Sm120 => 100,
+        SmArch::Sm90 => 228,
     };
     kib << 10
 }

@@ -54,7 +54,7 @@ mod wgmma;
 mod wide;
 
 pub use bus::{Access, Bus, MemoryFault, PlainBus};
-pub use doorbell_ptx::sass::Chip;
+pub use doorbell_ptx::sass::SmArch;
 pub use fault::{Exception, Fault, FaultKind};
 pub use grid::{Stats, run, run_decoded};
 pub use im2col::Im2col;
@@ -63,7 +63,7 @@ pub use program::Decoder;
 /// A grid of one kernel, as its launch descriptor specifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    pub chip: Chip,
+    pub chip: SmArch,
     /// Address of the first instruction.
     pub entry: u64,
     /// CTAs.

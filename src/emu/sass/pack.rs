@@ -5,7 +5,7 @@ use super::fault::{R, not_modelled};
 use super::lower::{Run, name};
 use super::operand::{Fields, In, Src};
 use super::soft::{self, BF16, E4M3, E5M2, F16, F32, Format, Round, TF32};
-use doorbell_ptx::sass::Chip;
+use doorbell_ptx::sass::SmArch;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match name(f) {
@@ -82,7 +82,7 @@ fn float_pack(f: Fields) -> R<Run> {
     let form = f.0.form().name;
     let mode = form.rsplit_once('_').map_or(form, |(mode, _)| mode);
     // sm_80 and sm_86 convert from single precision alone, and do not write what is f16.
-    let to = if f.0.chip() < Chip::Sm89 && f.text("dt").is_empty() { F16 } else { format(f.text("dt")) };
+    let to = if f.0.chip() < SmArch::Sm89 && f.text("dt").is_empty() { F16 } else { format(f.text("dt")) };
     let from = format(f.text("st"));
     let narrow = Narrow { to, round: Round::of(f.text("rnd")), relu: f.has("relu"), finite: f.has("sat") };
     let (d, b) = (f.dst()?, f.src("b")?);

@@ -5,7 +5,7 @@ use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
 use super::strict::{Need, Timing};
-use doorbell_ptx::sass::{self, Chip, Instruction, RegFile, effects};
+use doorbell_ptx::sass::{self, Instruction, RegFile, SmArch, effects};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ pub(super) struct Decoded {
 
 /// Instructions that were decoded, by their chips and words.
 #[derive(Default)]
-pub struct Decoder(Mutex<HashMap<(Chip, u128), Arc<Decoded>>>);
+pub struct Decoder(Mutex<HashMap<(SmArch, u128), Arc<Decoded>>>);
 
 /// Number of words that are cached.
 const KEPT: usize = 1 << 16;
@@ -41,7 +41,7 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    fn decode(&self, chip: Chip, word: u128) -> R<Arc<Decoded>> {
+    fn decode(&self, chip: SmArch, word: u128) -> R<Arc<Decoded>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decoded) = known.get(&(chip, word)) {
             return Ok(Arc::clone(decoded));
@@ -153,7 +153,7 @@ fn fetch(pc: u64, machine: &Machine) -> R<u128> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-fn decode(chip: Chip, word: u128) -> R<Decoded> {
+fn decode(chip: SmArch, word: u128) -> R<Decoded> {
     let illegal = |e: sass::DecodeError| Box::new(FaultKind::IllegalInstruction { what: e.to_string() });
     let inst = sass::decode_for(word, chip).map_err(illegal)?;
     let all = effects(&inst);

@@ -6,7 +6,7 @@ use super::lower::Run;
 use super::memory::LOCAL_WINDOW;
 use super::operand::{Dst, Fields};
 use super::warp::Lanes;
-use doorbell_ptx::sass::Chip;
+use doorbell_ptx::sass::SmArch;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
@@ -87,8 +87,8 @@ impl Special {
             Special::Lane => mask(|lane| lane),
             // CUDA's guide: by compute capability.
             Special::Warps => match c.machine.launch.chip {
-                Chip::Sm80 | Chip::Sm90 => [64 << 8; 32],
-                Chip::Sm86 | Chip::Sm89 | Chip::Sm120 => [48 << 8; 32],
+                SmArch::Sm80 | SmArch::Sm90 => [64 << 8; 32],
+                SmArch::Sm86 | SmArch::Sm89 | SmArch::Sm120 => [48 << 8; 32],
             },
             Special::WarpId => [c.warp.number << 8; 32],
             Special::Tid(axis) => c.warp.tid[axis],

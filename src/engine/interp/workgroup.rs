@@ -92,7 +92,14 @@ impl Group<'_> {
                     let v = self.get(&u.src()[1])?.clone();
                     self.vals.insert(u.src()[0].clone(), v);
                 }
-                Op::EndIf | Op::Sink | Op::Param | Op::Local | Op::Index | Op::Commit | Op::CopyBox | Op::AwaitBox => {}
+                Op::EndIf
+                | Op::Sink
+                | Op::Param
+                | Op::Local
+                | Op::Index
+                | Op::Commit
+                | Op::CopyTile
+                | Op::AwaitTile => {}
                 Op::Store => self.store(u, mem)?,
                 _ => {
                     let v = self.value(u, mem)?;

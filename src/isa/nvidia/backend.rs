@@ -59,8 +59,8 @@ impl Nvidia {
     #[must_use]
     pub const fn new(chip: &'static Chip, features: Features) -> Nvidia {
         let known = chip.target();
-        let box_copies = known.box_copies && features.tma;
-        let target = Target { tensor_cores: chip.tensor_cores(features.tf32), box_copies, ..known };
+        let tma_copies = known.tma_copies && features.tma;
+        let target = Target { tensor_cores: chip.tensor_cores(features.tf32), tma_copies, ..known };
         Nvidia { chip, target, assembler: Assembler::Ours }
     }
 
@@ -90,7 +90,7 @@ impl Nvidia {
     /// The chip as our assembler's tables have it.
     fn arch(&self) -> Result<Arch, String> {
         let known = || format!("our assembler has no table for {}; {OTHER}", self.chip.name);
-        Arch::parse(self.chip.name).filter(|arch| sass::Chip::of(*arch).is_some()).ok_or_else(known)
+        Arch::parse(self.chip.name).filter(|arch| sass::SmArch::of(*arch).is_some()).ok_or_else(known)
     }
 
     fn text_to_cubin(&self, text: &str) -> Result<Vec<u8>, String> {

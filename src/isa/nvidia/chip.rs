@@ -22,7 +22,7 @@ pub struct Chip {
     /// Multiprocessors of the largest card that has it.
     pub multiprocessors: u32,
     /// Its machine code; `None`: the table of instructions has no rows of it.
-    pub machine: Option<sass::Chip>,
+    pub machine: Option<sass::SmArch>,
 }
 
 const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize, multiprocessors: u32) -> Chip {
@@ -30,7 +30,7 @@ const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usiz
 }
 
 impl Chip {
-    const fn with(self, machine: sass::Chip) -> Chip {
+    const fn with(self, machine: sass::SmArch) -> Chip {
         Chip { machine: Some(machine), ..self }
     }
 }
@@ -38,16 +38,16 @@ impl Chip {
 /// All of them, the oldest first.
 pub const CHIPS: &[Chip] = &[
     chip("sm_75", 75, (7, 8), 64, 72),
-    chip("sm_80", 80, (7, 8), 163, 108).with(sass::Chip::Sm80),
-    chip("sm_86", 86, (7, 8), 99, 84).with(sass::Chip::Sm86),
+    chip("sm_80", 80, (7, 8), 163, 108).with(sass::SmArch::Sm80),
+    chip("sm_86", 86, (7, 8), 99, 84).with(sass::SmArch::Sm86),
     chip("sm_87", 87, (7, 8), 163, 16),
-    chip("sm_89", 89, (8, 4), 99, 142).with(sass::Chip::Sm89),
-    chip("sm_90", 90, (8, 4), 227, 132).with(sass::Chip::Sm90),
-    chip("sm_90a", 90, (8, 4), 227, 132).with(sass::Chip::Sm90),
+    chip("sm_89", 89, (8, 4), 99, 142).with(sass::SmArch::Sm89),
+    chip("sm_90", 90, (8, 4), 227, 132).with(sass::SmArch::Sm90),
+    chip("sm_90a", 90, (8, 4), 227, 132).with(sass::SmArch::Sm90),
     chip("sm_100", 100, (8, 6), 227, 148),
     chip("sm_100a", 100, (8, 6), 227, 148),
-    chip("sm_120", 120, (8, 7), 99, 188).with(sass::Chip::Sm120),
-    chip("sm_120a", 120, (8, 7), 99, 188).with(sass::Chip::Sm120),
+    chip("sm_120", 120, (8, 7), 99, 188).with(sass::SmArch::Sm120),
+    chip("sm_120a", 120, (8, 7), 99, 188).with(sass::SmArch::Sm120),
 ];
 
 impl Chip {
@@ -84,7 +84,7 @@ impl Chip {
             f16_math: true,
             tensor_cores: self.tensor_cores(false),
             async_copies: self.sm >= 80,
-            box_copies: self.has_warpgroups(),
+            tma_copies: self.has_warpgroups(),
             matrix_loads: self.sm >= 80,
             compute_units: self.multiprocessors,
             ..Target::gpu(self.name, Grid::nv())
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn each_chip_with_machine_code_has_a_row_of_its_number() {
-        for chip in sass::Chip::ALL {
+        for chip in sass::SmArch::ALL {
             let row = Chip::parse(&chip.to_string()).unwrap();
             assert_eq!((row.machine, u32::from(row.sm)), (Some(chip), chip.number()));
         }

@@ -40,7 +40,7 @@ fn execute_counted(
         args.push(at);
         mem.buffers.push((at, b.clone()));
     }
-    mem.matrices = super::boxes::matrices(p, &args);
+    mem.matrices = super::tma::matrices(p, &args);
     args.extend(vars.iter().map(|v| v.cast_unsigned()));
     let kernel = Kernel::new(m, p.local_bytes)?;
     kernel.launch(p.global, p.local, &args, &mut mem)?;

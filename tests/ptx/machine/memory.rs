@@ -9,7 +9,7 @@ pub struct Memory {
     pub shared: Vec<Option<Cell>>,
     epoch: u32,
     /// Matrices among the parameters, by address.
-    pub matrices: std::collections::HashMap<u64, super::boxes::Matrix>,
+    pub matrices: std::collections::HashMap<u64, super::tma::Matrix>,
     pub counts: super::Counts,
     /// Thread, shared address and bytes of what the current instruction has touched.
     pub touched: Vec<(usize, u64, usize)>,

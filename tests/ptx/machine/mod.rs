@@ -4,11 +4,11 @@
 //! threads that diverge at a branch, accesses that are not aligned or not in any buffer, registers that are read before
 //! they are written.
 
-mod boxes;
 mod check;
 mod copies;
 mod memory;
 mod ops;
+mod tma;
 mod warpgroups;
 
 pub use crate::amd_machine::{List, Rng};
@@ -34,7 +34,7 @@ pub enum Opd {
     Label(usize),
     Not(usize),
     /// A tensor map's register and coordinates.
-    Box(usize, Vec<Opd>),
+    Tensor(usize, Vec<Opd>),
 }
 
 /// An instruction with its operands looked up.
@@ -160,7 +160,7 @@ impl Names {
             },
             Operand::Address { base, rest, .. } => match (self.operand(base, t)?, rest.as_slice()) {
                 (Opd::Reg(r), [Operand::Vector(v)]) => {
-                    Opd::Box(r, v.iter().map(|o| self.operand(o, t)).collect::<Result<_, _>>()?)
+                    Opd::Tensor(r, v.iter().map(|o| self.operand(o, t)).collect::<Result<_, _>>()?)
                 }
                 (base, _) => return Err(format!("address {base:?}")),
             },
@@ -186,7 +186,7 @@ struct Block<'a> {
     regs: Vec<Option<Bits>>,
     copies: copies::Copies,
     products: warpgroups::Products,
-    barriers: boxes::Barriers,
+    barriers: tma::Barriers,
     /// Threads that have arrived at this address, where the others join them.
     ahead: Option<(usize, Vec<bool>)>,
 }
@@ -231,10 +231,12 @@ impl<'a> Block<'a> {
                 Opcode::Ret | Opcode::Exit if !self.products.done() => {
                     return Err(at("products are on their way".into()));
                 }
-                Opcode::Ret | Opcode::Exit if !self.barriers.done() => return Err(at("boxes are on their way".into())),
+                Opcode::Ret | Opcode::Exit if !self.barriers.done() => {
+                    return Err(at("TMA tiles are in flight".into()));
+                }
                 Opcode::Ret | Opcode::Exit => return Ok(()),
-                Opcode::Cp if step.inst.has("tensor") => boxes::copy(self, step, mem).map_err(at)?,
-                Opcode::Mbarrier => boxes::mbarrier(self, step, mem).map_err(at)?,
+                Opcode::Cp if step.inst.has("tensor") => tma::copy(self, step, mem).map_err(at)?,
+                Opcode::Mbarrier => tma::mbarrier(self, step, mem).map_err(at)?,
                 Opcode::Cp => copies::cp(self, step, mem).map_err(at)?,
                 Opcode::Ldmatrix => copies::ldmatrix(self, step, mem).map_err(at)?,
                 Opcode::Wgmma => warpgroups::wgmma(self, step, mem).map_err(at)?,

@@ -14,7 +14,7 @@ use crate::chips::agree;
 use crate::machine::{Case, launch};
 use crate::nvidia::try_ptxas;
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::isa::sass::Chip;
+use doorbell::isa::sass::SmArch;
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
 use std::collections::BTreeSet;
@@ -122,7 +122,7 @@ fn judge(arch: Arch, programs: &[Program], level: &str, words: &mut BTreeSet<u12
         }
     };
     let input = input();
-    let chip = Chip::of(arch).expect("a chip of the table");
+    let chip = SmArch::of(arch).expect("a chip of the table");
     let together = assemble(&text, arch).ok();
     let one = |p: &Program| -> Result<Vec<u128>, Failure> {
         let ours = match &together {
@@ -253,7 +253,7 @@ fn hold(arch: Arch, seeds: Range<u64>, count: usize) {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
-    agree(&words.into_iter().collect::<Vec<_>>(), Chip::of(arch).expect("a chip of the table"));
+    agree(&words.into_iter().collect::<Vec<_>>(), SmArch::of(arch).expect("a chip of the table"));
 }
 
 #[test]

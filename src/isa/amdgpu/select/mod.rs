@@ -158,7 +158,7 @@ impl Select<'_> {
             Op::Store => self.store(&u),
             Op::Barrier => self.barrier(),
             // Its copies are done when they are stores.
-            Op::Commit | Op::CopyBox | Op::AwaitBox => Ok(()),
+            Op::Commit | Op::CopyTile | Op::AwaitTile => Ok(()),
             Op::If | Op::EndIf => Err(self.unsupported(&u, "threads do not branch apart")),
             _ if self.plan.into[p] => Ok(()),
             _ => self.make(p).map(|_| ()),

@@ -7,7 +7,7 @@ use doorbell_elf::cubin::Arch;
 /// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it
 /// has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Chip {
+pub enum SmArch {
     Sm80,
     Sm86,
     Sm89,
@@ -16,8 +16,8 @@ pub enum Chip {
     Sm120,
 }
 
-impl Chip {
-    pub const ALL: [Chip; 5] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm90, Chip::Sm120];
+impl SmArch {
+    pub const ALL: [SmArch; 5] = [SmArch::Sm80, SmArch::Sm86, SmArch::Sm89, SmArch::Sm90, SmArch::Sm120];
 
     /// The number in its name: that of the chips' table.
     #[must_use]
@@ -36,8 +36,8 @@ impl Chip {
 
     /// The chip that a file is for; `None`: the table has no rows of it.
     #[must_use]
-    pub fn of(arch: Arch) -> Option<Chip> {
-        Chip::ALL.into_iter().find(|c| c.number() == arch.sm)
+    pub fn of(arch: Arch) -> Option<SmArch> {
+        SmArch::ALL.into_iter().find(|c| c.number() == arch.sm)
     }
 
     /// The chip a file names, with the features that all of its kind have.
@@ -50,11 +50,11 @@ impl Chip {
     /// written.
     #[must_use]
     pub const fn is_before_hopper(self) -> bool {
-        matches!(self, Chip::Sm80 | Chip::Sm86 | Chip::Sm89)
+        matches!(self, SmArch::Sm80 | SmArch::Sm86 | SmArch::Sm89)
     }
 }
 
-impl std::fmt::Display for Chip {
+impl std::fmt::Display for SmArch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "sm_{}", self.number())
     }
@@ -62,30 +62,30 @@ impl std::fmt::Display for Chip {
 
 /// A set of chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chips(u8);
+pub struct SmArchs(u8);
 
-impl Chips {
-    /// The set of those bits: bit i is the chip at place i of [`Chip::ALL`].
-    pub(super) const fn of(bits: u8) -> Chips {
-        Chips(bits)
+impl SmArchs {
+    /// The set of those bits: bit i is the chip at place i of [`SmArch::ALL`].
+    pub(super) const fn of(bits: u8) -> SmArchs {
+        SmArchs(bits)
     }
 
     #[must_use]
-    pub const fn has(self, chip: Chip) -> bool {
+    pub const fn has(self, chip: SmArch) -> bool {
         self.0 >> chip as u8 & 1 == 1
     }
 
     /// The oldest of the set.
-    pub(super) const fn first(self) -> Chip {
+    pub(super) const fn first(self) -> SmArch {
         let mut i = 0;
-        while i + 1 < Chip::ALL.len() && !self.has(Chip::ALL[i]) {
+        while i + 1 < SmArch::ALL.len() && !self.has(SmArch::ALL[i]) {
             i += 1;
         }
-        Chip::ALL[i]
+        SmArch::ALL[i]
     }
 
     /// Those of the set, oldest first.
-    pub fn iter(self) -> impl Iterator<Item = Chip> {
-        Chip::ALL.into_iter().filter(move |c| self.has(*c))
+    pub fn iter(self) -> impl Iterator<Item = SmArch> {
+        SmArch::ALL.into_iter().filter(move |c| self.has(*c))
     }
 }

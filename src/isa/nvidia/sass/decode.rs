@@ -1,7 +1,7 @@
 //! Word → instruction. Every word is either an instruction that encodes to the same word, or a named error.
 
 use super::bits::{self, Ranges};
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::control::{self, Control, ControlError};
 use super::inst::{Guard, Instruction, field_name, form_name};
 use super::legal::contradiction;
@@ -57,7 +57,7 @@ impl DecodeReason {
 /// # Errors
 /// As [`decode_for`].
 pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
-    decode_for(word, Chip::Sm90)
+    decode_for(word, SmArch::Sm90)
 }
 
 /// The instruction of a word of a chip.
@@ -66,7 +66,7 @@ pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
 /// The opcode has no form there, a field has a value without meaning, values contradict each other, or bits are set
 /// that no field has.
 #[allow(clippy::cast_possible_truncation)] // an opcode has 13 bits
-pub fn decode_for(word: u128, chip: Chip) -> Result<Instruction, DecodeError> {
+pub fn decode_for(word: u128, chip: SmArch) -> Result<Instruction, DecodeError> {
     let opcode = bits::get(word, OPCODE) as u16;
     let mut worst = DecodeReason::UnknownOpcode { opcode };
     for form in Form::of_opcode(opcode).filter(|f| f.chips.has(chip)) {
@@ -80,7 +80,7 @@ pub fn decode_for(word: u128, chip: Chip) -> Result<Instruction, DecodeError> {
 }
 
 #[allow(clippy::cast_possible_truncation)] // a guard has three bits
-fn decode_as(form: &'static Form, word: u128, chip: Chip) -> Result<Instruction, DecodeReason> {
+fn decode_as(form: &'static Form, word: u128, chip: SmArch) -> Result<Instruction, DecodeReason> {
     let known = bits::mask(OPCODE) | bits::mask(GUARD) | bits::mask(GUARD_NOT) | bits::mask(control::BITS);
     let mut unknown = None;
     for field in form.fields {

@@ -4,7 +4,7 @@
 //! distance that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas
 //! 13.5.37 and the PTX manual's fragment sizes.
 
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::inst::Instruction;
 use super::mods;
 use super::registers::{ABSENT, Count, Named, Naming};
@@ -99,7 +99,7 @@ pub fn effects(inst: &Instruction) -> Effects {
 pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
     let form = inst.form();
     // Other chips have no operations on pairs among the arithmetic ones.
-    let single = inst.chip() != Chip::Sm120;
+    let single = inst.chip() != SmArch::Sm120;
     for named in &form.named {
         let (file, none) = match named.naming {
             Naming::Nothing => break,
@@ -177,7 +177,7 @@ pub fn is_group_multiply(inst: &Instruction) -> bool {
 /// URZ: uniform registers have eight bits from sm_100 on.
 #[inline]
 fn urz(inst: &Instruction) -> u64 {
-    if inst.chip() == Chip::Sm120 { 255 } else { 63 }
+    if inst.chip() == SmArch::Sm120 { 255 } else { 63 }
 }
 
 /// The number that an operand names, and the one that would say "none"; not of addresses.
@@ -242,7 +242,7 @@ fn count(inst: &Instruction, named: &Named) -> u8 {
         Count::One => 1,
         Count::Two => 2,
         Count::Size(field) => words(inst.text_at(usize::from(field))),
-        Count::Arithmetic if inst.chip() == Chip::Sm120 && is_wide_integer(inst) => 2,
+        Count::Arithmetic if inst.chip() == SmArch::Sm120 && is_wide_integer(inst) => 2,
         Count::Arithmetic => 1,
         Count::Asked => asked(inst, inst.form().fields[usize::from(named.field)].slot),
     }

@@ -7,7 +7,7 @@
 //! `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes.
 //! Left out: variables and relocations.
 
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::decode::decode_for;
 use super::source::{SourceError, SourceReason, assemble_for, listing_line};
 use doorbell_elf::cubin::{Arch, Cubin, NewKernel, Param, write};
@@ -20,7 +20,7 @@ use std::fmt::Write;
 /// first line.
 pub fn assemble_file(text: &str, arch: Arch) -> Result<Vec<u8>, SourceError> {
     let unknown = || SourceError { line: 1, reason: SourceReason::Directive { text: no_table(arch.sm) } };
-    let chip = Chip::of(arch).ok_or_else(unknown)?;
+    let chip = SmArch::of(arch).ok_or_else(unknown)?;
     let lines: Vec<&str> = text.lines().collect();
     let starts: Vec<usize> =
         (0..lines.len()).filter(|i| lines.get(*i).is_some_and(|l| l.trim_start().starts_with(".kernel"))).collect();
@@ -82,7 +82,7 @@ fn directive(line: &str) -> Result<NewKernel, SourceReason> {
 /// # Errors
 /// The file is for a chip without a table.
 pub fn listing(cubin: &Cubin) -> Result<String, String> {
-    let chip = Chip::ALL.into_iter().find(|c| c.number() == cubin.sm).ok_or_else(|| no_table(cubin.sm))?;
+    let chip = SmArch::ALL.into_iter().find(|c| c.number() == cubin.sm).ok_or_else(|| no_table(cubin.sm))?;
     let mut text = String::new();
     for k in &cubin.kernels {
         let _ = write!(text, ".kernel {} registers={} barriers={}", k.name, k.registers, k.barriers);
@@ -98,13 +98,13 @@ pub fn listing(cubin: &Cubin) -> Result<String, String> {
 }
 
 fn no_table(sm: u32) -> String {
-    let known: Vec<String> = Chip::ALL.iter().map(Chip::to_string).collect();
+    let known: Vec<String> = SmArch::ALL.iter().map(SmArch::to_string).collect();
     format!("sm_{sm}: there are tables of instructions for {}", known.join(", "))
 }
 
 /// The listing of a chip's bare code.
 #[must_use]
-pub fn words_listing(code: &[u8], chip: Chip) -> String {
+pub fn words_listing(code: &[u8], chip: SmArch) -> String {
     let mut text = String::new();
     let (whole, rest) = code.as_chunks::<16>();
     for (address, bytes) in (0u64..).step_by(16).zip(whole) {

@@ -1,7 +1,7 @@
 //! An instruction: a form of the table, its guard, the values of its fields, its control word.
 
 use super::bits;
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::control::Control;
 use super::effects::Slot;
 use super::row::{Bits, Field, Form, Index, Key, Kind, Modifier, Named, Role};
@@ -23,7 +23,7 @@ impl Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     form: &'static Form,
-    chip: Chip,
+    chip: SmArch,
     pub guard: Guard,
     pub control: Control,
     /// The fields' bits in their places, low half first; all others are zero.
@@ -155,12 +155,12 @@ impl Instruction {
     /// of the form's first chip.
     #[must_use]
     pub const fn new(form: &'static Form) -> Instruction {
-        Instruction::on(form, if form.chips.has(Chip::Sm90) { Chip::Sm90 } else { form.chips.first() })
+        Instruction::on(form, if form.chips.has(SmArch::Sm90) { SmArch::Sm90 } else { form.chips.first() })
     }
 
     /// The same for a chip, of which the form must be one.
     #[must_use]
-    pub const fn on(form: &'static Form, chip: Chip) -> Instruction {
+    pub const fn on(form: &'static Form, chip: SmArch) -> Instruction {
         Instruction { form, chip, guard: Guard::ALWAYS, control: Control::ALONE, word: bits::halves(form.initial) }
     }
 
@@ -194,7 +194,7 @@ impl Instruction {
     /// An instruction with the bits of the form's fields.
     pub(super) const fn from_word(
         form: &'static Form,
-        chip: Chip,
+        chip: SmArch,
         guard: Guard,
         control: Control,
         word: u128,
@@ -205,7 +205,7 @@ impl Instruction {
     /// An instruction with these values; `None`: a value does not fit, or contradicts another one that shares its bits.
     pub(super) fn from_values(
         form: &'static Form,
-        chip: Chip,
+        chip: SmArch,
         guard: Guard,
         control: Control,
         values: &[u64],
@@ -225,7 +225,7 @@ impl Instruction {
 
     /// The chip it is for: distances and scoreboards are that chip's.
     #[must_use]
-    pub const fn chip(&self) -> Chip {
+    pub const fn chip(&self) -> SmArch {
         self.chip
     }
 

@@ -39,7 +39,7 @@ pub mod tensor_map;
 mod timing;
 mod token;
 
-pub use chip::{Chip, Chips};
+pub use chip::{SmArch, SmArchs};
 pub use control::{Control, ControlError, SCOREBOARDS};
 pub use decode::{DecodeError, DecodeReason, decode, decode_for};
 pub use effects::{Access, Effects, RegFile, Slot, effects, is_group_multiply};

@@ -2,7 +2,7 @@
 //! modifier or an operand may be missing.
 
 use super::bits;
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::control::Control;
 use super::encode::{EncodeError, encode};
 use super::inst::{Guard, Instruction};
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<Instruction, ParseError> {
 /// # Errors
 /// As [`parse_for`].
 pub fn parse_at(text: &str, address: u64) -> Result<Instruction, ParseError> {
-    parse_for(text, address, Chip::Sm90)
+    parse_for(text, address, SmArch::Sm90)
 }
 
 /// The instruction of a chip's text at that byte address: branch targets are absolute.
@@ -50,7 +50,7 @@ pub fn parse_at(text: &str, address: u64) -> Result<Instruction, ParseError> {
 ///
 /// # Errors
 /// No form of the mnemonic has such modifiers and operands.
-pub fn parse_for(text: &str, address: u64, chip: Chip) -> Result<Instruction, ParseError> {
+pub fn parse_for(text: &str, address: u64, chip: SmArch) -> Result<Instruction, ParseError> {
     let trimmed = text.trim_end().trim_end_matches(';').trim_end();
     let begin = trimmed.len() - trimmed.trim_start().len();
     let (guard, file, start) = guard(trimmed, begin)?;
@@ -113,7 +113,7 @@ type Pending = SmallVec<[(&'static str, bool); 4]>;
 
 struct Matcher<'a> {
     form: &'static Form,
-    chip: Chip,
+    chip: SmArch,
     guard: Guard,
     /// From the mnemonic on.
     text: &'a str,
@@ -130,7 +130,7 @@ struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     fn new(
-        (form, chip): (&'static Form, Chip),
+        (form, chip): (&'static Form, SmArch),
         guard: Guard,
         text: &'a str,
         address: u64,

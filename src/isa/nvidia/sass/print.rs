@@ -1,7 +1,7 @@
 //! Instruction → text, as nvdisasm writes it.
 
 use super::bits;
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::float::{self, Format};
 use super::inst::{Instruction, named};
 use super::row::{Field, File, Index, Kind, Role, Style};
@@ -226,7 +226,7 @@ impl Printer<'_> {
             Index::Register => register(base) + &plus,
             // sm_120's text leaves out a register that is none, sm_90's does not.
             Index::Uniform
-                if self.inst.chip() == Chip::Sm120 && self.uniform(slot, Role::Register) == "URZ" && offset != 0 =>
+                if self.inst.chip() == SmArch::Sm120 && self.uniform(slot, Role::Register) == "URZ" && offset != 0 =>
             {
                 hex(offset)
             }

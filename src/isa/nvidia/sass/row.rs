@@ -6,7 +6,7 @@
 //! `{!imad}` stands for the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
 
 use super::bits::{self, Ranges};
-use super::chip::{Chip, Chips};
+use super::chip::{SmArch, SmArchs};
 use super::control::SCOREBOARDS;
 use super::decode::OPCODE;
 use super::order::{self, FormOrder};
@@ -501,13 +501,13 @@ pub enum Pipe {
 /// A contradiction: no instruction of these chips has a value of all these classes.
 #[derive(Debug)]
 pub struct Rule {
-    pub chips: Chips,
+    pub chips: SmArchs,
     /// Place among the form's fields, and classes of its values as a set of bits (see `legal`).
     pub tests: &'static [(u8, u64)],
 }
 
 pub(super) const fn rule(chips: u8, tests: &'static [(u8, u64)]) -> Rule {
-    Rule { chips: Chips::of(chips), tests }
+    Rule { chips: SmArchs::of(chips), tests }
 }
 
 /// One form of an instruction. Chips that encode or write it differently have a form of their own of the same mnemonic
@@ -521,7 +521,7 @@ pub struct Form {
     pub opcode: u16,
     pub guard: File,
     pub pipe: Pipe,
-    pub chips: Chips,
+    pub chips: SmArchs,
     pub text: &'static str,
     pub fields: &'static [Field],
     /// Values that do not go together.
@@ -659,7 +659,7 @@ pub(super) const fn form(
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
     let named = registers::named((mnemonic, name, pipe), fields, &operands);
-    let (chips, mask) = (Chips::of(chips), all_bits(fields));
+    let (chips, mask) = (SmArchs::of(chips), all_bits(fields));
     let (base, partial) = (bits::put(0, OPCODE, opcode as u64) & !mask, partial(fields));
     Form {
         mnemonic,
@@ -719,7 +719,7 @@ impl Form {
 
     /// A chip's form of that mnemonic and name.
     #[must_use]
-    pub fn find(mnemonic: &str, name: &str, chip: Chip) -> Option<&'static Form> {
+    pub fn find(mnemonic: &str, name: &str, chip: SmArch) -> Option<&'static Form> {
         Form::of(mnemonic).find(|f| f.name == name && f.chips.has(chip))
     }
 

@@ -8,7 +8,7 @@
 //! Fields whose value no text shows follow the text: `{c=0x40}`. Control words are not guessed: a line without one is
 //! an error.
 
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::control::Control;
 use super::encode::{EncodeError, encode};
 use super::inst::{FieldError, Instruction, field_name};
@@ -52,14 +52,14 @@ pub enum SourceReason {
 /// # Errors
 /// As [`assemble_for`].
 pub fn assemble(text: &str) -> Result<Vec<u128>, SourceError> {
-    assemble_for(text, Chip::Sm90)
+    assemble_for(text, SmArch::Sm90)
 }
 
 /// The words of a listing for a chip.
 ///
 /// # Errors
 /// The first line that is no instruction, or a label without a place.
-pub fn assemble_for(text: &str, chip: Chip) -> Result<Vec<u128>, SourceError> {
+pub fn assemble_for(text: &str, chip: SmArch) -> Result<Vec<u128>, SourceError> {
     let mut labels: Vec<(&str, u64, usize)> = Vec::new();
     let mut lines = Vec::new();
     for (i, line) in text.lines().enumerate() {
@@ -87,7 +87,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
 }
 
-fn one(code: &str, address: u64, labels: &[(&str, u64, usize)], chip: Chip) -> Result<u128, SourceReason> {
+fn one(code: &str, address: u64, labels: &[(&str, u64, usize)], chip: SmArch) -> Result<u128, SourceReason> {
     let end = code.find(']').map(|e| e + 1).filter(|_| code.starts_with('[')).ok_or(SourceReason::Control)?;
     let control = Control::parse(&code[..end]).ok_or(SourceReason::Control)?;
     let (text, hidden) = match code[end..].trim_end().strip_suffix('}').and_then(|t| t.rsplit_once("; {")) {

@@ -6,7 +6,7 @@
 //! that and the published tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left
 //! out: the up to two cycles that an addend may come later, register banks, the reuse cache.
 
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::effects::{Access, RegFile, Slot};
 use super::inst::Instruction;
 use super::mods;
@@ -134,7 +134,7 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
             both(13, 28)
         }
         // ptxas leaves less between two of them on sm_80 alone.
-        (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == Chip::Sm80 => both(6, 8),
+        (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == SmArch::Sm80 => both(6, 8),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
         (Pipe::Half, Pipe::Alu) if producer.form().mnemonic == "VHMNMX" => both(4, 5),
         // The addend is needed later than the factors.
@@ -211,7 +211,7 @@ pub fn completion(inst: &Instruction) -> Completion {
     let form = inst.form();
     match form.pipe {
         // Where double precision is a unit that several partitions share.
-        Pipe::Double if matches!(inst.chip(), Chip::Sm86 | Chip::Sm89 | Chip::Sm120) => Completion::Scoreboard,
+        Pipe::Double if matches!(inst.chip(), SmArch::Sm86 | SmArch::Sm89 | SmArch::Sm120) => Completion::Scoreboard,
         Pipe::RegToUniform if inst.chip().is_before_hopper() => Completion::Scoreboard,
         Pipe::Gmma | Pipe::Bulk => Completion::Group,
         Pipe::Xu | Pipe::Shared | Pipe::Global | Pipe::Constant | Pipe::DoubleMma => Completion::Scoreboard,
@@ -261,7 +261,7 @@ pub fn reads_late(inst: &Instruction) -> bool {
 pub fn ends_shared_reads(inst: &Instruction) -> bool {
     let form = inst.form();
     let arrives = form.name.ends_with("ARV") || inst.says(mods::md::ARV);
-    form.mnemonic == "BAR" && inst.chip() < Chip::Sm90 && !arrives
+    form.mnemonic == "BAR" && inst.chip() < SmArch::Sm90 && !arrives
 }
 
 /// The smallest stall that the instruction may carry.

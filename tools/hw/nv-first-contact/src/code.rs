@@ -44,7 +44,7 @@ fn assemble(climb: &Climb, chip: &str, name: &str, text: &str) -> Result<Vec<u8>
 pub fn why_none(climb: &Climb) -> Option<String> {
     let chip = climb.chip?;
     // The software GPU executes what the assembler makes.
-    let ours = Arch::parse(chip).is_some_and(|arch| sass::Chip::of(arch).is_some());
+    let ours = Arch::parse(chip).is_some_and(|arch| sass::SmArch::of(arch).is_some());
     if climb.machine.is_software && !ours {
         return Some(format!("the software GPU executes no machine code of {chip}"));
     }

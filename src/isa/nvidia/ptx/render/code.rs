@@ -45,7 +45,7 @@ pub(super) enum Opd {
     /// The place of a parameter.
     ParamAddress(usize),
     /// `[matrix, {column, row}]`
-    Box(Reg, Vec<Opd>),
+    Tensor(Reg, Vec<Opd>),
     /// `_`
     Nothing,
     /// `%tid.x`
@@ -94,7 +94,7 @@ impl Code {
             match o {
                 Opd::Reg(r) | Opd::Address(r, _) => f(*r),
                 Opd::Vector(v) => v.iter().for_each(|o| walk(o, f)),
-                Opd::Box(r, v) => {
+                Opd::Tensor(r, v) => {
                     f(*r);
                     v.iter().for_each(|o| walk(o, f));
                 }

@@ -5,8 +5,8 @@ use super::super::module::{Registers, Statement, Tuning, Variable};
 use super::super::name::Name;
 use super::super::names::{Opcode, Space, Type};
 use super::Render;
-use super::boxes::{MAP_ALIGN, MAP_BYTES};
 use super::code::{CLASSES, Code, Opd, Reg};
+use super::tma::{MAP_ALIGN, MAP_BYTES};
 use super::warpgroup::PATTERN;
 use doorbell_codegen::Program;
 use std::collections::HashMap;
@@ -169,7 +169,7 @@ impl Finish<'_> {
                 Operand::Address { base: Box::new(Operand::Symbol(self.argument(*k), 0)), offset: 0, rest: vec![] }
             }
             Opd::ParamAddress(k) => Operand::Symbol(self.argument(*k), 0),
-            Opd::Box(map, at) => {
+            Opd::Tensor(map, at) => {
                 let at = Operand::Vector(at.iter().map(|o| self.operand(o)).collect());
                 Operand::Address { base: Box::new(Operand::Reg(self.reg(*map))), offset: 0, rest: vec![at] }
             }

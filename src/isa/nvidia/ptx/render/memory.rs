@@ -12,7 +12,7 @@ const LARGEST_TERM: u64 = 1 << 18;
 
 /// Where a piece lies.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Address {
     pub base: Reg,
     pub offset: i64,
 }
@@ -21,7 +21,7 @@ pub(super) struct Place {
 pub(super) struct Piece {
     first: usize,
     pub count: usize,
-    pub at: Place,
+    pub at: Address,
 }
 
 pub(super) struct Access {
@@ -62,7 +62,7 @@ impl Render<'_> {
                 pieces.push(Piece {
                     first,
                     count: bytes / size,
-                    at: Place { offset: at.offset + (first * size) as i64, ..at },
+                    at: Address { offset: at.offset + (first * size) as i64, ..at },
                 });
                 first += bytes / size;
             }
@@ -96,7 +96,7 @@ impl Render<'_> {
     }
 
     /// The address of an element; a constant term goes to the offset.
-    pub(super) fn address(&mut self, base: &UOp, i: &UOp, size: usize) -> Res<Place> {
+    pub(super) fn address(&mut self, base: &UOp, i: &UOp, size: usize) -> Res<Address> {
         let (mut i, mut elements) = (i.clone(), 0i64);
         if i.op() == Op::Add
             && let Some(c) = i.src()[1].as_int()
@@ -110,7 +110,7 @@ impl Render<'_> {
         Ok(at)
     }
 
-    fn lane_address(&mut self, base: &UOp, lane: Src, t: Scalar, size: usize) -> Res<Place> {
+    fn lane_address(&mut self, base: &UOp, lane: Src, t: Scalar, size: usize) -> Res<Address> {
         let area = self.areas.get(base).copied();
         let (start, offset) = match area {
             Some(bytes) => (self.shared(), i64::from(bytes)),
@@ -127,7 +127,7 @@ impl Render<'_> {
             Src::Bits(b) => {
                 let bytes = b.cast_signed().saturating_mul(size as i64);
                 if i32::try_from(bytes).is_ok() {
-                    return Ok(Place { base: start, offset: offset + bytes });
+                    return Ok(Address { base: start, offset: offset + bytes });
                 }
                 self.copy(t, lane)
             }
@@ -137,7 +137,7 @@ impl Render<'_> {
             (u64::from(start.class) << 32 | u64::from(start.n), u64::from(i.class) << 32 | u64::from(i.n), size as u64);
         if let Some((known, _)) = self.addresses.get(&key).filter(|_| !self.mutable.contains(&i) || self.is_counter(i))
         {
-            return Ok(Place { base: *known, offset });
+            return Ok(Address { base: *known, offset });
         }
         let (wide, scale) = (class_of(t) == RD, Opd::Int(size as i64));
         let to = match (area.is_some(), wide) {
@@ -160,7 +160,7 @@ impl Render<'_> {
             }
         };
         self.addresses.insert(key, (to, self.loops.len()));
-        Ok(Place { base: to, offset })
+        Ok(Address { base: to, offset })
     }
 
     pub(super) fn load(&mut self, u: &UOp) -> Res<Val> {

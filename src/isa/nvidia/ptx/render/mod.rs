@@ -14,7 +14,6 @@
 //! at its arguments and takes one (all threads the same). [`Buffers::Aligned`] leaves the second one out.
 
 mod alu;
-mod boxes;
 mod cast;
 mod clean;
 mod code;
@@ -23,6 +22,7 @@ mod finish;
 mod matrix;
 mod memory;
 mod tile;
+mod tma;
 mod warpgroup;
 mod wave;
 
@@ -107,7 +107,7 @@ struct Render<'a> {
     units: HashMap<Reg, (Reg, usize)>,
     upper_half: Option<Reg>,
     /// Copies of boxes; addresses of the matrices among the parameters.
-    boxes: boxes::Boxes,
+    tma: tma::Tma,
     maps: HashMap<usize, Reg>,
     /// Byte offset of each scratch area, and all their bytes.
     areas: UMap<u32>,
@@ -145,7 +145,7 @@ impl<'a> Render<'a> {
             products: warpgroup::Products::of(program),
             units: HashMap::new(),
             upper_half: None,
-            boxes: boxes::Boxes::of(program),
+            tma: tma::Tma::of(program),
             maps: HashMap::new(),
             areas: UMap::default(),
             shared_bytes: 0,
@@ -213,7 +213,7 @@ impl<'a> Render<'a> {
         self.pairs.clear();
         self.quads.clear();
         self.in_flight = false;
-        self.boxes = boxes::Boxes::none();
+        self.tma = tma::Tma::none();
         self.nodes()?;
         self.run("ret", &[], vec![]);
         clean::clean(self)
@@ -234,9 +234,9 @@ impl<'a> Render<'a> {
             // An address: read through.
             Op::After if u.dtype().space.is_some() => return Ok(()),
             Op::Load if self.copied.contains(&u) => return Ok(()),
-            Op::Store if self.boxes.replace(&u) => return Ok(()),
-            Op::CopyBox => return self.copy_box(&u),
-            Op::AwaitBox => return self.await_box(&u),
+            Op::Store if self.tma.replace(&u) => return Ok(()),
+            Op::CopyTile => return self.tma_copy(&u),
+            Op::AwaitTile => return self.tma_wait(&u),
             Op::Store if matches!(u.arg(), Arg::Stage(_)) => return self.copy_tile(&u),
             Op::Store => return self.store(&u),
             Op::SetAcc => return self.set_acc(&u),

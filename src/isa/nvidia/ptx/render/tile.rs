@@ -70,7 +70,7 @@ impl Render<'_> {
     }
 
     pub(super) fn commit(&mut self, _: &UOp) -> Res<()> {
-        self.ask_for_boxes();
+        self.issue_tma_copies();
         if self.in_flight {
             self.run("cp.async.commit_group", &[], vec![]);
         }

@@ -131,7 +131,7 @@ impl Render<'_> {
     /// Before a pipe's barrier: copies are seen by the unit, and what the round before the last has read may be written to.
     pub(super) fn await_products(&mut self) {
         if self.products.any {
-            if self.boxes.leave_copies() {
+            if self.tma.leave_copies() {
                 self.run("fence.proxy.async.shared::cta", &[], vec![]);
             }
             self.run("wgmma.wait_group.sync.aligned", &[], vec![Opd::Int(1)]);

@@ -20,13 +20,13 @@
 mod flow;
 mod state;
 
-use super::chip::Chip;
+use super::chip::SmArch;
 use super::control::Control;
 use super::decode::{DecodeError, decode_for};
 use super::effects::RegFile;
 use super::inst::Instruction;
 use flow::Flow;
-use state::{Facts, State};
+use state::{InstructionInfo, State};
 use std::collections::BTreeSet;
 use thiserror::Error;
 
@@ -99,14 +99,14 @@ fn describe(kind: Kind) -> String {
 /// # Errors
 /// The first word that is no instruction.
 pub fn check(words: &[u128], trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
-    check_for(words, Chip::Sm90, trust)
+    check_for(words, SmArch::Sm90, trust)
 }
 
 /// The same of code for a chip.
 ///
 /// # Errors
 /// The first word that is no instruction.
-pub fn check_for(words: &[u128], chip: Chip, trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
+pub fn check_for(words: &[u128], chip: SmArch, trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
     let code: Vec<Instruction> = words.iter().map(|w| decode_for(*w, chip)).collect::<Result<_, _>>()?;
     Ok(check_instructions(&code, trust))
 }
@@ -119,52 +119,52 @@ pub fn check_instructions(code: &[Instruction], trust: Trust) -> Vec<Hazard> {
 
 /// Code taken apart once, to be checked under many schedules.
 pub struct Checker {
-    facts: Vec<Facts>,
+    infos: Vec<InstructionInfo>,
     flow: Flow,
 }
 
 impl Checker {
     #[must_use]
     pub fn of(code: &[Instruction]) -> Checker {
-        Checker { facts: code.iter().map(Facts::of).collect(), flow: Flow::of(code) }
+        Checker { infos: code.iter().map(InstructionInfo::of).collect(), flow: Flow::of(code) }
     }
 
     /// The control word of an instruction.
     #[must_use]
     pub fn control(&self, at: usize) -> Option<Control> {
-        Some(self.facts.get(at)?.control())
+        Some(self.infos.get(at)?.control())
     }
 
     /// Gives an instruction another control word; a place beyond the code has none.
     pub fn set_control(&mut self, at: usize, control: Control) {
-        if let Some(facts) = self.facts.get_mut(at) {
-            facts.set_control(control);
+        if let Some(infos) = self.infos.get_mut(at) {
+            infos.set_control(control);
         }
     }
 
     /// Faults by place.
     #[must_use]
     pub fn check(&self, trust: Trust) -> Vec<Hazard> {
-        let (facts, flow) = (&self.facts, &self.flow);
-        let mut before: Vec<Option<State>> = vec![None; facts.len()];
+        let (infos, flow) = (&self.infos, &self.flow);
+        let mut before: Vec<Option<State>> = vec![None; infos.len()];
         let mut found = BTreeSet::new();
-        let mut work: BTreeSet<usize> = flow.entries().filter(|e| *e < facts.len()).collect();
+        let mut work: BTreeSet<usize> = flow.entries().filter(|e| *e < infos.len()).collect();
         for entry in &work {
             before[*entry] = Some(State::default()); // PANIC: entries lie inside the code
         }
         while let Some(mut at) = work.pop_first() {
             let Some(mut now) = before[at].clone() else { continue }; // PANIC: only places inside the code are pushed
-            now.step(facts, at, trust, &mut |hazard| {
+            now.step(infos, at, trust, &mut |hazard| {
                 found.insert(hazard);
             });
             // Inside a block nothing needs to be kept.
             while let Some(next) = flow.only_after(at) {
                 at = next;
-                now.step(facts, at, trust, &mut |hazard| {
+                now.step(infos, at, trust, &mut |hazard| {
                     found.insert(hazard);
                 });
             }
-            for next in flow.after(at).filter(|n| *n < facts.len()) {
+            for next in flow.after(at).filter(|n| *n < infos.len()) {
                 let changed = match &mut before[next] {
                     Some(old) => old.join(&now),
                     none => {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const LONGEST: u8 = 30;
 
 /// What is asked of an instruction again and again.
-pub(super) struct Facts {
+pub(super) struct InstructionInfo {
     inst: Instruction,
     effects: Effects,
     completion: Completion,
@@ -41,13 +41,19 @@ enum Queue {
     Memory,
 }
 
-impl Facts {
-    pub(super) fn of(inst: &Instruction) -> Facts {
+impl InstructionInfo {
+    pub(super) fn of(inst: &Instruction) -> InstructionInfo {
         let completion = completion(inst);
-        let mut facts =
-            Facts { inst: *inst, effects: effects(inst), completion, reads_late: false, ends: None, reads: None };
-        facts.set_control(inst.control);
-        facts
+        let mut infos = InstructionInfo {
+            inst: *inst,
+            effects: effects(inst),
+            completion,
+            reads_late: false,
+            ends: None,
+            reads: None,
+        };
+        infos.set_control(inst.control);
+        infos
     }
 
     pub(super) fn control(&self) -> Control {
@@ -88,7 +94,7 @@ impl Facts {
             RegFile::Uniform => self.inst.form().pipe == Pipe::Bulk,
             RegFile::Predicate | RegFile::UniformPredicate => false,
         };
-        late && Facts::has(&self.effects.reads, file, register)
+        late && InstructionInfo::has(&self.effects.reads, file, register)
     }
 
     /// The lanes that execute it.
@@ -106,12 +112,12 @@ impl Facts {
     }
 
     /// Whether its sources are read before the other's result comes, because both stand in one queue.
-    fn reads_before(&self, other: &Facts) -> bool {
+    fn reads_before(&self, other: &InstructionInfo) -> bool {
         self.reads.is_some() && self.reads == other.reads
     }
 
     /// A load's address is read before a later memory instruction's result comes; a store's data may not be.
-    fn is_load_before(&self, other: &Facts) -> bool {
+    fn is_load_before(&self, other: &InstructionInfo) -> bool {
         self.reads_before(other) && !self.effects.writes.is_empty()
     }
 
@@ -208,20 +214,20 @@ impl State {
     }
 
     /// Issues an instruction: waits, checks, and what it leaves in flight until the next one issues.
-    pub(super) fn step(&mut self, facts: &[Facts], at: usize, trust: Trust, report: &mut dyn FnMut(Hazard)) {
-        let me = &facts[at]; // PANIC: the walk stays inside the code
+    pub(super) fn step(&mut self, infos: &[InstructionInfo], at: usize, trust: Trust, report: &mut dyn FnMut(Hazard)) {
+        let me = &infos[at]; // PANIC: the walk stays inside the code
         self.wait(me.inst.control.wait, |_| SCOREBOARD_SET);
         for read in &me.effects.reads {
-            self.check_read(facts, at, read, trust, report);
+            self.check_read(infos, at, read, trust, report);
         }
         for written in &me.effects.writes {
-            self.check_write(facts, at, written, trust, report);
+            self.check_write(infos, at, written, trust, report);
         }
-        self.partial_wait(facts, at, report);
+        self.partial_wait(infos, at, report);
         if ends_shared_reads(&me.inst) && me.inst.guard.index == 7 {
-            self.end_shared_reads(facts);
+            self.end_shared_reads(infos);
         }
-        self.issue(facts, at);
+        self.issue(infos, at);
         self.pass(&me.inst);
     }
 
@@ -239,19 +245,27 @@ impl State {
     }
 
     /// Shared memory's queue has read the sources of all that it was given.
-    fn end_shared_reads(&mut self, facts: &[Facts]) {
+    fn end_shared_reads(&mut self, infos: &[InstructionInfo]) {
         self.flying.retain(|producer, f| {
-            f.sources &= facts[*producer].ends != Some(Queue::Shared); // PANIC: producers are places of the code
+            f.sources &= infos[*producer].ends != Some(Queue::Shared); // PANIC: producers are places of the code
             f.results || f.sources
         });
     }
 
-    fn check_read(&self, facts: &[Facts], at: usize, read: &Access, trust: Trust, report: &mut dyn FnMut(Hazard)) {
-        let me = &facts[at]; // PANIC: as in `step`
+    fn check_read(
+        &self,
+        infos: &[InstructionInfo],
+        at: usize,
+        read: &Access,
+        trust: Trust,
+        report: &mut dyn FnMut(Hazard),
+    ) {
+        let me = &infos[at]; // PANIC: as in `step`
         for (file, register) in registers(read) {
             for Fixed { producer, cycles, lanes, .. } in self.fixed_of(file, register) {
-                let from = &facts[*producer]; // PANIC: producers are places of the code
-                let Some(written) = from.effects.writes.iter().find(|w| Facts::has(&[**w], file, register)) else {
+                let from = &infos[*producer]; // PANIC: producers are places of the code
+                let Some(written) = from.effects.writes.iter().find(|w| InstructionInfo::has(&[**w], file, register))
+                else {
                     continue;
                 };
                 let both = distance(&from.inst, written, &me.inst, read);
@@ -262,20 +276,27 @@ impl State {
                 }
             }
             for (producer, flying) in &self.flying {
-                let from = &facts[*producer]; // PANIC: as above
+                let from = &infos[*producer]; // PANIC: as above
                 let open = flying.results && !in_one_chain(from, me) && !me.is_elsewhere(flying.lanes);
-                if open && Facts::has(&from.effects.writes, file, register) {
+                if open && InstructionInfo::has(&from.effects.writes, file, register) {
                     report(Hazard { producer: *producer, consumer: at, file, register, kind: Kind::ReadUnguarded });
                 }
             }
         }
     }
 
-    fn check_write(&self, facts: &[Facts], at: usize, written: &Access, trust: Trust, report: &mut dyn FnMut(Hazard)) {
-        let me = &facts[at]; // PANIC: as in `step`
+    fn check_write(
+        &self,
+        infos: &[InstructionInfo],
+        at: usize,
+        written: &Access,
+        trust: Trust,
+        report: &mut dyn FnMut(Hazard),
+    ) {
+        let me = &infos[at]; // PANIC: as in `step`
         for (file, register) in registers(written) {
             for Fixed { producer, cycles, lanes, .. } in self.fixed_of(file, register) {
-                let both = overwrite(&facts[*producer].inst, &me.inst); // PANIC: as above
+                let both = overwrite(&infos[*producer].inst, &me.inst); // PANIC: as above
                 let least = if trust == Trust::Seen { both.seen } else { both.safe };
                 if *cycles < least && !me.is_elsewhere(*lanes) {
                     let kind = Kind::OverwrittenTooEarly { cycles: *cycles, least };
@@ -283,13 +304,13 @@ impl State {
                 }
             }
             for (producer, flying) in &self.flying {
-                let from = &facts[*producer]; // PANIC: as above
+                let from = &infos[*producer]; // PANIC: as above
                 let in_order = from.ends.is_some() && from.ends == me.ends;
                 let hazard = |kind| Hazard { producer: *producer, consumer: at, file, register, kind };
                 if in_order || in_one_chain(from, me) || me.is_elsewhere(flying.lanes) {
                     continue;
                 }
-                if flying.results && Facts::has(&from.effects.writes, file, register) {
+                if flying.results && InstructionInfo::has(&from.effects.writes, file, register) {
                     report(hazard(Kind::OverwrittenUnguarded));
                 } else if flying.sources && from.reads_late_of(file, register) && !from.is_load_before(me) {
                     report(hazard(Kind::OverwrittenBeforeRead));
@@ -300,13 +321,13 @@ impl State {
 
     /// DEPBAR: waits for sets, and for all but the last so many of a scoreboard, whose users must end in order for
     /// that.
-    fn partial_wait(&mut self, facts: &[Facts], at: usize, report: &mut dyn FnMut(Hazard)) {
-        let inst = &facts[at].inst; // PANIC: as in `step`
+    fn partial_wait(&mut self, infos: &[InstructionInfo], at: usize, report: &mut dyn FnMut(Hazard)) {
+        let inst = &infos[at].inst; // PANIC: as in `step`
         let value = |slot| inst.get(slot, Role::Value).unwrap_or(0);
         match (inst.form().mnemonic, inst.form().name) {
             ("DEPBAR", name) => {
                 let set = u8::try_from(value("l") & 0x3f).unwrap_or(0);
-                let set_after = |producer: usize| match facts[producer].inst.form().mnemonic {
+                let set_after = |producer: usize| match infos[producer].inst.form().mnemonic {
                     "S2UR" => SCOREBOARD_SET_FOR_DEPBAR,
                     _ => SCOREBOARD_SET,
                 };
@@ -315,23 +336,23 @@ impl State {
                     let board = 1u8.checked_shl(u32::try_from(value("s")).unwrap_or(0)).unwrap_or(0);
                     match value("n") {
                         0 => self.wait(board, set_after),
-                        _ => self.check_partial(facts, at, board, report),
+                        _ => self.check_partial(infos, at, board, report),
                     }
                 }
             }
             ("WARPGROUP", "DEPBAR") => {
                 let left = value("n");
-                let mine = |p: &usize| facts[*p].inst.form().pipe == Pipe::Gmma; // PANIC: as above
+                let mine = |p: &usize| infos[*p].inst.form().pipe == Pipe::Gmma; // PANIC: as above
                 self.flying.retain(|p, f| !mine(p) || u64::from(f.groups) <= left);
             }
             _ => {}
         }
     }
 
-    fn check_partial(&self, facts: &[Facts], at: usize, board: u8, report: &mut dyn FnMut(Hazard)) {
+    fn check_partial(&self, infos: &[InstructionInfo], at: usize, board: u8, report: &mut dyn FnMut(Hazard)) {
         let mut first: Option<(usize, Option<Queue>)> = None;
         for (producer, flying) in self.flying.iter().filter(|(_, f)| (f.done_by | f.read_by) & board != 0) {
-            let queue = facts[*producer].ends; // PANIC: as above
+            let queue = infos[*producer].ends; // PANIC: as above
             match first {
                 None => first = Some((*producer, queue)),
                 Some((_, q)) if q != queue && (flying.results || flying.sources) => {
@@ -344,8 +365,8 @@ impl State {
     }
 
     /// What the instruction itself leaves.
-    fn issue(&mut self, facts: &[Facts], at: usize) {
-        let me = &facts[at]; // PANIC: as in `step`
+    fn issue(&mut self, infos: &[InstructionInfo], at: usize) {
+        let me = &infos[at]; // PANIC: as in `step`
         let control = me.inst.control;
         let lanes = me.lanes();
         let bit = |board: Option<u8>| board.map_or(0, |n| 1 << n);
@@ -364,7 +385,7 @@ impl State {
             let done_by = bit(control.write);
             // The end of this one is also the end of those before it.
             for (producer, flying) in &mut self.flying {
-                let before = &facts[*producer]; // PANIC: as above
+                let before = &infos[*producer]; // PANIC: as above
                 if before.ends.is_some() && before.ends == me.ends {
                     flying.done_by |= done_by;
                 }
@@ -433,6 +454,6 @@ impl State {
 }
 
 /// Matrices of a warpgroup may follow one another on the same registers.
-fn in_one_chain(from: &Facts, to: &Facts) -> bool {
+fn in_one_chain(from: &InstructionInfo, to: &InstructionInfo) -> bool {
     from.inst.form().pipe == Pipe::Gmma && to.inst.form().pipe == Pipe::Gmma
 }

@@ -19,7 +19,7 @@
 //!
 //! Code that calls functions stores what is kept over a call whatever there is: its spills are no reason to try again.
 
-use super::allocate::place::Placed;
+use super::allocate::place::AllocatedCode;
 use super::allocate::pool;
 use super::arrange::flight;
 use super::context::Unit;
@@ -186,7 +186,7 @@ pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
 }
 
 /// Registers for selected code; of the same body selected again where that turns out better.
-fn allocated(first: &mut Selected, unit: &Unit) -> Result<Placed, AsmError> {
+fn allocated(first: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     let mut best = passes::allocate(first, unit);
     let mut before = of_registers(&best, first);
     for attempt in Attempt::REGISTERS {
@@ -204,7 +204,7 @@ fn allocated(first: &mut Selected, unit: &Unit) -> Result<Placed, AsmError> {
 }
 
 /// What allocation has come to.
-fn of_registers(placed: &Result<Placed, AsmError>, selected: &Selected) -> Outcome {
+fn of_registers(placed: &Result<AllocatedCode, AsmError>, selected: &Selected) -> Outcome {
     let calls = !selected.calls.is_empty();
     match placed {
         Ok(p) => {
@@ -216,7 +216,7 @@ fn of_registers(placed: &Result<Placed, AsmError>, selected: &Selected) -> Outco
 }
 
 /// What a whole attempt has come to, whose loops take so many registers more for loads an iteration ahead.
-fn of_body(unit: &Unit, placed: &Placed, ahead: u32, selected: &Selected) -> Outcome {
+fn of_body(unit: &Unit, placed: &AllocatedCode, ahead: u32, selected: &Selected) -> Outcome {
     let pool = unit.body.pool.map(|_| pool::keeps_within(&placed.lines, unit.registers + 2));
     Outcome {
         allocated: true,

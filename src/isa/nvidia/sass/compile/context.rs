@@ -1,18 +1,18 @@
 //! What the passes share, so that no pass takes a list of it.
 
 use super::Phase;
-use super::optimise::facts::Facts;
+use super::optimise::facts::RegisterFacts;
 use super::optimise::unroll::Rolled;
 use super::read::call::Signatures;
 use super::read::flat::Body;
 use super::read::source::Store;
 use crate::ptx::Pos;
-use crate::sass::Chip;
+use crate::sass::SmArch;
 
 /// Of one assembly: what is the same for all kernels and functions of a module.
 pub struct Context<'a> {
     /// What the chip's code is for.
-    pub chip: Chip,
+    pub chip: SmArch,
     /// The chip lacks something that the text wants: its place is to be found.
     pub blame: bool,
     /// Owns what lists of instructions point to.
@@ -38,7 +38,7 @@ pub struct Unit<'c, 'a> {
     /// Instructions of the text in it.
     pub source_instructions: u32,
     pub body: Body<'a>,
-    pub facts: Facts,
+    pub facts: RegisterFacts,
     /// The body before its loops were unrolled, if any was.
     pub rolled: Option<Rolled<'a>>,
 }

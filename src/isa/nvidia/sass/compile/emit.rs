@@ -1,13 +1,13 @@
-//! Placed instructions → 128-bit words.
+//! ScheduledInst instructions → 128-bit words.
 //!
 //! In: instructions with control words, in their final order, and each label's place. Out: the kernel's words;
 //! distances of branches are filled in, a branch to itself ends the code, NOPs pad it. Refused: a distance that its
 //! field does not hold.
 
 use super::AsmError;
-use super::control::sync::Placed;
+use super::control::sync::ScheduledInst;
 use crate::ptx::Pos;
-use crate::sass::{Chip, Form, Instruction, Pipe, Role, bits, encode, op};
+use crate::sass::{Form, Instruction, Pipe, Role, SmArch, bits, encode, op};
 
 /// Code is padded to a multiple of this many instructions.
 pub const PADDING: usize = 8;
@@ -16,7 +16,12 @@ pub const PADDING: usize = 8;
 ///
 /// # Errors
 /// A distance or an address that its field does not hold.
-pub fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>, chip: Chip) -> Result<Vec<u128>, AsmError> {
+pub fn words(
+    mut code: Vec<ScheduledInst>,
+    places: &[usize],
+    exits: &mut Vec<u32>,
+    chip: SmArch,
+) -> Result<Vec<u128>, AsmError> {
     let failed = |e: String| AsmError::new(Pos::default(), e);
     let own_form = |form: &'static Form| match form.chips.has(chip) {
         true => form,
@@ -33,11 +38,11 @@ pub fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>, chip
     set(&mut stop, own, own).map_err(failed)?;
     stop.control.stall = 0;
     stop.control.yields = true;
-    code.push(Placed { inst: stop, target: None, node: None });
+    code.push(ScheduledInst { inst: stop, target: None, node: None });
     let mut pad = Instruction::on(own_form(op::NOP_N), chip);
     (pad.control.stall, pad.control.yields) = (0, true);
     while !code.len().is_multiple_of(PADDING) {
-        code.push(Placed { inst: pad, target: None, node: None });
+        code.push(ScheduledInst { inst: pad, target: None, node: None });
     }
     let mut out = Vec::with_capacity(code.len());
     for (at, n) in code.iter_mut().enumerate() {

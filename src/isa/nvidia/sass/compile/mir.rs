@@ -465,7 +465,7 @@ impl Mach {
     }
 
     /// The same of an address that selection has found.
-    pub fn at_place(self, place: &super::select::Place) -> Mach {
+    pub fn at_place(self, place: &super::select::MemOperand) -> Mach {
         match place.base {
             Some((w, n)) => self.at(Some(w), n, place.offset),
             None => self.at(None, 0, place.offset),

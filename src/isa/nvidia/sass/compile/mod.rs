@@ -33,7 +33,7 @@ mod read;
 mod schedule;
 mod select;
 
-use super::Chip;
+use super::SmArch;
 use crate::ptx::{self, Pos};
 use doorbell_elf::cubin::{self, Arch, NewKernel, NewModule, Param};
 use optimise::facts::SHARED_START;
@@ -59,7 +59,7 @@ impl AsmError {
 
 /// A kernel's code and what its launch must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kernel {
+pub struct KernelCode {
     pub name: String,
     pub words: Vec<u128>,
     /// General registers a thread needs, with the two that the hardware keeps for itself.
@@ -166,19 +166,19 @@ pub fn assemble_watched(text: &str, arch: Arch, done: Watch) -> Result<Vec<u8>, 
 
 fn to_cubin(input: Input, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> {
     let refused = |what: String| AsmError::new(Pos::default(), what);
-    let Some(chip) = Chip::of(arch) else {
-        let known: Vec<String> = Chip::ALL.iter().map(Chip::to_string).collect();
+    let Some(chip) = SmArch::of(arch) else {
+        let known: Vec<String> = SmArch::ALL.iter().map(SmArch::to_string).collect();
         return Err(refused(format!("{arch}: machine code is made for {} and sm_90a", known.join(", "))));
     };
     let (kernels, data) = watched(input, chip, done)?;
-    let kernels = kernels.iter().map(Kernel::for_cubin).collect();
+    let kernels = kernels.iter().map(KernelCode::for_cubin).collect();
     let new = NewModule { kernels, variables: data.variables, addresses: data.addresses };
     let cubin = cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()));
     done(Phase::Cubin);
     cubin
 }
 
-impl Kernel {
+impl KernelCode {
     /// What a cubin says of it.
     #[must_use]
     pub fn for_cubin(&self) -> NewKernel {
@@ -213,22 +213,22 @@ impl Kernel {
 ///
 /// # Errors
 /// What cannot be read, or has no machine code yet, with its place.
-pub fn kernels(text: &str) -> Result<Vec<Kernel>, AsmError> {
-    Ok(text_code(text, Chip::Sm90)?.0)
+pub fn kernels(text: &str) -> Result<Vec<KernelCode>, AsmError> {
+    Ok(text_code(text, SmArch::Sm90)?.0)
 }
 
 /// Assembles a text for a chip: its kernels, and its variables.
 ///
 /// # Errors
 /// What cannot be read, or has no machine code yet, with its place.
-pub fn text_code(text: &str, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError> {
+pub fn text_code(text: &str, chip: SmArch) -> Result<(Vec<KernelCode>, Data), AsmError> {
     watched(Input::Text(text), chip, &mut |_| {})
 }
 
-fn watched(input: Input, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+fn watched(input: Input, chip: SmArch, done: Watch) -> Result<(Vec<KernelCode>, Data), AsmError> {
     let done = RefCell::new(done);
     let first = passes::module(input, (chip, false), &|phase| (done.borrow_mut())(phase));
-    if first.is_err() && chip != Chip::Sm90 {
+    if first.is_err() && chip != SmArch::Sm90 {
         // What the chip lacks is found where nothing says any more which instruction of the text wanted it: a second
         // assembly looks for that.
         passes::module(input, (chip, true), &|_| {})?;

@@ -14,7 +14,7 @@
 //!            words
 //! ```
 
-use super::allocate::place::{self, Placed};
+use super::allocate::place::{self, AllocatedCode};
 use super::allocate::{live, pool, scalar};
 use super::arrange::{flight, flow, hoist, invariant, pipeline, shape, sink};
 use super::attempts::{self, Choices, Multiplies};
@@ -23,7 +23,7 @@ use super::control::{reuse, sync};
 use super::lines::Line;
 use super::lower::link::{self, Functions, Routine};
 use super::lower::{chips, constants, described};
-use super::optimise::facts::Facts;
+use super::optimise::facts::RegisterFacts;
 use super::optimise::{split, unroll, vector};
 use super::read::directives::{block_warps, head, most_registers, sizes};
 use super::read::flat::{self, Body, Item, Names, Symbol};
@@ -31,9 +31,9 @@ use super::read::source::{Reader, Source, Store};
 use super::read::{call, data};
 use super::schedule::{banks, list};
 use super::select::{self, Selected};
-use super::{AsmError, Data, Input, Kernel, Phase, emit};
+use super::{AsmError, Data, Input, KernelCode, Phase, emit};
 use crate::ptx;
-use crate::sass::Chip;
+use crate::sass::SmArch;
 
 /// A text whose bodies are lists.
 type Module<'a> = ptx::Module<Source<'a>>;
@@ -45,9 +45,9 @@ type Function<'a> = ptx::Function<Source<'a>>;
 /// What cannot be read, or has no machine code, with its place.
 pub fn module(
     input: Input,
-    (chip, blame): (Chip, bool),
+    (chip, blame): (SmArch, bool),
     done: &dyn Fn(Phase),
-) -> Result<(Vec<Kernel>, Data), AsmError> {
+) -> Result<(Vec<KernelCode>, Data), AsmError> {
     let store = Store::default();
     let mut module = read(input, &store)?;
     done(Phase::Parse);
@@ -93,7 +93,7 @@ fn kernel<'a>(
     mut names: Names,
     ctx: &Context<'a>,
     functions: &Functions,
-) -> Result<Kernel, AsmError> {
+) -> Result<KernelCode, AsmError> {
     let mut k = head(f, &mut names, ctx.chip)?;
     names.place_own_dynamic(f)?;
     let mut unit = body(f, &mut names, ctx, (None, most_registers(f, k.threads)))?;
@@ -129,8 +129,8 @@ fn body<'c, 'a>(
 }
 
 /// Optimise, after loops are as they will be: what is known of the body's registers.
-pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Facts {
-    let (mut facts, seen) = Facts::new(body, store);
+pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
+    let (mut facts, seen) = RegisterFacts::new(body, store);
     if seen.shared_loads > 1 && vector::join(body, store, &facts) {
         facts.recount(body);
     }
@@ -182,7 +182,7 @@ pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
 ///
 /// # Errors
 /// Values that want more registers at once than there are, and cannot be spilled.
-pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<Placed, AsmError> {
+pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     scalar::choose(selected);
     let settled = live::settle(&mut selected.code, selected.stack.reg());
     place::place(selected, &settled, unit.limit(), unit.body.outgoing_bytes + unit.body.local_bytes)
@@ -192,7 +192,7 @@ pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<Placed, AsmError
 ///
 /// # Errors
 /// What the chip has not.
-pub fn lower(mut lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
+pub fn lower(mut lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !chip.is_before_hopper() {
         lines = constants::in_registers(lines, chip)?;
     }
@@ -202,7 +202,7 @@ pub fn lower(mut lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
 }
 
 /// Lower, schedule, control and emit: the words of a kernel and of the functions that it calls.
-fn finish(own: Routine, functions: &Functions, ctx: &Context, k: &mut Kernel) -> Result<(), AsmError> {
+fn finish(own: Routine, functions: &Functions, ctx: &Context, k: &mut KernelCode) -> Result<(), AsmError> {
     k.source_instructions = own.source_instructions;
     let (start, pos) = (own.start, own.pos);
     let linked = functions.link(own, &ctx.functions, k)?;

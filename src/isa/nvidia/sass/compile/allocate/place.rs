@@ -17,7 +17,7 @@ pub const GENERAL: u8 = 1;
 /// R1 holds the stack pointer.
 pub const STACK: u64 = 1;
 
-pub struct Placed {
+pub struct AllocatedCode {
     pub lines: Vec<Line>,
     /// One more than the highest general register in use.
     pub registers: u32,
@@ -70,7 +70,12 @@ fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo
 
 /// Gives out registers, at most that many, for code of which `settled` says where values live; the frame has so many
 /// bytes besides spills.
-pub fn place(selected: &Selected, settled: &Settled, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
+pub fn place(
+    selected: &Selected,
+    settled: &Settled,
+    registers: u16,
+    local_bytes: u32,
+) -> Result<AllocatedCode, AsmError> {
     let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
     if !wide
         && selected.calls.is_empty()
@@ -104,7 +109,7 @@ fn failed(e: regalloc::RegAllocError) -> AsmError {
 }
 
 /// With the stack pointer where it is wanted.
-fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> Placed {
+fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> AllocatedCode {
     let Lines { mut all, labels, frame_bytes, multiplies, .. } = lines;
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
@@ -114,7 +119,7 @@ fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) 
         let head = [load, down].map(|m| Line::Inst(m.inst, None));
         all.splice(1..1, head.into_iter().skip(first));
     }
-    Placed { lines: all, registers, frame_bytes, spills, labels, multiplies }
+    AllocatedCode { lines: all, registers, frame_bytes, spills, labels, multiplies }
 }
 
 /// How many registers more than are wanted at once may be taken.

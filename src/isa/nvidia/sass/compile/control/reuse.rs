@@ -5,12 +5,12 @@
 //! may come in between (a label, a jump, a wait for a result), and the scheduler must stay with the warp. Source: where
 //! ptxas 13.5.37 sets the flags.
 
-use super::sync::Placed;
+use super::sync::ScheduledInst;
 use crate::sass::compile::schedule::list::Node;
 use crate::sass::{Access, Instruction, Pipe, RegFile};
 
 /// Sets the flags; `places` are those of labels.
-pub fn reuse(code: &mut [Placed], nodes: &[Node], places: &[usize]) {
+pub fn reuse(code: &mut [ScheduledInst], nodes: &[Node], places: &[usize]) {
     let mut entered = vec![false; code.len() + 1];
     places.iter().for_each(|p| entered[*p] = true);
     for (i, entered) in entered.iter().enumerate().take(code.len()).skip(1) {

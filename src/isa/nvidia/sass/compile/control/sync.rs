@@ -17,7 +17,7 @@ use crate::sass::{
 
 /// An instruction in its place.
 #[derive(Debug)]
-pub struct Placed {
+pub struct ScheduledInst {
     pub inst: Instruction,
     /// The label it goes to.
     pub target: Option<usize>,
@@ -99,7 +99,7 @@ struct Sync<'a> {
     labels: Vec<Label>,
     /// Branches wait for everything.
     drains: bool,
-    out: Vec<Placed>,
+    out: Vec<ScheduledInst>,
 }
 
 /// Pieces are gone over again so often at most, on average.
@@ -107,7 +107,7 @@ const AGAIN: usize = 4;
 
 /// Gives every instruction its control word; may add NOPs that stall. General registers in use are below `highest`. The
 /// result has a label's place for each label.
-pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<Placed>, Vec<usize>) {
+pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<ScheduledInst>, Vec<usize>) {
     let mut s = Sync {
         nodes: &code.nodes,
         clock: 0,
@@ -354,7 +354,7 @@ impl Sync<'_> {
         let after = if leaves { self.settled(drains).max(issued + least) } else { issued + least };
         self.note(node, number, issued);
         inst.control.stall = 0;
-        self.out.push(Placed { inst, target: node.target, node: Some(number) });
+        self.out.push(ScheduledInst { inst, target: node.target, node: Some(number) });
         self.add_stall(after - issued);
         self.clock = after;
     }
@@ -424,7 +424,7 @@ impl Sync<'_> {
     fn pause(&mut self, cycles: u32) {
         let mut inst = Instruction::new(op::NOP_N);
         inst.control.stall = 0;
-        self.out.push(Placed { inst, target: None, node: None });
+        self.out.push(ScheduledInst { inst, target: None, node: None });
         self.add_stall(cycles);
         self.clock += cycles;
     }
@@ -432,7 +432,7 @@ impl Sync<'_> {
     /// The last instruction takes longer: NOPs after it do, or before it if it is a jump.
     fn add_stall(&mut self, mut more: u32) {
         // Nearly always.
-        if let Some(Placed { inst, .. }) = self.out.last_mut()
+        if let Some(ScheduledInst { inst, .. }) = self.out.last_mut()
             && let c = &mut inst.control
             && u32::from(c.stall) + more <= 15
         {
@@ -450,7 +450,7 @@ impl Sync<'_> {
             c.yields = c.stall > 11;
             more -= take;
             if more > 0 {
-                let mut nop = Placed { inst: Instruction::new(op::NOP_N), target: None, node: None };
+                let mut nop = ScheduledInst { inst: Instruction::new(op::NOP_N), target: None, node: None };
                 nop.inst.control.stall = 0;
                 // A jump's own stall cannot be continued after it: the wait goes before it.
                 let at = if jumps(&last.inst) { self.out.len() - 1 } else { self.out.len() };

@@ -7,7 +7,7 @@
 use crate::sass::compile::lines::Line;
 use crate::sass::inst::{field_name, named};
 use crate::sass::row::{Field, Form, Kind, Role};
-use crate::sass::{Chip, Instruction, mods, op};
+use crate::sass::{Instruction, SmArch, mods, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes,
 /// before, after. Source: cubins of ptxas 13.5 (nv.md 5.4).
@@ -42,8 +42,8 @@ pub const IN_CLUSTERS: i32 = -0xa0;
 const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
 
 /// Whether the chip has the word that stands at a place of bank 0 on sm_90 twice.
-pub fn has_twice(at: u32, chip: Chip) -> bool {
-    chip == Chip::Sm120 && place(0, at.into(), chip).is_ok_and(|at| TWICE.contains(&at))
+pub fn has_twice(at: u32, chip: SmArch) -> bool {
+    chip == SmArch::Sm120 && place(0, at.into(), chip).is_ok_and(|at| TWICE.contains(&at))
 }
 
 /// Where parameters begin on sm_90.
@@ -53,8 +53,8 @@ const PARAMS: u64 = crate::sass::compile::select::build::PARAMS as u64;
 ///
 /// # Errors
 /// What the chip has not.
-pub fn translate(lines: &mut [Line], chip: Chip) -> Result<(), String> {
-    if chip == Chip::Sm90 {
+pub fn translate(lines: &mut [Line], chip: SmArch) -> Result<(), String> {
+    if chip == SmArch::Sm90 {
         return Ok(());
     }
     for line in lines {
@@ -66,7 +66,7 @@ pub fn translate(lines: &mut [Line], chip: Chip) -> Result<(), String> {
 }
 
 /// What the chip calls the instruction, and the form.
-fn renamed(inst: &Instruction, chip: Chip) -> (&'static str, &'static str) {
+fn renamed(inst: &Instruction, chip: SmArch) -> (&'static str, &'static str) {
     let old = chip.is_before_hopper();
     match (inst.form().mnemonic, inst.form().name) {
         ("VIMNMX", name) if old => ("IMNMX", name),
@@ -75,14 +75,14 @@ fn renamed(inst: &Instruction, chip: Chip) -> (&'static str, &'static str) {
         ("ATOM", "FR") if old => ("ATOM", "R"),
         ("ATOMG", "FR") if old => ("ATOMG", "R"),
         ("WARPSYNC", "ALL") if old => ("WARPSYNC", "I"),
-        ("I2FP", "R") if chip == Chip::Sm80 => ("I2F", "R"),
-        ("ULDC", _) if chip == Chip::Sm120 => ("LDCU", "C"),
+        ("I2FP", "R") if chip == SmArch::Sm80 => ("I2F", "R"),
+        ("ULDC", _) if chip == SmArch::Sm120 => ("LDCU", "C"),
         same => same,
     }
 }
 
 /// The chip's instruction that does the same.
-fn translated(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
+fn translated(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
     let from = inst.form();
     let no = |what: &str| format!("{chip} has no {what}");
     if chip.is_before_hopper() && from.mnemonic == "S2R" && inst.says(mods::s::SR_SWINHI) {
@@ -106,7 +106,7 @@ fn translated(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
 }
 
 /// The instruction in another form, field by field; `but` is an operand left out.
-pub fn copied(inst: &Instruction, form: &'static Form, chip: Chip, but: &str) -> Result<Instruction, String> {
+pub fn copied(inst: &Instruction, form: &'static Form, chip: SmArch, but: &str) -> Result<Instruction, String> {
     let mut out = Instruction::on(form, chip);
     for (field, value) in inst.fields().filter(|(f, _)| !matches!(f.kind, Kind::Must(_))) {
         let part = matches!(field.role, Role::Value | Role::Bank | Role::Offset);
@@ -165,8 +165,8 @@ fn constants(inst: &mut Instruction) -> Result<(), String> {
 }
 
 /// Where a chip has what lies at that place on sm_90.
-pub fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
-    if chip == Chip::Sm90 {
+pub fn place(bank: u64, at: u64, chip: SmArch) -> Result<u64, String> {
+    if chip == SmArch::Sm90 {
         return Ok(at);
     }
     let launch = LAUNCH.iter().find(|w| (w.0..w.0 + w.1).contains(&at)).and_then(|w| {
@@ -182,7 +182,7 @@ pub fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
 }
 
 /// The upper half of the address where shared memory begins: before sm_90 a word of the launch.
-fn window(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
+fn window(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
     let mut out = Instruction::on(op::MOV_C, chip);
     let d = inst.get("d", Role::Value).unwrap_or(255);
     for (slot, role, value) in

@@ -13,7 +13,7 @@ use super::chips::{copied, place};
 use crate::sass::compile::allocate::scalar::SCALARS;
 use crate::sass::compile::lines::Line;
 use crate::sass::row::{Field, Form, Index, Kind, Pipe, Role};
-use crate::sass::{Chip, FieldError, Guard, Instruction, mods, op};
+use crate::sass::{FieldError, Guard, Instruction, SmArch, mods, op};
 use std::ops::Range;
 
 /// Uniform registers of constants: selection uses those below, values that loops keep those above.
@@ -27,7 +27,7 @@ const IN_TURNS: usize = 3;
 ///
 /// # Errors
 /// Instructions that have no form with a uniform register.
-pub fn in_registers(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
+pub fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !lines.iter().any(|l| matches!(l, Line::Inst(i, _) if Read::of(i, chip).is_some())) {
         return Ok(lines);
     }
@@ -57,7 +57,7 @@ pub fn in_registers(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
             continue;
         }
         let reads = match Read::of(&inst, chip) {
-            Some(read) if loads.finds(read) || chip != Chip::Sm90 => loads.through_uniform(&inst, read, &mut out)?,
+            Some(read) if loads.finds(read) || chip != SmArch::Sm90 => loads.through_uniform(&inst, read, &mut out)?,
             _ => inst,
         };
         out.push(Line::Inst(reads, target));
@@ -81,7 +81,7 @@ struct Read {
 
 impl Read {
     /// What an instruction reads of a bank that is not a load.
-    fn of(inst: &Instruction, chip: Chip) -> Option<Read> {
+    fn of(inst: &Instruction, chip: SmArch) -> Option<Read> {
         let form = inst.form();
         // The table calls forms so that read a constant.
         if !form.name.contains('C') || matches!(form.mnemonic, "LDC" | "ULDC") {
@@ -101,13 +101,13 @@ impl Read {
 }
 
 /// Whether the chip has two words of a bank as one aligned pair.
-fn is_pair(bank: u64, at: u64, chip: Chip) -> bool {
+fn is_pair(bank: u64, at: u64, chip: SmArch) -> bool {
     let there = |at| place(bank, at, chip).ok();
     there(at).is_some_and(|first| first % 8 == 0 && there(at + 4) == Some(first + 4))
 }
 
 /// The load that a move of a constant is; whether it is one with the next one.
-fn moved(inst: &Instruction, next: Option<&Instruction>, chip: Chip) -> Result<Option<(Instruction, bool)>, String> {
+fn moved(inst: &Instruction, next: Option<&Instruction>, chip: SmArch) -> Result<Option<(Instruction, bool)>, String> {
     let parts = |i: &Instruction| {
         let get = |slot, role| i.get(slot, role).unwrap_or(0);
         (get("d", Role::Value), get("b", Role::Bank), get("b", Role::Offset))
@@ -180,7 +180,7 @@ struct Loads {
 
 impl Loads {
     /// The constants that lines read, and which of them have registers for good.
-    fn new(lines: &[Line], chip: Chip) -> Loads {
+    fn new(lines: &[Line], chip: SmArch) -> Loads {
         let mut all: Vec<Constant> = vec![];
         let (loops, mut piece, mut parted) = (loops(lines), 0, false);
         for (at, line) in lines.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Loads {
         let pairs = registers.len() / 2;
         let fit = all.len() <= pairs;
         // sm_120 can only let them take turns.
-        let room = if fit || parted && chip == Chip::Sm90 { pairs } else { pairs - IN_TURNS };
+        let room = if fit || parted && chip == SmArch::Sm90 { pairs } else { pairs - IN_TURNS };
         let mut order: Vec<usize> = (0..all.len()).filter(|k| fit || parted || all[*k].pieces > 1).collect();
         order.sort_by_key(|k| std::cmp::Reverse((all[*k].in_loop, all[*k].pieces)));
         let mut first = registers.start;
@@ -301,14 +301,14 @@ mod tests {
         for form in FORMS.iter().filter(reads) {
             let inst = Instruction::on(form, form.chips.iter().next().unwrap());
             let loads = matches!(form.mnemonic, "LDC" | "ULDC" | "LDCU");
-            assert!(loads || Read::of(&inst, Chip::Sm90).is_some(), "{} {}", form.mnemonic, form.name);
+            assert!(loads || Read::of(&inst, SmArch::Sm90).is_some(), "{} {}", form.mnemonic, form.name);
         }
     }
 
     #[test]
     fn words_are_pairs_where_the_chip_has_them_side_by_side() {
         // Parameters, and the grid's sizes, which sm_120 keeps 16 bytes after the block's.
-        assert!([Chip::Sm90, Chip::Sm120].iter().all(|c| is_pair(0, 0x218, *c) && !is_pair(0, 0x214, *c)));
-        assert!(is_pair(0, 8, Chip::Sm90) && !is_pair(0, 8, Chip::Sm120));
+        assert!([SmArch::Sm90, SmArch::Sm120].iter().all(|c| is_pair(0, 0x218, *c) && !is_pair(0, 0x214, *c)));
+        assert!(is_pair(0, 8, SmArch::Sm90) && !is_pair(0, 8, SmArch::Sm120));
     }
 }

@@ -8,7 +8,7 @@ use super::chips::copied;
 use super::constants::load;
 use crate::sass::compile::lines::Line;
 use crate::sass::row::{Form, Pipe, Role};
-use crate::sass::{Chip, Instruction, op};
+use crate::sass::{Instruction, SmArch, op};
 
 /// The uniform pair that holds it.
 pub const DESCRIPTOR: u64 = 60;
@@ -33,7 +33,7 @@ static FORMS: [(&Form, &Form); 10] = [
 ///
 /// # Errors
 /// A load that cannot be made, which is a fault of the table.
-pub fn describe(lines: &mut Vec<Line>, chip: Chip) -> Result<(), String> {
+pub fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
     let mut wanted = false;
     for line in lines.iter_mut() {
         let Line::Inst(inst, _) = line else { continue };

@@ -1,16 +1,16 @@
 //! A kernel and the functions that it may call as one piece of code.
 
 use crate::ptx::Pos;
-use crate::sass::compile::allocate::place::Placed;
+use crate::sass::compile::allocate::place::AllocatedCode;
 use crate::sass::compile::lines::Line;
 use crate::sass::compile::read::call::{FUNCTIONS, Signatures};
-use crate::sass::compile::{AsmError, Kernel};
+use crate::sass::compile::{AsmError, KernelCode};
 
 /// A kernel's or a function's code with its registers, not yet the chip's and not yet scheduled.
 pub struct Routine {
     /// Where the text declares it.
     pub pos: Pos,
-    pub placed: Placed,
+    pub placed: AllocatedCode,
     /// Functions that it calls.
     pub calls: Vec<u32>,
     pub barriers: u32,
@@ -48,7 +48,7 @@ impl Functions {
     }
 
     /// Puts the functions that a kernel may call after it; what they need is the kernel's to ask for.
-    pub fn link(&self, own: Routine, names: &Signatures, k: &mut Kernel) -> Result<Linked, AsmError> {
+    pub fn link(&self, own: Routine, names: &Signatures, k: &mut KernelCode) -> Result<Linked, AsmError> {
         let mut order: Vec<u32> = vec![];
         let mut work = own.calls.clone();
         while let Some(f) = work.pop() {
@@ -110,7 +110,7 @@ impl Functions {
     }
 }
 
-fn append(lines: &mut Vec<Line>, of: &Placed, labels: usize) {
+fn append(lines: &mut Vec<Line>, of: &AllocatedCode, labels: usize) {
     lines.extend(of.lines.iter().map(|l| match l {
         Line::Label(n) => Line::Label(n + labels),
         Line::Inst(inst, to) => Line::Inst(*inst, to.map(|t| if t >= FUNCTIONS { t } else { t + labels })),

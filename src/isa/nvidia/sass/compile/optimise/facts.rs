@@ -54,7 +54,7 @@ pub struct Member {
 }
 
 #[derive(Debug)]
-pub struct Facts {
+pub struct RegisterFacts {
     pub known: Vec<Known>,
     /// How often each register is written and read.
     pub writes: Vec<u32>,
@@ -115,11 +115,11 @@ fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
     }
 }
 
-impl Facts {
+impl RegisterFacts {
     /// Counts definitions and reads, and joins copies; what of that wants more passes.
-    pub fn new<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> (Facts, Seen) {
+    pub fn new<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> (RegisterFacts, Seen) {
         let n = body.regs.len();
-        let mut f = Facts {
+        let mut f = RegisterFacts {
             known: vec![Known::Nothing; n],
             writes: vec![0; n],
             reads: vec![0; n],

@@ -4,11 +4,11 @@
 //! once may still differ between threads that left a loop at different iterations, so a single branch that is not
 //! uniform takes uniformity from all such registers.
 
-use super::facts::Facts;
+use super::facts::RegisterFacts;
 use crate::ptx::{Opcode, Space};
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Symbol};
 
-pub fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
+pub fn uniform(body: &Body, facts: &RegisterFacts) -> Vec<bool> {
     let mut uniform = vec![true; body.regs.len()];
     let mut diverges = false;
     loop {

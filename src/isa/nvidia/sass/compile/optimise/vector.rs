@@ -3,7 +3,7 @@
 //! They become one at the place of the first, as long as nothing between may change shared memory. What is known of an
 //! address are its lowest bits: products and shifts by constants, sums of such, where variables stand.
 
-use super::facts::{Facts, Known, SHARED_START, each};
+use super::facts::{Known, RegisterFacts, SHARED_START, each};
 use crate::ptx::{Imm, Modifier, Opcode, Space, Type};
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use crate::sass::compile::read::source::Store;
@@ -25,7 +25,7 @@ struct Load {
 }
 
 /// Joins loads; whether there were any.
-pub fn join<'a>(body: &mut Body<'a>, store: &'a Store<'a>, facts: &Facts) -> bool {
+pub fn join<'a>(body: &mut Body<'a>, store: &'a Store<'a>, facts: &RegisterFacts) -> bool {
     let count = body.items.iter().filter(|item| matches!(item, Item::Inst(i) if word_of_shared(i).is_some())).count();
     if count < 2 {
         return false;
@@ -71,7 +71,7 @@ fn word_of_shared<'a>(i: &Flat<'a>) -> Option<(Reg, &'a Opd<'a>, i64)> {
 }
 
 /// Root and offset of an address.
-fn place(facts: &Facts, base: &Opd, offset: i64) -> Option<(Option<Reg>, i64)> {
+fn place(facts: &RegisterFacts, base: &Opd, offset: i64) -> Option<(Option<Reg>, i64)> {
     match base {
         Opd::Reg(r) => {
             let root = facts.root(*r);

@@ -3,12 +3,12 @@
 
 use super::flat::{Names, Symbol, place};
 use crate::ptx::{Function, Tuning};
-use crate::sass::Chip;
-use crate::sass::compile::{AsmError, Kernel};
+use crate::sass::SmArch;
+use crate::sass::compile::{AsmError, KernelCode};
 
 /// What a kernel's declaration says; its parameters get their places, aligned as the bank that they stand in has them.
-pub fn head<B>(f: &Function<B>, names: &mut Names, chip: Chip) -> Result<Kernel, AsmError> {
-    let mut k = Kernel { name: f.name.to_string(), ..Kernel::default() };
+pub fn head<B>(f: &Function<B>, names: &mut Names, chip: SmArch) -> Result<KernelCode, AsmError> {
+    let mut k = KernelCode { name: f.name.to_string(), ..KernelCode::default() };
     (k.threads, k.cluster) = (sizes(f, "reqntid"), sizes(f, "reqnctapercluster"));
     k.max_cluster = sizes(f, "maxclusterrank").map(|n| n[0]);
     k.wants_cluster = f.tuning.iter().any(|t| matches!(t, Tuning::Numbers(name, _) if &**name == "explicitcluster"));

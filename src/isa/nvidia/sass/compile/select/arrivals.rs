@@ -4,7 +4,7 @@
 //! n`, which counts up: its top bit, the carry, is the phase's parity. A state is the word as it was before an arrival.
 //! Source: code of ptxas 13.5 for sm_80.
 
-use super::Place;
+use super::MemOperand;
 use super::build::{Build, Src, iadd3};
 use crate::ptx::Type;
 use crate::sass::compile::AsmError;
@@ -28,7 +28,7 @@ impl Build<'_> {
     }
 
     /// The place of an mbarrier's word.
-    fn counts(&mut self, i: &Flat, o: &Opd) -> Result<Place, AsmError> {
+    fn counts(&mut self, i: &Flat, o: &Opd) -> Result<MemOperand, AsmError> {
         self.place(i, o, false, (1 << 23) - 8)
     }
 
@@ -55,7 +55,7 @@ impl Build<'_> {
             self.add_shared(None, &place, count);
         }
         if i.has("noComplete") {
-            let high = Place { offset: place.offset + 4, ..place };
+            let high = MemOperand { offset: place.offset + 4, ..place };
             let before = state.map(|_| self.one());
             self.add_shared(before, &high, count);
             if let (Some(d), Some(before)) = (state, before) {
@@ -75,7 +75,7 @@ impl Build<'_> {
     }
 
     /// Adds to a word of shared memory.
-    fn add_shared(&mut self, before: Option<Word>, place: &Place, value: Val) {
+    fn add_shared(&mut self, before: Option<Word>, place: &MemOperand, value: Val) {
         let data = self.in_word(value);
         let m = Mach::new(op::ATOMS_R).m(mods::op::ADD).m(mods::sz::NONE).at_place(place).r("b", data);
         self.push(match before {
@@ -100,7 +100,7 @@ impl Build<'_> {
             Mach::new(op::LDS_R)
                 .m(mods::sz::NONE)
                 .w("d", now)
-                .at_place(&Place { offset: place.offset + 4, ..place })
+                .at_place(&MemOperand { offset: place.offset + 4, ..place })
                 .effect(),
         );
         self.lop(changed, [now.into(), before.into(), Src::ZERO], 0x3c);
@@ -117,13 +117,13 @@ impl Build<'_> {
     }
 
     /// `cp.async.mbarrier.arrive` without a count of its own, before the arrival: one more is to come.
-    pub(super) fn expect_one_more(&mut self, place: &Place) {
-        self.add_shared(None, &Place { offset: place.offset + 4, ..*place }, Val::Imm(u32::MAX));
+    pub(super) fn expect_one_more(&mut self, place: &MemOperand) {
+        self.add_shared(None, &MemOperand { offset: place.offset + 4, ..*place }, Val::Imm(u32::MAX));
     }
 
     /// Has the threads that are here execute an instruction that takes its address in shared memory from a uniform
     /// register: those of one address at once, all where it is known to be one.
-    pub(super) fn by_address(&mut self, m: Mach, place: &Place, all_alike: bool) -> Result<(), AsmError> {
+    pub(super) fn by_address(&mut self, m: Mach, place: &MemOperand, all_alike: bool) -> Result<(), AsmError> {
         let Some((base, _)) = place.base else {
             self.push(m.at(None, 0, place.offset).effect());
             return Ok(());

@@ -6,10 +6,10 @@ use crate::sass::compile::context::Unit;
 use crate::sass::compile::mir::{
     Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Template, Term, Val, Wide, Word, class_of,
 };
-use crate::sass::compile::optimise::facts::{Facts, Known, SHARED_START, bits_of};
+use crate::sass::compile::optimise::facts::{Known, RegisterFacts, SHARED_START, bits_of};
 use crate::sass::compile::read::call::Signatures;
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use crate::sass::{Chip, Form, Modifier, mods, op};
+use crate::sass::{Form, Modifier, SmArch, mods, op};
 use std::cell::OnceCell;
 
 /// Where parameters begin in bank 0.
@@ -112,7 +112,7 @@ families! {
 /// Selection's state.
 pub struct Build<'a> {
     pub code: Code,
-    pub facts: &'a Facts,
+    pub facts: &'a RegisterFacts,
     pub body: &'a Body<'a>,
     /// Types of the text's registers.
     pub types: &'a [Type],
@@ -144,7 +144,7 @@ pub struct Build<'a> {
     pub functions: &'a Signatures,
     pub number: Option<u32>,
     /// What the text is assembled for; nearly all is selected for sm_90 and made another chip's afterwards.
-    pub chip: Chip,
+    pub chip: SmArch,
     /// Functions that are called.
     pub calls: Vec<u32>,
     /// Addresses of shared memory name this block's rank in its cluster, once that was asked for.
@@ -159,7 +159,7 @@ pub struct Build<'a> {
 
 impl<'a> Build<'a> {
     pub fn new(unit: &'a Unit<'_, '_>) -> Build<'a> {
-        let (facts, body): (&Facts, &Body) = (&unit.facts, &unit.body);
+        let (facts, body): (&RegisterFacts, &Body) = (&unit.facts, &unit.body);
         let types = &body.regs[..];
         let mut code = Code::default();
         let stack = code.vreg(ONE);

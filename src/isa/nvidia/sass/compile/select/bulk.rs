@@ -47,7 +47,7 @@ impl Build<'_> {
                 }
                 _ => self.no(i, "a number of groups that is no constant below 64 is not assembled"),
             },
-            () if i.has("tensor") => self.copy_box(i),
+            () if i.has("tensor") => self.copy_tile(i),
             () if i.has("prefetch") => self.prefetch_bulk(i),
             () => self.copy_bulk(i),
         }
@@ -106,7 +106,7 @@ impl Build<'_> {
     }
 
     /// `cp.async.bulk.tensor`, and what reduces and prefetches.
-    fn copy_box(&mut self, i: &Flat) -> Result<(), AsmError> {
+    fn copy_tile(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.words().any(|w| w.starts_with("im2col::") || w.starts_with("tile::")) {
             return self.no(i, "only plain tiles and im2col are assembled");
         }

@@ -6,7 +6,7 @@
 //! meant they are constants.
 
 use super::build::{Build, Src, iadd3, lea, prmt};
-use super::memory::Place;
+use super::memory::MemOperand;
 use crate::ptx::{Opcode, Space, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::allocate::scalar::SCALARS;
@@ -116,7 +116,7 @@ impl Build<'_> {
     }
 
     /// Shared memory of the cluster as a generic address.
-    pub(super) fn cluster_place(&mut self, i: &Flat, o: &Opd, limit: i64) -> Result<Place, AsmError> {
+    pub(super) fn cluster_place(&mut self, i: &Flat, o: &Opd, limit: i64) -> Result<MemOperand, AsmError> {
         let place = self.place(i, o, false, limit)?;
         let (low, offset) = match place.base {
             None => (Val::Imm(place.offset as u32), 0),
@@ -127,7 +127,7 @@ impl Build<'_> {
             b.mov(d, low);
             b.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m(mods::s::SR_SWINHI));
         });
-        Ok(Place { base: Some((d, 2)), offset, above: false })
+        Ok(MemOperand { base: Some((d, 2)), offset, above: false })
     }
 
     fn elect(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -5,7 +5,7 @@ use crate::ptx::{Opcode, Space, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::{Mach, Val, Word};
 use crate::sass::compile::read::flat::{Flat, Opd};
-use crate::sass::{Chip, mods, op};
+use crate::sass::{SmArch, mods, op};
 
 impl Build<'_> {
     pub(super) fn matrix(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -101,7 +101,7 @@ impl Build<'_> {
             ("m16n8k16", Type::F16 | Type::Bf16) => (op::HMMA_D, mods::sh::_16816, [4, 2]),
             ("m16n8k4", Type::Tf32) => (op::HMMA_D, mods::sh::_1684, [2, 1]),
             ("m16n8k8", Type::Tf32) => (op::HMMA_D, mods::sh::_1688, [4, 2]),
-            ("m8n8k16", Type::U8 | Type::S8) if self.chip == Chip::Sm120 => {
+            ("m8n8k16", Type::U8 | Type::S8) if self.chip == SmArch::Sm120 => {
                 return self.multiply_eight_rows(i, typed(i, Mach::new(op::IMMA_D), [d_ty, a_ty, b_ty]));
             }
             ("m8n8k16", Type::U8 | Type::S8) => (op::IMMA_D, mods::sh::_8816, [1, 1]),

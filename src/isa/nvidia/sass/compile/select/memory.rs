@@ -12,16 +12,16 @@ use crate::sass::{Form, Modifier, mods, op};
 const PARAMETERS: u32 = 0x198;
 
 /// A base register with its words, and a byte offset.
-pub struct Place {
+pub struct MemOperand {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
     /// From above the frame.
     pub above: bool,
 }
 
-impl Place {
-    fn new(base: Option<(Word, u8)>, offset: i64) -> Place {
-        Place { base, offset, above: false }
+impl MemOperand {
+    fn new(base: Option<(Word, u8)>, offset: i64) -> MemOperand {
+        MemOperand { base, offset, above: false }
     }
 }
 
@@ -97,7 +97,7 @@ impl Build<'_> {
     }
 
     /// Where an address points. Wide ones (global, generic) have two words.
-    pub(super) fn place(&mut self, i: &Flat, o: &Opd, wide: bool, limit: i64) -> Result<Place, AsmError> {
+    pub(super) fn place(&mut self, i: &Flat, o: &Opd, wide: bool, limit: i64) -> Result<MemOperand, AsmError> {
         let Opd::Address(base, offset) = o else { return self.no(i, "an address is expected") };
         if wide && matches!(i.op, Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red) && is_elsewhere(i) {
             return self.cluster_place(i, o, limit);
@@ -128,38 +128,38 @@ impl Build<'_> {
                     (false, true) => return self.no(i, "a 32-bit address in a 64-bit space"),
                 };
                 if fits(offset) {
-                    return Ok(Place::new(Some((w, if wide { 2 } else { 1 })), offset));
+                    return Ok(MemOperand::new(Some((w, if wide { 2 } else { 1 })), offset));
                 }
                 let d = if wide { self.two() } else { self.one() };
                 self.unguarded(|b| match wide {
                     true => b.add64(d, Wide::Pair(w), Wide::Imm(offset.cast_unsigned())),
                     false => b.alu(iadd3(), d, [w.into(), (offset as u32).into(), Src::ZERO], |m| m),
                 });
-                Ok(Place::new(Some((d, if wide { 2 } else { 1 })), 0))
+                Ok(MemOperand::new(Some((d, if wide { 2 } else { 1 })), 0))
             }
             Opd::Symbol(Symbol::Shared(at), more) => Ok(self.shared_place(i, SHARED_START + at, more + offset)),
             Opd::Symbol(Symbol::Local(at), more) => {
                 let at = i64::from(self.frame_offset(*at));
-                Ok(Place::new(Some((self.stack, 1)), at + more + offset))
+                Ok(MemOperand::new(Some((self.stack, 1)), at + more + offset))
             }
             Opd::Symbol(Symbol::Outgoing(at), more) => {
                 self.uses_stack = true;
-                Ok(Place::new(Some((self.stack, 1)), i64::from(*at) + more + offset))
+                Ok(MemOperand::new(Some((self.stack, 1)), i64::from(*at) + more + offset))
             }
             Opd::Symbol(Symbol::Incoming(at), more) => {
                 let base = Some((self.stack, 1));
-                Ok(Place { base, offset: i64::from(*at) + more + offset, above: true })
+                Ok(MemOperand { base, offset: i64::from(*at) + more + offset, above: true })
             }
             Opd::Symbol(Symbol::Global(slot), more) => {
                 let w = self.in_pair(Wide::Const(4, *slot));
-                Ok(Place::new(Some((w, 2)), more + offset))
+                Ok(MemOperand::new(Some((w, 2)), more + offset))
             }
             _ => self.no(i, "such an address is not assembled"),
         }
     }
 
     /// A place in a shared variable: a constant where only this block's shared memory is meant.
-    fn shared_place(&mut self, i: &Flat, at: u32, offset: i64) -> Place {
+    fn shared_place(&mut self, i: &Flat, at: u32, offset: i64) -> MemOperand {
         let own = match i.op {
             Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red => !is_elsewhere(i),
             Opcode::Ldmatrix | Opcode::Stmatrix | Opcode::Wmma => true,
@@ -167,8 +167,8 @@ impl Build<'_> {
             _ => false,
         };
         match self.shared_value(at) {
-            Val::Word(w) if !own => Place::new(Some((w, 1)), offset),
-            _ => Place::new(None, i64::from(at) + offset),
+            Val::Word(w) if !own => MemOperand::new(Some((w, 1)), offset),
+            _ => MemOperand::new(None, i64::from(at) + offset),
         }
     }
 

@@ -43,7 +43,7 @@ use build::Build;
 pub use bulk::GROUPS as BULK_GROUPS;
 pub use cluster::{EXPLICIT, knows_blocks};
 pub use copy::GROUPS as COPY_GROUPS;
-pub use memory::Place;
+pub use memory::MemOperand;
 pub use words::knows;
 
 /// Selected code, and what it uses.

@@ -5,7 +5,7 @@ use crate::ptx::{Opcode, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::{Mach, Pred, Val, Word};
 use crate::sass::compile::read::flat::Flat;
-use crate::sass::{Chip, mods, op};
+use crate::sass::{SmArch, mods, op};
 
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.
@@ -101,7 +101,7 @@ impl Build<'_> {
         let [a, b, c] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
         let (a, b, c) = (self.in_word(a?), self.in_word(b?), c?);
         let sums = i.has("add");
-        if self.chip == Chip::Sm120 {
+        if self.chip == SmArch::Sm120 {
             let c = if sums { self.in_word(c) } else { a };
             self.differences_of_extremes(d, (a, b), sums.then_some(c));
             return Ok(());

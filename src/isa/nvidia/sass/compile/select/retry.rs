@@ -1,7 +1,7 @@
 //! Atomics that the machine does not have: a loop of compare and swap.
 
 use super::build::{Build, Src, fadd};
-use super::memory::Place;
+use super::memory::MemOperand;
 use crate::ptx::{Space, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
@@ -93,7 +93,7 @@ impl Build<'_> {
     }
 
     /// The word that a half stands in, and by how many bits it is shifted there.
-    fn aligned(&mut self, place: &mut Place, wide: bool) -> Word {
+    fn aligned(&mut self, place: &mut MemOperand, wide: bool) -> Word {
         let (at, sum, bits, shift) = (self.one(), self.one(), self.one(), self.one());
         let low = match place.base {
             Some((w, _)) => Val::Word(w),

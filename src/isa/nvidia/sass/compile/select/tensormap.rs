@@ -4,7 +4,7 @@
 //! A map has 128 bytes; which of its bits a field is, is what ptxas 13.5.37 changes for it.
 
 use super::build::{Build, Src, iadd3};
-use super::memory::Place;
+use super::memory::MemOperand;
 use crate::ptx::{Space, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::{Mach, Val, Wide, Word};
@@ -120,14 +120,14 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn map_word(&mut self, i: &Flat, at: i64) -> Result<Place, AsmError> {
+    fn map_word(&mut self, i: &Flat, at: i64) -> Result<MemOperand, AsmError> {
         let wide = !shared(i);
         let mut place = self.place(i, &i.opds[0], wide, 1 << 20)?;
         place.offset += at;
         Ok(place)
     }
 
-    fn map_store(&mut self, i: &Flat, place: &Place, w: Word, words: u8) {
+    fn map_store(&mut self, i: &Flat, place: &MemOperand, w: Word, words: u8) {
         let m = if shared(i) { Mach::new(op::STS_R) } else { Mach::new(op::ST_R).m(mods::e::E).m(mods::ev::NONE) };
         self.push(
             m.m(if words == 2 { mods::sz::_64 } else { mods::sz::NONE }).rn("b", w, words).at_place(place).effect(),

@@ -13,7 +13,7 @@ use crate::ptx::Type;
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::{Mach, Val, Word};
 use crate::sass::compile::read::flat::{Flat, Opd};
-use crate::sass::{Chip, Modifier, mods, op};
+use crate::sass::{Modifier, SmArch, mods, op};
 
 /// The registers of A, B and C; no C: zeros.
 struct Factors {
@@ -144,7 +144,7 @@ impl Build<'_> {
         if out == 4 {
             return self.multiply_words(m.m(mods::sh::_16832), (to, out), [a, b], c);
         }
-        if self.chip != Chip::Sm120 {
+        if self.chip != SmArch::Sm120 {
             return self.multiply_words(m.m(mods::sh::_8816), (to, out), [a, b], c);
         }
         // It multiplies 16 rows: those that are not there are zeros.
@@ -245,7 +245,7 @@ impl Build<'_> {
 
     /// `to = c +` how many bits both have.
     fn count_bits(&mut self, sh: Modifier, (to, out): (Word, u8), [a, b]: [&[Word]; 2], c: Option<Word>) {
-        if self.chip != Chip::Sm120 {
+        if self.chip != SmArch::Sm120 {
             let m = Mach::new(op::BMMA_D).m(sh).m(mods::op::AND_POPC);
             let (x, y) = (self.gathered(a), self.gathered(b));
             return self.multiply_words(m, (to, out), [x, y], c);

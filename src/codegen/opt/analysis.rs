@@ -37,7 +37,7 @@ pub(super) struct Site {
     pub widest: usize,
 }
 
-pub(super) struct Facts {
+pub(super) struct KernelAnalysis {
     pub sites: Vec<Site>,
     /// Number of each node, and by number the numbers of the ranges that are open in it.
     numbers: Memo<u32>,
@@ -45,8 +45,8 @@ pub(super) struct Facts {
     affine: AffineMemo,
 }
 
-impl Facts {
-    pub fn of(sink: &UOp) -> Facts {
+impl KernelAnalysis {
+    pub fn of(sink: &UOp) -> KernelAnalysis {
         let order = Order::of(sink);
         let (open, mut numbers) = (open_numbers(&order), Memo::new());
         let mut sites = vec![];
@@ -62,7 +62,7 @@ impl Facts {
             let (outer, inner) = if u.op() == Op::Store { (inner, vec![]) } else { (around(), inner) };
             sites.push(site((*u).clone(), outer, inner));
         }
-        Facts { sites, numbers, open, affine: AffineMemo::default() }
+        KernelAnalysis { sites, numbers, open, affine: AffineMemo::default() }
     }
 
     /// How index expression `i` moves along `r`.

@@ -34,7 +34,7 @@ struct Barrier {
     bytes: i64,
     phases: u64,
     /// Tiles in flight: where their rows go, and what they are.
-    boxes: Vec<(u64, Vec<u8>)>,
+    tiles: Vec<(u64, Vec<u8>)>,
 }
 
 impl Barrier {
@@ -51,7 +51,7 @@ pub struct Barriers(HashMap<u64, Barrier>);
 
 impl Barriers {
     pub fn done(&self) -> bool {
-        self.0.values().all(|b| b.boxes.is_empty() && b.bytes == 0)
+        self.0.values().all(|b| b.tiles.is_empty() && b.bytes == 0)
     }
 
     fn at(&mut self, at: u64) -> Res<&mut Barrier> {
@@ -68,7 +68,7 @@ pub fn mbarrier(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
         if s.inst.has("init") {
             let (at, count) = (b.address(t, &s.operands[0])?, b.get(t, &s.operands[1])?);
             mem.place(at, 8)?;
-            let new = Barrier { count, pending: count, bytes: 0, phases: 0, boxes: vec![] };
+            let new = Barrier { count, pending: count, bytes: 0, phases: 0, tiles: vec![] };
             if b.barriers.0.insert(at, new).is_some() {
                 return Err(format!("the barrier at {at:#x} is there already"));
             }
@@ -81,7 +81,7 @@ pub fn mbarrier(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
         } else if s.inst.has("try_wait") && s.inst.has("parity") {
             let (at, parity) = (b.address(t, &s.operands[1])?, b.get(t, &s.operands[2])?);
             let barrier = b.barriers.at(at)?;
-            for (to, bytes) in std::mem::take(&mut barrier.boxes) {
+            for (to, bytes) in std::mem::take(&mut barrier.tiles) {
                 mem.land(to, &bytes)?;
                 barrier.bytes -= bytes.len() as i64;
             }
@@ -99,7 +99,7 @@ pub fn mbarrier(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
 
 /// A tile of two dimensions to shared memory, its pieces of 16 bytes swapped within 128.
 pub fn copy(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
-    let [to, Opd::Box(map, at), bar] = s.operands.as_slice() else { return Err("other operands than known".into()) };
+    let [to, Opd::Tensor(map, at), bar] = s.operands.as_slice() else { return Err("other operands than known".into()) };
     for t in 0..b.threads {
         if !b.enabled(s, t)? {
             continue;
@@ -112,7 +112,7 @@ pub fn copy(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
         let pitch = m.tensor.pitch as u64 * m.element as u64;
         let aligned = m.start.is_multiple_of(16) && pitch.is_multiple_of(16) && to.is_multiple_of(1024);
         if !aligned || usize::from(m.tensor.shape[0]) * m.element != 128 {
-            return Err(format!("thread {t} copies a box from {:#x} by {pitch} to {to:#x}", m.start));
+            return Err(format!("thread {t} copies a TMA tile from {:#x} by {pitch} to {to:#x}", m.start));
         }
         for r in 0..i64::from(m.tensor.shape[1]) {
             for piece in 0..8 {
@@ -128,7 +128,7 @@ pub fn copy(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
                 }
                 mem.lose(place, 16)?;
                 mem.counts.global_read += 16;
-                b.barriers.at(bar)?.boxes.push((place, bytes));
+                b.barriers.at(bar)?.tiles.push((place, bytes));
             }
         }
     }

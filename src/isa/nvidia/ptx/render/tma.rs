@@ -11,7 +11,7 @@
 use super::code::{Code, Opd, P, R, RD, Reg};
 use super::{Render, Res, Src};
 use doorbell_codegen::{Program, TensorInfo};
-use doorbell_uop::{Arg, BoxArg, Op, Scalar, UOp};
+use doorbell_uop::{Arg, Op, Scalar, TmaArg, UOp};
 
 /// Bytes of a matrix among the parameters, and what they are aligned to.
 pub(super) const MAP_BYTES: u64 = 128;
@@ -21,7 +21,7 @@ const BARRIER: i64 = 8;
 
 /// What boxes a body has.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Boxes {
+pub(super) struct Tma {
     /// Copies that are said as boxes too are left to the engine.
     on: bool,
     /// No thread copies a part of a tile.
@@ -33,25 +33,25 @@ pub(super) struct Boxes {
     asks: Option<Reg>,
 }
 
-impl Boxes {
+impl Tma {
     /// Turns are counted by the rounds of one loop: of a pipe in others the threads do the copies.
-    pub fn of(program: &Program) -> Boxes {
+    pub fn of(program: &Program) -> Tma {
         let (mut depth, mut on) = (0, !program.tensors.is_empty());
         for u in &program.uops {
             match u.op() {
                 Op::Range => depth += 1,
                 Op::End => depth -= 1,
-                Op::AwaitBox => on &= depth == 1,
+                Op::AwaitTile => on &= depth == 1,
                 _ => {}
             }
         }
         let by_threads = |u: &UOp| u.op() == Op::Store && matches!(u.arg(), Arg::Stage(0));
-        Boxes { on, all: on && !program.uops.iter().any(by_threads), ..Boxes::none() }
+        Tma { on, all: on && !program.uops.iter().any(by_threads), ..Tma::none() }
     }
 
     /// Those of a body in which the threads copy everything.
-    pub fn none() -> Boxes {
-        Boxes::default()
+    pub fn none() -> Tma {
+        Tma::default()
     }
 
     /// Whether this store is done by a box.
@@ -71,11 +71,11 @@ fn code(name: &'static str, ins: Vec<Opd>) -> Code {
 
 impl Render<'_> {
     /// A box, asked for by the first thread.
-    pub(super) fn copy_box(&mut self, u: &UOp) -> Res<()> {
-        let ([to, bar, from, column, row], Arg::Box(arg)) = (u.src(), u.arg()) else {
+    pub(super) fn tma_copy(&mut self, u: &UOp) -> Res<()> {
+        let ([to, bar, from, column, row], Arg::Tma(arg)) = (u.src(), u.arg()) else {
             return Err(self.unsupported(u, "no box"));
         };
-        if !self.boxes.on {
+        if !self.tma.on {
             return Ok(());
         }
         if !self.chip.has_warpgroups() {
@@ -98,15 +98,15 @@ impl Render<'_> {
                 return Err(self.unsupported(u, "a coordinate of more than 32 bits"));
             }
         }
-        if self.boxes.asks.is_none() {
-            self.boxes.asks = Some(self.both(leader, gate));
+        if self.tma.asks.is_none() {
+            self.tma.asks = Some(self.both(leader, gate));
         }
         if arg.expects > 0 {
             let ins = vec![Opd::Nothing, bar.clone(), Opd::Int(arg.expects.into())];
-            self.boxes.group.push(code("mbarrier.arrive.expect_tx.shared::cta.b64", ins));
+            self.tma.group.push(code("mbarrier.arrive.expect_tx.shared::cta.b64", ins));
         }
         let name = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes";
-        self.boxes.group.push(code(name, vec![Opd::Address(to.base, to.offset), Opd::Box(map, at), bar]));
+        self.tma.group.push(code(name, vec![Opd::Address(to.base, to.offset), Opd::Tensor(map, at), bar]));
         Ok(())
     }
 
@@ -120,18 +120,18 @@ impl Render<'_> {
     }
 
     /// At a group's end the first thread asks for its boxes, which the others pass by: what they need has been computed by all.
-    pub(super) fn ask_for_boxes(&mut self) {
-        let Some(asks) = self.boxes.asks.take() else { return };
+    pub(super) fn issue_tma_copies(&mut self) {
+        let Some(asks) = self.tma.asks.take() else { return };
         let past = self.label();
         self.code.push(Code { guard: Some((true, asks)), ..code("bra", vec![Opd::Label(past)]) });
-        let group = std::mem::take(&mut self.boxes.group);
+        let group = std::mem::take(&mut self.tma.group);
         self.code.extend(group);
         self.code.push(Code::label(past));
     }
 
     /// Waits for the boxes of a turn.
-    pub(super) fn await_box(&mut self, u: &UOp) -> Res<()> {
-        if !self.boxes.on {
+    pub(super) fn tma_wait(&mut self, u: &UOp) -> Res<()> {
+        if !self.tma.on {
             return Ok(());
         }
         let bar = self.barrier_address(&u.src()[0])?;
@@ -145,7 +145,7 @@ impl Render<'_> {
     }
 
     /// The address of the matrix that boxes of this shape are copied of, in all memory.
-    fn map_of(&mut self, u: &UOp, from: &UOp, arg: &BoxArg) -> Res<Reg> {
+    fn map_of(&mut self, u: &UOp, from: &UOp, arg: &TmaArg) -> Res<Reg> {
         let param = self.parameter(from)?;
         // Its address decides between the bodies, also where no thread loads from it.
         self.argument(param)?;
@@ -175,7 +175,7 @@ impl Render<'_> {
 
     /// The predicate of the thread that asks for boxes; at first it prepares the barriers.
     fn leader(&mut self, bar: &UOp) -> Res<Reg> {
-        if let Some(p) = self.boxes.leader {
+        if let Some(p) = self.tma.leader {
             return Ok(p);
         }
         let mut number: Option<Reg> = None;
@@ -197,16 +197,16 @@ impl Render<'_> {
         let number = number.unwrap_or_else(|| self.copy(Scalar::U32, Src::Bits(0)));
         let leader = self.reg(P);
         self.run("setp.eq.s32", &[leader], vec![number.into(), Opd::Int(0)]);
-        self.boxes.leader = Some(leader);
+        self.tma.leader = Some(leader);
         let area = self.memory(&bar.src()[0])?;
         let Arg::Local(_, count) = *area.arg() else { return Err(self.unsupported(bar, "no area of barriers")) };
         let first = self.address(&area, &UOp::int(0), BARRIER as usize)?;
         for n in 0..count as i64 {
             let ins = vec![Opd::Address(first.base, first.offset + n * BARRIER), Opd::Int(1)];
-            self.boxes.group.push(code("mbarrier.init.shared::cta.b64", ins));
+            self.tma.group.push(code("mbarrier.init.shared::cta.b64", ins));
         }
         // The engine sees them too.
-        self.boxes.group.push(code("fence.proxy.async.shared::cta", vec![]));
+        self.tma.group.push(code("fence.proxy.async.shared::cta", vec![]));
         Ok(leader)
     }
 }

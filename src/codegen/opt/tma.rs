@@ -1,17 +1,17 @@
 //! Tiles that the copy engine brings: which copies of PIPE are boxes of a matrix in memory, and the nodes that say so.
 //!
 //! A tile for a unit that reads workgroup memory by itself has rows of 128 bytes, as the engine writes them too. Where a tile is a plain part of a buffer (its
-//! rows equally far apart, by a multiple of 16 bytes) one thread has it brought in one or a few boxes: a [`CopyBox`](Op::CopyBox) beside the stores
+//! rows equally far apart, by a multiple of 16 bytes) one thread has it brought in one or a few boxes: a [`CopyTile`](Op::CopyTile) beside the stores
 //! that do the same, of which the back end takes one. Conditions that cut the matrix off to the right or below become its sizes: the engine fills with zeros.
 //!
 //! Each buffer of the pipe has a barrier that counts bytes. The buffer's n-th box completes its n-th turn; a round waits for its own
-//! ([`AwaitBox`](Op::AwaitBox)), by which the turns alternate between two parities. That a buffer is free again is what the pipe's own barrier says.
+//! ([`AwaitTile`](Op::AwaitTile)), by which the turns alternate between two parities. That a buffer is free again is what the pipe's own barrier says.
 //! Left out: tiles of several dimensions (windows), conditions on the left and above, a pipe inside another loop.
 
 use super::kind_of;
 use super::pipe::{Tile, extent};
 use crate::affine::{Affine, AffineMemo};
-use doorbell_uop::{Arg, AxisKind, BoxArg, ConstVal, DType, Op, Tensor2, TileArg, UMap, UOp};
+use doorbell_uop::{Arg, AxisKind, ConstVal, DType, Op, Tensor2, TileArg, TmaArg, UMap, UOp};
 use std::sync::Arc;
 
 /// Rows from one to the next are a multiple of this many bytes, below this many; rows and columns of a box are at most so many.
@@ -20,12 +20,12 @@ const PITCH_LIMIT: i64 = 1 << 40;
 const MOST: i64 = 256;
 
 /// A tile as boxes of a matrix.
-pub(super) struct Boxed {
+pub(super) struct TmaTile {
     tensor: Tensor2,
     param: UOp,
     /// Place of the tile's first element: column and row.
     at: [UOp; 2],
-    /// Boxes side by side, and elements from one's place in the area to the next's.
+    /// TmaCopies side by side, and elements from one's place in the area to the next's.
     count: i64,
     apart: i64,
     /// Columns of a box.
@@ -42,7 +42,7 @@ struct Side {
 
 impl Tile {
     /// The tile as boxes, if it is one in memory.
-    pub(super) fn boxed(&self) -> Option<Boxed> {
+    pub(super) fn tma_tile(&self) -> Option<TmaTile> {
         let o = &self.operand;
         let (load, conditions) = plain(&o.value)?;
         let (index, param) = (&load.src()[0], &load.src()[0].src()[0]);
@@ -77,7 +77,7 @@ impl Tile {
         }
         let first: UMap<UOp> = inner.iter().chain(outer).map(|r| (r.clone(), UOp::int(0))).collect();
         let start = |s: &Side| s.sum.build().substitute(&first).simplify();
-        Some(Boxed {
+        Some(TmaTile {
             tensor: Tensor2 { sizes, pitch, shape: [self.row() as u16, height as u16] },
             param: param.clone(),
             at: [start(columns), start(rows)],
@@ -178,21 +178,21 @@ pub(super) fn alone(sink: &UOp, axis: &UOp) -> bool {
 }
 
 /// The boxes of a pipe's tiles.
-pub(super) struct Boxes {
+pub(super) struct TmaCopies {
     /// By tile; `None`: its copies are the threads'.
-    pub tiles: Vec<Option<Boxed>>,
+    pub tiles: Vec<Option<TmaTile>>,
     /// A barrier for each buffer.
     bars: UOp,
     depth: i64,
 }
 
-impl Boxes {
+impl TmaCopies {
     /// `None`: there is none.
-    pub fn of(tiles: &[Tile], depth: i64) -> Option<Boxes> {
+    pub fn of(tiles: &[Tile], depth: i64) -> Option<TmaCopies> {
         let area = tiles.iter().map(Tile::number).max().unwrap_or(0) + 1;
-        let tiles: Vec<Option<Boxed>> = tiles.iter().map(Tile::boxed).collect();
+        let tiles: Vec<Option<TmaTile>> = tiles.iter().map(Tile::tma_tile).collect();
         let bars = UOp::local(area, DType::U64, depth as usize);
-        tiles.iter().any(Option::is_some).then_some(Boxes { tiles, bars, depth })
+        tiles.iter().any(Option::is_some).then_some(TmaCopies { tiles, bars, depth })
     }
 
     /// A round's boxes, to a buffer of the areas, where there is such a round.
@@ -214,8 +214,8 @@ impl Boxes {
                 let [column, row] = b.at.each_ref().map(|at| at.substitute(&here));
                 let column = (&column + n * b.columns).simplify();
                 let src = [to, self.bars.index(buffer), b.param.clone(), column, row.simplify()];
-                let arg = BoxArg { tensor: b.tensor, expects: std::mem::take(&mut expects) };
-                all.push(UOp::new(Op::CopyBox, DType::VOID, src, Arg::Box(Arc::new(arg))));
+                let arg = TmaArg { tensor: b.tensor, expects: std::mem::take(&mut expects) };
+                all.push(UOp::new(Op::CopyTile, DType::VOID, src, Arg::Tma(Arc::new(arg))));
             }
         }
         all
@@ -225,6 +225,6 @@ impl Boxes {
     pub fn awaited(&self, axis: &UOp, after: UOp) -> UOp {
         let bar = self.bars.index(&(axis % self.depth));
         let parity = &(axis / self.depth) % 2;
-        UOp::new(Op::AwaitBox, DType::VOID, [bar, parity, after], Arg::None)
+        UOp::new(Op::AwaitTile, DType::VOID, [bar, parity, after], Arg::None)
     }
 }
