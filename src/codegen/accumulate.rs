@@ -1,12 +1,13 @@
-//! Reductions get their registers: `Reduce(x, r…)` becomes `SetAcc(acc, update, r…)`, whose update mentions the `Acc`.
+//! Gives reductions their registers: `Reduce(x, r…)` becomes `SetAcc(acc, update, r…)`, where the update reads the
+//! `Acc`.
 //!
-//! Products that are added become MulAcc on the way: `acc + (a*b + c*d)` is a chain of two MulAccs on the register, anything
-//! else is summed as a tree first, so that the register's chain stays short.
+//! Products that are added are fused into MulAcc: `acc + (a*b + c*d)` becomes a chain of two MulAccs on the register.
+//! Any other sum is first reduced as a tree, so that the dependency chain through the register stays short.
 
 use super::Target;
 use doorbell_uop::{Arg, ConstVal, DType, Op, Order, Scalar, Srcs, UMap, UOp};
 
-/// The value that `op` leaves alone.
+/// The identity element of `op`: combining it with a value does not change that value.
 pub(super) fn identity(op: Op, dtype: DType) -> UOp {
     let t = dtype.scalar;
     let v = match op {
@@ -18,7 +19,7 @@ pub(super) fn identity(op: Op, dtype: DType) -> UOp {
     UOp::constant(dtype, v)
 }
 
-/// Reductions of half types are done in f32, whatever the target has.
+/// Reductions of half types accumulate in f32, whatever the target supports.
 pub(super) fn widen(sink: &UOp, target: &Target) -> UOp {
     let narrow = |u: &UOp| {
         let t = u.dtype().scalar;
@@ -47,12 +48,12 @@ fn use_counts(order: &Order) -> Vec<u32> {
     uses
 }
 
-/// Gives every Reduce its Acc and forms MulAcc from Mul and Add (floats, product used once).
+/// Gives every Reduce its Acc and forms MulAcc from Mul and Add (floats only, if the product has no other user).
 pub(super) fn accumulate(sink: &UOp) -> UOp {
     let order = Order::of(sink);
     let uses = use_counts(&order);
     let once = |u: &UOp| order.number(u).is_some_and(|k| uses[k] == 1);
-    // Rewritten single-use products and sums, to be taken apart by the reduction that uses them.
+    // Rewritten single-use products and sums, kept for the reduction that uses them to take apart.
     let mut open: UMap<(Op, UOp, UOp)> = UMap::default();
     let mut registers = 0u32;
     order.rebuild(|r, u| match u.op() {
@@ -68,7 +69,7 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
                 // A register that starts at zero never becomes -0.0: adding a zero changes nothing.
                 let zero = |u: &UOp| constant(u).is_some_and(ConstVal::is_zero);
                 let rest = rest.into_iter().filter(|u| !zero(u)).reduce(|a, b| &a + &b);
-                // The matrix unit adds to the register itself.
+                // The matrix unit accumulates into the register itself.
                 let onto = |s: UOp, t: UOp| t.with_src([t.src()[0].clone(), t.src()[1].clone(), s]);
                 let tiled = tiles.into_iter().fold(acc.clone(), onto);
                 let sum = chain.into_iter().fold(tiled, |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
@@ -87,13 +88,13 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
             }
             new
         }
-        // Products of a matrix unit on integers.
+        // Integer products of a matrix unit.
         Op::Add if once(u) && (has_tile(r.src(0), &open) || has_tile(r.src(1), &open)) => {
             let new = r.same();
             open.insert(new.clone(), (Op::Add, r.src(0).clone(), r.src(1).clone()));
             new
         }
-        // What copies have decided, for all lanes.
+        // A condition that became constant for all lanes when loops were copied out.
         Op::Where => match constant(r.src(0)) {
             Some(c) => r.src(if c.is_zero() { 2 } else { 1 }).clone(),
             None => r.same(),
@@ -107,7 +108,7 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
     })
 }
 
-/// The constant that a value is, or that each of its lanes is.
+/// The constant that a value is, or that every lane of it is.
 fn constant(u: &UOp) -> Option<ConstVal> {
     if u.op() == Op::Splat { u.src()[0].as_const() } else { u.as_const() }
 }
@@ -115,7 +116,7 @@ fn constant(u: &UOp) -> Option<ConstVal> {
 /// `x + y`, as MulAcc when one of them is a product used only here.
 fn mul_acc(x: &UOp, y: &UOp, new: &[UOp], once: &impl Fn(&UOp) -> bool) -> UOp {
     for (product, k, other) in [(x, 0, 1), (y, 1, 0)] {
-        // The product may have been rewritten into something else: look at what it is now.
+        // The product may have been rewritten already: look at its current form.
         if product.op() == Op::Mul && once(product) && new[k].op() == Op::Mul {
             let m = new[k].src();
             return UOp::alu(Op::MulAcc, [m[0].clone(), m[1].clone(), new[other].clone()]);
@@ -124,17 +125,17 @@ fn mul_acc(x: &UOp, y: &UOp, new: &[UOp], once: &impl Fn(&UOp) -> bool) -> UOp {
     UOp::alu(Op::Add, [new[0].clone(), new[1].clone()])
 }
 
-/// A product of a matrix unit that nothing has been added to yet.
+/// A product of a matrix unit whose accumulator is still zero.
 fn is_tile(u: &UOp) -> bool {
     u.op() == Op::Wmma && u.src()[2].as_const().is_some_and(ConstVal::is_zero)
 }
 
-/// A product of a matrix unit, or a sum with one in it.
+/// A product of a matrix unit, or a sum that contains one.
 fn has_tile(u: &UOp, open: &UMap<(Op, UOp, UOp)>) -> bool {
     is_tile(u) || !u.dtype().is_float() && open.contains_key(u)
 }
 
-/// The products and the other terms of a sum whose parts nobody else uses, in order.
+/// Splits a sum whose parts have no other users into its products and its other terms, in order.
 fn take_apart(x: &UOp, open: &UMap<(Op, UOp, UOp)>) -> (Vec<(UOp, UOp)>, Vec<UOp>) {
     let (mut products, mut rest, mut todo) = (vec![], vec![], vec![x.clone()]);
     while let Some(u) = todo.pop() {

@@ -1,9 +1,10 @@
-//! Index expressions as sums: constant + Σ coefficient · term. The form in which strides are read off and addresses are split.
+//! Index expressions as affine sums: constant + Σ coefficient · term. Strides are read off this form, and addresses are
+//! split by it.
 
 use doorbell_uop::{DType, Memo, Op, UOp};
 use smallvec::SmallVec;
 
-/// `constant + Σ coef · term`; terms are distinct and not sums themselves, in order of first appearance.
+/// `constant + Σ coef · term`. Terms are distinct, are not sums themselves, and are in order of first appearance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Affine {
     pub terms: SmallVec<[(UOp, i64); 4]>,
@@ -26,7 +27,7 @@ impl Affine {
         self.terms.retain(|(_, c)| *c != 0);
         Some(())
     }
-    /// Coefficient of `t`, 0 if it is no term.
+    /// Coefficient of `t`; 0 if it is not a term.
     pub fn coef(&self, t: &UOp) -> i64 {
         self.terms.iter().find(|(x, _)| x == t).map_or(0, |(_, c)| *c)
     }
@@ -116,11 +117,11 @@ impl AffineMemo {
         Some(sum)
     }
 
-    /// Whether users of `u` see through it: it is a sum of other terms.
+    /// Whether `u` is a sum of other terms, so that users of `u` work with those terms directly.
     pub fn sees_through(&mut self, u: &UOp) -> bool {
         Self::is_sum(u) && self.of(u).terms.iter().all(|(t, _)| t != u)
     }
-    /// Whether this op of indices may be part of a sum.
+    /// Whether this op on indices can be part of a sum.
     pub fn is_sum(u: &UOp) -> bool {
         u.dtype() == DType::INDEX && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Neg)
     }

@@ -1,8 +1,9 @@
-//! Barriers of a GPU kernel: between a store to workgroup memory and the loads of what it stored, and between those loads and
-//! the next round's stores.
+//! Inserts the barriers of a GPU kernel: between a store to workgroup memory and the loads of what it stored, and
+//! between those loads and the stores of the next iteration.
 //!
-//! Every thread takes the same way through the list (see `grid`), so a barrier may stand anywhere; it stands in the outermost
-//! loop body that separates the two, so that one barrier serves all areas filled before it. Pipes (`opt::pipe`) come with barriers.
+//! All threads take the same path through the list (see `grid`), so a barrier is valid at any position. It is put into
+//! the outermost loop body that separates the store from the load, so that one barrier serves all areas filled before
+//! it. Pipelined loops (`opt::pipe`) already contain their own barriers.
 
 use doorbell_uop::{AddrSpace, Arg, DType, Op, UMap, UOp, USet};
 use std::collections::BTreeSet;
@@ -50,7 +51,7 @@ pub(super) fn insert(list: Vec<UOp>) -> Vec<UOp> {
     let mut out = Vec::with_capacity(list.len() + barriers.len());
     for (pos, u) in list.into_iter().enumerate() {
         if barriers.contains(&pos) {
-            // The tag keeps one barrier apart from the next.
+            // The tag keeps this barrier distinct from the others (nodes are interned).
             out.push(UOp::tagged(Op::Barrier, DType::VOID, [], Arg::None, Some(pos as u32)));
         }
         out.push(u);
@@ -58,12 +59,12 @@ pub(super) fn insert(list: Vec<UOp>) -> Vec<UOp> {
     out
 }
 
-/// A store that fills a tile of a pipe, which has barriers of its own.
+/// A store that fills a tile of a pipelined loop, which has its own barriers.
 fn is_copy(u: &UOp) -> bool {
     u.op() == Op::Store && matches!(u.arg(), Arg::Stage(_))
 }
 
-/// All loads, or all stores, of an area in one loop body: positions of the first and the last.
+/// All loads, or all stores, of one area in one loop body: positions of the first and the last.
 #[derive(Clone)]
 struct Run {
     store: bool,
@@ -96,14 +97,16 @@ impl Nest {
         Nest { paths, ends, list: list.to_vec() }
     }
 
-    /// Where pipes that stand in loops are filled for the first rounds: others may still read what the last time left.
+    /// Positions of the initial fills of pipelined loops that are nested in other loops: threads may still be reading
+    /// what the previous execution of the pipelined loop left there.
     fn refilled(&self) -> Vec<usize> {
         let mut found = vec![];
         for (pos, wait) in self.list.iter().enumerate() {
             if wait.op() != Op::Barrier || !matches!(wait.arg(), Arg::Stage(_)) || self.paths[pos].len() < 2 {
                 continue;
             }
-            // Everything between the start of the loop around the pipe's and the pipe's that is not deeper.
+            // Everything from the start of the loop around the pipelined loop to the fill, at this nesting depth or
+            // above.
             let around = &self.paths[pos][..self.paths[pos].len() - 1];
             let start = around.last().copied().unwrap_or(0);
             let first = (start..pos).find(|k| is_copy(&self.list[*k]) && self.paths[*k].starts_with(around));
@@ -112,22 +115,22 @@ impl Nest {
         found
     }
 
-    /// Puts a barrier on every way from `a` to `b` that has none: in the same round of their innermost common loop, or (`around`)
-    /// from one round to the next.
+    /// Puts a barrier on every path from `a` to `b` that has none: within one iteration of their innermost common loop,
+    /// or (`around`) from one iteration to the next.
     fn separate(&self, a: &Run, b: &Run, around: bool, barriers: &mut BTreeSet<usize>) {
         let common = a.path.iter().zip(&b.path).take_while(|(x, y)| x == y).count();
         let path = &a.path[..common];
         if around && common == 0 {
             return;
         }
-        // After the loops that `a` stands in, before those that `b` stands in.
+        // After the loops that contain `a` but not `b`, before those that contain `b` but not `a`.
         let after = a.path.get(common).map_or(a.last, |r| self.ends.get(&self.list[*r]).copied().unwrap_or(a.last));
         let before = b.path.get(common).copied().unwrap_or(b.first);
         let start = path.last().copied().unwrap_or(0);
         let end = path.last().and_then(|r| self.ends.get(&self.list[*r]).copied()).unwrap_or(self.list.len());
         let here = |p: &usize| self.paths.get(*p).is_some_and(|x| x == path);
         let found = match (around, after < before) {
-            // In one round `a` comes first, or else `b` does.
+            // Within one iteration either `a` or `b` comes first.
             (false, first) => !first || barriers.range(after + 1..=before).any(here),
             (true, _) => barriers.range(after + 1..end).any(here) || barriers.range(start + 1..=before).any(here),
         };

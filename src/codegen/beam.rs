@@ -1,33 +1,34 @@
-//! BEAM: opts chosen by timing. Lists of opts grow by one opt a round; the `width` fastest go on.
+//! BEAM: chooses opts by timing. Each step of the search extends the lists of opts by one opt; the `width` fastest
+//! lists survive.
 //!
-//! The caller compiles further, runs and times a program, and keeps results by kernel, target and width ([`Results`]);
-//! nothing here knows a device or a file.
+//! The caller compiles, runs and times the programs, and stores the results by kernel, target and width ([`Results`]).
+//! Nothing here knows about devices or files.
 
 use super::{CodegenError, Opt, OptChoice, Program, Target, compile};
 use doorbell_uop::UOp;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Longest program worth timing.
+/// Programs longer than this are not timed.
 const MOST_UOPS: usize = 3000;
-/// Rounds of a search; each adds one opt.
+/// Maximum number of search steps; each adds one opt.
 const MOST_ROUNDS: usize = 12;
-/// A first run this many times slower than the best is not run again.
+/// A program whose first run is this many times slower than the best one is not run again.
 const HOPELESS: u32 = 3;
-/// Runs of a program; the fastest counts.
+/// How often a program is run; its fastest run counts.
 const RUNS: usize = 3;
-/// Version of the opts' meaning, a part of every key.
+/// Version of the opts' meaning, part of every key.
 const FORMAT: u32 = 2;
 
-/// Where results of searches are kept: the opts of a kernel as text, by a key that says all they depend on.
+/// Storage for search results: the opts of a kernel as text, under a key that contains everything they depend on.
 pub trait Results {
-    /// What was kept under a key. Text that is no list of opts, or none that applies, is as good as none.
+    /// The text stored under a key. Text that is not a list of opts, or opts that do not apply, are ignored.
     fn recall(&self, key: &str) -> Option<String>;
-    /// Keeps a result, where that works.
+    /// Stores a result, if possible.
     fn keep(&self, key: &str, opts: &str);
 }
 
-/// Nowhere.
+/// Stores nothing.
 impl Results for () {
     fn recall(&self, _key: &str) -> Option<String> {
         None
@@ -36,10 +37,10 @@ impl Results for () {
     fn keep(&self, _key: &str, _opts: &str) {}
 }
 
-/// A search.
+/// The parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Beam {
-    /// Candidates that survive a round.
+    /// Candidates that survive each step.
     pub width: usize,
     /// As in [`compile`].
     pub fast_math: bool,
@@ -51,12 +52,13 @@ struct Candidate {
     time: Duration,
 }
 
-/// Programs that were timed, by the ids of their nodes (which stay alive, so that equal programs keep equal ids).
+/// Programs that were timed, by the ids of their nodes. The nodes are kept alive, so that equal programs keep equal
+/// ids.
 #[derive(Default)]
 struct Seen(HashMap<Vec<u64>, Vec<UOp>>);
 
 impl Seen {
-    /// False: it was here before.
+    /// Returns false if the program was inserted before.
     fn insert(&mut self, p: &Program) -> bool {
         let ids = p.uops.iter().map(UOp::id).collect();
         self.0.insert(ids, p.uops.clone()).is_none()
@@ -64,10 +66,10 @@ impl Seen {
 }
 
 impl Beam {
-    /// The fastest program found. `time` runs a program once; `None`: it could not.
+    /// The fastest program found. `time` runs a program once and returns `None` if that failed.
     ///
     /// # Errors
-    /// The kernel does not compile without opts.
+    /// The kernel does not compile even without opts.
     pub fn search(
         &self,
         ast: &UOp,
@@ -99,7 +101,7 @@ impl Beam {
                 }
             }
             let after = beam.first().map(|c| c.time);
-            // Less than one percent is noise.
+            // An improvement of less than one percent is treated as noise.
             if before.zip(after).is_none_or(|(b, a)| a.as_nanos() * 101 >= b.as_nanos() * 100) {
                 break;
             }
@@ -143,7 +145,7 @@ fn opts_of(text: &str) -> Option<Vec<Opt>> {
     text.lines().map(|line| line.parse().ok()).collect()
 }
 
-/// What a round tries after each list.
+/// The opts that a step tries after each list.
 fn actions(target: &Target) -> impl Iterator<Item = Opt> {
     let axes = 0..6usize;
     let amounts = move |list: &'static [usize]| axes.clone().flat_map(move |axis| list.iter().map(move |n| (axis, *n)));
@@ -170,7 +172,7 @@ fn actions(target: &Target) -> impl Iterator<Item = Opt> {
         .chain(if target.tensor_cores.is_empty() || !target.has_grid() { vec![] } else { pipes() })
 }
 
-/// Loops of a matrix unit's sum stand after those of the output.
+/// The reduction loops of a matrix unit come after the output loops.
 fn pipes() -> Vec<Opt> {
     (2..9).flat_map(|axis| [2, 3, 4].map(|depth| Opt::Pipe { axis, depth })).collect()
 }
@@ -198,7 +200,7 @@ mod tests {
         let v = x.binary(Op::Add, &x);
         UOp::sink([UOp::param(0, DType::F32, 64).index(&r).store(&v, &[r])])
     }
-    /// Pretends that a program takes as long as its loops have trips.
+    /// A fake timer: a program takes as long as its loops have trips in total.
     fn trips(p: &Program) -> Option<Duration> {
         let loops = p.uops.iter().filter(|u| u.op() == Op::Range);
         Some(Duration::from_micros(loops.map(|u| u.vmax() as u64 + 1).product()))
@@ -225,7 +227,7 @@ mod tests {
         assert!(trips(&p).unwrap() <= Duration::from_micros(2), "{:?}", p.opts);
         let again = beam.search(&kernel(), &target(), &kept, |_| panic!("timed again")).unwrap();
         assert_eq!(again.uops, p.uops);
-        // Another width or target is another search.
+        // Another width or target is another key.
         let mut timed = 0;
         let mut count = |p: &Program| {
             timed += 1;

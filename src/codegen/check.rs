@@ -1,4 +1,4 @@
-//! What holds of every linear program (see `program`): order, scopes, types. Run in tests and debug builds.
+//! Invariants of every linear program (see `program`): order, scopes, types. Checked in tests and debug builds.
 
 use doorbell_uop::{Op, Scalar, UMap, UOp, USet};
 
@@ -6,7 +6,7 @@ use doorbell_uop::{Op, Scalar, UMap, UOp, USet};
 /// The first node that breaks a rule, and the rule.
 pub fn verify(list: &[UOp]) -> Result<(), String> {
     let mut listed: USet = USet::default();
-    // Loop bodies (and Ifs) that are open, and the one each node was listed in.
+    // Loop bodies (and Ifs) that are open, and the one in which each node was listed.
     let mut open: Vec<UOp> = vec![];
     let mut closed: USet = USet::default();
     let mut home: UMap<Option<UOp>> = UMap::default();

@@ -1,10 +1,10 @@
-//! Simplifies a kernel graph and takes away the loops that are none any more.
+//! Simplifies a kernel graph and removes loops that run only once.
 
 use super::scope::first_range;
 use doorbell_uop::{Op, Srcs, UOp};
 
-/// The kernel in its simplest spelling: ranges of one step are gone from the lists of Stores and Reduces, and Stores whose
-/// gate is never true are gone.
+/// The simplified kernel: one-step ranges are removed from the lists of Stores and Reduces, and Stores whose gate is
+/// never true are removed.
 pub(super) fn clean(sink: &UOp) -> UOp {
     let sink = sink.simplify();
     sink.rebuild(|r, u| {

@@ -1,10 +1,10 @@
-//! What a linear program costs and what it is called.
+//! Cost estimates of a linear program, and kernel names.
 
 use super::program::{Estimates, ParamInfo, TensorInfo};
 use doorbell_sort as sort;
 use doorbell_uop::{AddrSpace, Arg, AxisKind, Memo, Op, RangeArg, UMap, UOp};
 
-/// Counts over the list; loops count at their largest trip count.
+/// Counts operations and bytes over the list; each loop counts with its largest trip count.
 pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
     let mut e = Estimates::default();
     let values = values(list);
@@ -55,7 +55,7 @@ pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
     e
 }
 
-/// The share of one thread.
+/// The part of the matrix unit's operations that one thread accounts for.
 fn wmma_flops(u: &UOp) -> u64 {
     match u.arg() {
         Arg::Wmma(w) => 2 * w.m as u64 * w.n as u64 * w.k as u64 / w.lanes as u64,
@@ -70,7 +70,7 @@ fn slot(param: &UOp) -> Option<u32> {
     }
 }
 
-/// Nodes that do more than compute addresses and loop bounds (which stand below an Index, not through loads).
+/// Nodes that compute data, as opposed to addresses and loop bounds (whatever is below an Index, up to the next Load).
 fn values(list: &[UOp]) -> Memo<()> {
     let mut values = Memo::new();
     let mut todo: Vec<&UOp> = vec![];
@@ -90,7 +90,7 @@ fn values(list: &[UOp]) -> Memo<()> {
     values
 }
 
-/// What boxes are copied of, each once, in the order of the list.
+/// The buffers that TMA tiles are copied from, each once, in the order of the list.
 pub(super) fn tensors(list: &[UOp], params: &[ParamInfo]) -> Vec<TensorInfo> {
     let mut out: Vec<TensorInfo> = vec![];
     for u in list {
@@ -144,7 +144,7 @@ pub(super) fn names(axes: &[UOp], reduces: bool) -> (String, String) {
     (plain, shown)
 }
 
-/// The terminal colours tinygrad's users know for the kinds of axes.
+/// The terminal colours that tinygrad uses for the kinds of axes.
 fn colour(kind: AxisKind) -> &'static str {
     match kind {
         AxisKind::Global => "\x1b[34m",

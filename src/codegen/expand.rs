@@ -1,4 +1,5 @@
-//! Upcast and Unroll axes are copied out: every value of the range gets its own instructions, shared where they are equal.
+//! Unrolls Upcast and Unroll axes: each value of the range gets its own copy of the instructions; equal copies are
+//! shared.
 
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, AxisKind, Op, Order, Srcs, UOp};
@@ -7,10 +8,10 @@ use smallvec::SmallVec;
 use super::opt::kind_of;
 use super::scope::first_range;
 
-/// Independent chains that keep the adders of a core busy (latency times throughput).
+/// Independent dependency chains that keep the adders of a core busy (latency times throughput).
 const CHAINS: usize = 8;
 
-/// Ranges that one walk looks at.
+/// Maximum number of ranges handled in one walk of the graph.
 const AT_ONCE: usize = 128;
 
 /// Replaces every Upcast and Unroll range by its values.
@@ -18,7 +19,7 @@ pub(super) fn expand(sink: &UOp) -> UOp {
     let mut sink = sink.clone();
     let wanted = |u: &UOp| u.op() == Op::Range && matches!(kind_of(u), AxisKind::Upcast | AxisKind::Unroll);
     let mut ranges: Vec<UOp> = Order::of(&sink).nodes().iter().filter(|u| wanted(u)).map(|u| (*u).clone()).collect();
-    // Output axes first: then the number of registers a reduction has is known when its copies are combined.
+    // Output axes first: when the copies of a reduction are combined, its number of registers is known then.
     sort::by_key(&mut ranges, kind_of);
     while !ranges.is_empty() {
         let order = Order::of(&sink);
@@ -31,11 +32,12 @@ pub(super) fn expand(sink: &UOp) -> UOp {
     sink
 }
 
-/// The first of `ranges`, and all others that may be copied out in the same walk: no value depends on two of them, nor on one of them
-/// and one that comes before it and has to wait.
+/// The first of `ranges`, and all others that can be unrolled in the same walk: no value depends on two of them, nor on
+/// one of them and on an earlier range that has to wait for a later walk.
 fn independent(order: &Order, ranges: &[UOp]) -> Vec<UOp> {
     let ranges = &ranges[..ranges.len().min(AT_ONCE)];
-    // The ranges that each node depends on, and those that each range meets somewhere; as bits.
+    // As bit sets: the ranges that each node depends on, and the ranges that each range occurs together with in some
+    // node.
     let mut own = vec![0u128; order.len()];
     let mut meets = vec![0u128; ranges.len()];
     for (k, r) in ranges.iter().enumerate() {
@@ -65,11 +67,11 @@ fn independent(order: &Order, ranges: &[UOp]) -> Vec<UOp> {
     group
 }
 
-/// What the nodes of a walk have become where some become several: one for each value of a range.
+/// The rewritten nodes of a walk, in which a node can have several versions: one for each value of a range.
 pub(super) struct Versions<'a> {
     pub order: &'a Order<'a>,
     pool: Vec<UOp>,
-    /// Where each node's versions begin.
+    /// Index of each node's first version.
     start: Vec<u32>,
     many: Vec<bool>,
 }
@@ -79,7 +81,7 @@ impl<'a> Versions<'a> {
         let n = order.len();
         Versions { order, pool: Vec::with_capacity(n), start: Vec::with_capacity(n), many: Vec::with_capacity(n) }
     }
-    /// The next node has these versions.
+    /// Adds the versions of the next node.
     pub fn push(&mut self, versions: impl IntoIterator<Item = UOp>, many: bool) {
         self.start.push(self.pool.len() as u32);
         self.many.push(many);
@@ -107,7 +109,7 @@ impl<'a> Versions<'a> {
         }
         UOp::tagged(u.op(), u.dtype(), self.srcs(k, v), u.arg().clone(), u.tag())
     }
-    /// What the last node has become.
+    /// The new version of the last node.
     pub fn root(mut self) -> Option<UOp> {
         self.pool.pop()
     }
@@ -116,7 +118,7 @@ impl<'a> Versions<'a> {
 /// The graph with each range of a group replaced by its values.
 fn copy_out(order: &Order, group: &[UOp]) -> Option<UOp> {
     let count = |r: &UOp| r.src()[0].as_int().unwrap_or(1).max(1) as usize;
-    // Which of the group a node is, or differs by.
+    // Which range of the group a node is, or depends on.
     const NONE: u8 = u8::MAX;
     let mut by = vec![NONE; order.len()];
     for (g, r) in group.iter().enumerate() {
@@ -164,7 +166,7 @@ fn copy_out(order: &Order, group: &[UOp]) -> Option<UOp> {
     all.root()
 }
 
-/// What closes `r` (node `at`): a Reduce of all copies, or all copies of a Store.
+/// What closes `r` (at node `at`): one Reduce over all copies, or all copies of a Store.
 fn close(all: &Versions, at: usize, r: &UOp, n: usize, registers: usize) -> UOp {
     let u = all.order.nodes()[at];
     let first = first_range(u.op()).unwrap_or(0);
@@ -178,7 +180,7 @@ fn close(all: &Versions, at: usize, r: &UOp, n: usize, registers: usize) -> UOp 
         return UOp::sink((0..n).map(copy));
     }
     let op = u.reduce_op().unwrap_or(Op::Add);
-    // A unit that multiplies beside the threads adds all steps to the same registers.
+    // A matrix unit that runs asynchronously to the threads adds all steps to the same registers.
     let mut first = u.src()[0].clone();
     while first.op() == Op::Add {
         first = first.src()[0].clone();
@@ -194,13 +196,13 @@ fn close(all: &Versions, at: usize, r: &UOp, n: usize, registers: usize) -> UOp 
     u.with_src(std::iter::once(x).chain(keep.iter().cloned()).collect::<Srcs>())
 }
 
-/// A node like `u` of these, with the parts of Sinks among them in their place.
+/// A node like `u` with these sources; Sinks among them are replaced by their parts.
 pub(super) fn flat_sink(u: &UOp, stores: impl Iterator<Item = UOp>) -> UOp {
     let flat = stores.flat_map(|n| if n.op() == Op::Sink { n.src().to_vec() } else { vec![n] });
     u.with_src(flat.collect::<Srcs>())
 }
 
-/// All of `xs` by `op`: products one after another (they become a chain of MulAccs), everything else as a tree.
+/// Combines `xs` by `op`: products one after another (they become a chain of MulAccs), everything else as a tree.
 fn combine(op: Op, mut xs: Vec<UOp>) -> UOp {
     let products = op == Op::Add && xs.iter().all(|x| x.op() == Op::Mul && x.dtype().is_float());
     if products {

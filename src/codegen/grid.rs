@@ -1,9 +1,10 @@
-//! The launch of a GPU kernel: output loops become workgroups, LOCAL and GROUP axes become threads of a workgroup.
+//! The launch geometry of a GPU kernel: output loops become workgroups, LOCAL and GROUP axes become threads of a
+//! workgroup.
 //!
-//! Ranges that are never open together share an axis of the launch: the threads that split a row's sum are the ones that then
-//! store the row. A range shorter than its axis is counted modulo its size by the threads beyond it, and they store nothing; a
-//! store that an axis does not move is done where that axis is 0. So every thread takes the same way through the loops, and a
-//! barrier is reached by all of them.
+//! Ranges that are never open at the same time share an axis of the launch: the threads that split the reduction of a
+//! row also store that row afterwards. If a range is shorter than its axis, the threads beyond its end compute with the
+//! index modulo the range's size, and their stores are gated off. A store that does not depend on an axis is done only
+//! where that axis is 0. Thus all threads take the same path through the loops, and all of them reach every barrier.
 
 use super::group::Group;
 use super::opt::kind_of;
@@ -12,7 +13,7 @@ use super::target::Target;
 use super::{CodegenError, accumulate};
 use doorbell_uop::{AddrSpace, Arg, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp, USet};
 
-/// The kernel with its output loops as Global axes; on targets without a grid the kernel as it is.
+/// The kernel with its output loops as Global axes. On targets without a grid the kernel is unchanged.
 pub(super) fn with_global_axes(sink: &UOp, target: &Target) -> UOp {
     if !target.has_grid() {
         return sink.clone();
@@ -20,7 +21,8 @@ pub(super) fn with_global_axes(sink: &UOp, target: &Target) -> UOp {
     let stores: Vec<&UOp> = sink.src().iter().filter(|s| s.op() == Op::Store).collect();
     let mut loops: Vec<UOp> = vec![];
     for r in stores.iter().flat_map(|s| &s.src()[2..]) {
-        // Threads have no step 0 to fall back to in a loop that may have none.
+        // A loop that may have no iterations cannot become an axis: threads beyond its end would have no valid index to
+        // compute with.
         if kind_of(r) == AxisKind::Loop && r.src()[0].vmin() > 0 && !loops.contains(r) {
             loops.push(r.clone());
         }
@@ -38,10 +40,11 @@ pub(super) fn with_global_axes(sink: &UOp, target: &Target) -> UOp {
     sink.substitute(&map)
 }
 
-/// Steps of a reduction that each workgroup may repeat.
+/// Up to this many reduction steps may be recomputed by each workgroup.
 const REPEATED: i128 = 64;
 
-/// The loops of which each step uses a reduction that does not depend on them: as workgroups they would all compute it again.
+/// The loops in which every iteration uses a reduction that does not depend on the loop. If such loops became
+/// workgroups, each workgroup would compute that reduction again.
 fn repeated_by(sink: &UOp, loops: &[UOp]) -> Vec<UOp> {
     let mut open: UMap<Vec<UOp>> = UMap::default();
     doorbell_uop::open_ranges(sink, &mut open);
@@ -57,8 +60,8 @@ fn repeated_by(sink: &UOp, loops: &[UOp]) -> Vec<UOp> {
     repeated
 }
 
-/// Whether a buffer is both read and stored to, and not all stores stand in the same loops: then threads must not share the work
-/// of a store, or one would read what another has stored already.
+/// Whether a buffer is both read and stored to, and not all stores are in the same loops. Then threads must not share
+/// the work of a store, because one could read what another has already overwritten.
 pub(super) fn reads_what_it_stores(sink: &UOp) -> bool {
     let stores = sink.src().iter().filter(|s| s.op() == Op::Store);
     let written: USet = stores.clone().map(|s| s.src()[0].src()[0].clone()).collect();
@@ -67,11 +70,11 @@ pub(super) fn reads_what_it_stores(sink: &UOp) -> bool {
     !alike && sink.any(|u| u.op() == Op::Load && written.contains(&u.src()[0].src()[0]))
 }
 
-/// The kernel with every launched range as an expression of the hardware's indices, and shared reductions going through
-/// workgroup memory.
+/// The kernel with every launched range as an expression of the hardware's indices, and with shared reductions going
+/// through workgroup memory.
 ///
 /// # Errors
-/// A launch or workgroup memory beyond the target's limits.
+/// The launch or the workgroup memory exceeds the target's limits.
 pub(super) fn launch(sink: &UOp, target: &Target) -> Result<UOp, CodegenError> {
     let Some(limits) = &target.grid else { return Ok(sink.clone()) };
     let wide = accumulate::widen(sink, target);
@@ -99,7 +102,7 @@ pub(super) fn launch(sink: &UOp, target: &Target) -> Result<UOp, CodegenError> {
     Ok(Placement { global, local, globals, locals }.apply(&sink))
 }
 
-/// Whether the workgroup that the opts so far ask for is one that the target can launch.
+/// Checks that the target can launch the workgroup that the opts so far require.
 ///
 /// # Errors
 /// As [`launch`].
@@ -124,7 +127,7 @@ pub(super) fn area_bytes(u: &UOp) -> usize {
     }
 }
 
-/// Row-major number of the point `ranges` in a box of these sizes.
+/// Row-major index of the point `ranges` in an array of these sizes.
 pub(super) fn position(ranges: &[UOp], sizes: &[i64]) -> UOp {
     let step = |sum: Option<UOp>, (r, n): (&UOp, &i64)| Some(sum.map_or_else(|| r.clone(), |s| &(&s * *n) + r));
     ranges.iter().zip(sizes).fold(None, step).unwrap_or_else(|| UOp::int(0))
@@ -132,14 +135,14 @@ pub(super) fn position(ranges: &[UOp], sizes: &[i64]) -> UOp {
 
 // --- reductions that threads share ---
 
-/// A kernel whose threads share reductions, and the groups of which waves reduce their part by themselves.
+/// A kernel whose threads share reductions, and the GROUP ranges whose parts are reduced within waves.
 struct Shared {
     sink: UOp,
     groups: Vec<UOp>,
 }
 
 impl Shared {
-    /// Whether neighbouring steps of each such group are neighbouring threads, as waves count them.
+    /// Whether neighbouring steps of each such range are neighbouring threads in the order in which waves number them.
     fn waves_fit(&self) -> bool {
         if self.groups.is_empty() {
             return true;
@@ -150,8 +153,9 @@ impl Shared {
     }
 }
 
-/// A Reduce over GroupReduce ranges: each thread reduces its part, each wave its threads', then all take the total of what the waves
-/// have left in workgroup memory (see `group`). `wave` 1: nothing goes from thread to thread but through memory.
+/// Rewrites each Reduce over GroupReduce ranges: each thread reduces its part, each wave reduces the results of its
+/// threads, then all threads reduce the waves' results from workgroup memory (see `group`). With `wave` 1, values pass
+/// between threads only through memory.
 fn share_reductions(sink: &UOp, wave: i64) -> Shared {
     let order = sink.toposort();
     let shared = |u: &UOp| u.op() == Op::Reduce && u.src()[1..].iter().any(|r| kind_of(r) == AxisKind::GroupReduce);
@@ -179,7 +183,7 @@ fn share_reductions(sink: &UOp, wave: i64) -> Shared {
     Shared { sink: done.remove(sink).unwrap_or_else(|| sink.clone()), groups }
 }
 
-/// A number that no scratch area of the kernel has.
+/// The lowest number above those of the kernel's scratch areas.
 pub(super) fn next_area(order: &[UOp]) -> u32 {
     let number = |u: &UOp| if let Arg::Local(n, _) = u.arg() { Some(*n + 1) } else { None };
     order.iter().filter_map(number).max().unwrap_or(0)
@@ -197,7 +201,7 @@ struct Axis {
     size: i64,
 }
 
-/// The axes that ranges of these kinds need, the fastest (that of the last range) first.
+/// The launch axes that ranges of these kinds need, the fastest (that of the last range) first.
 fn axes(sink: &UOp, wanted: impl Fn(AxisKind) -> bool) -> Vec<Axis> {
     let mut ranges = super::axes(sink);
     ranges.retain(|r| wanted(kind_of(r)));
@@ -205,7 +209,7 @@ fn axes(sink: &UOp, wanted: impl Fn(AxisKind) -> bool) -> Vec<Axis> {
     let mut axes: Vec<Axis> = vec![];
     for r in ranges.iter().rev() {
         let n = size(r);
-        // The lanes of a wave stand on an axis of their own length.
+        // The lanes of a wave are on an axis of exactly their number.
         let alike = |a: &Axis| a.size == n || ![r, &a.ranges[0]].iter().any(|x| kind_of(x) == AxisKind::Warp);
         let fits = axes.iter_mut().filter(|a| alike(a) && !a.ranges.iter().any(|x| meet.contains(&pair(x, r))));
         match fits.min_by_key(|a| (a.size - n).abs()) {
@@ -225,7 +229,7 @@ fn pair(a: &UOp, b: &UOp) -> (u64, u64) {
     (a.id().min(b.id()), a.id().max(b.id()))
 }
 
-/// Pairs of `ranges` that some node needs at once.
+/// Pairs of `ranges` that are open at the same time in some node.
 fn meetings(sink: &UOp, ranges: &[UOp]) -> Pairs {
     let mut open: UMap<Vec<UOp>> = UMap::default();
     doorbell_uop::open_ranges(sink, &mut open);
@@ -240,9 +244,10 @@ fn meetings(sink: &UOp, ranges: &[UOp]) -> Pairs {
     meet
 }
 
-/// The value of each axis from the hardware's (at most three) indices.
+/// The value of each axis, computed from the hardware's (at most three) indices.
 fn hardware(name: &str, axes: &[Axis], limits: [u32; 3]) -> Result<Vec<UOp>, CodegenError> {
-    // Neighbours share an index while there are too many of them, or one goes beyond what the hardware counts.
+    // Fold neighbouring axes into one hardware index while there are too many axes, or while one exceeds the hardware's
+    // limit.
     let mut packs: Vec<Vec<usize>> = (0..axes.len()).map(|k| vec![k]).collect();
     let total = |p: &[usize]| p.iter().map(|k| axes[*k].size).product::<i64>();
     while packs.len() > 3 {
@@ -300,7 +305,7 @@ impl Placement {
             }
             if u.op() == Op::Store {
                 let shared = u.src()[0].dtype().space == Some(AddrSpace::Local);
-                // Every workgroup has a memory of its own.
+                // Workgroup memory is not shared between workgroups, so global axes do not move its index.
                 let moved = axes().skip(if shared { self.global.len() } else { 0 });
                 for gate in moved.filter_map(|(a, v)| gate(a, v, &u.src()[2..], &done)) {
                     src[0] = super::opt::gate_index(&src[0], &gate);
@@ -313,17 +318,17 @@ impl Placement {
     }
 }
 
-/// The value of a range of `end` steps on an axis of `size`: always one of its steps.
+/// The value of a range of `end` steps on an axis of `size`, always within the range.
 fn bounded(value: &UOp, end: &UOp, size: i64) -> UOp {
     match end.as_int() {
         Some(n) if n == size => value.clone(),
         Some(n) => value.floormod(&UOp::int(n)),
-        // The smaller of both as -max(-a, -b), whose bounds are exact.
+        // The minimum of both as -max(-a, -b), whose bounds are exact.
         None => -&(-value).max(&(&UOp::int(1) - end)),
     }
 }
 
-/// Where on an axis a store with these ranges is done; `None`: everywhere.
+/// The condition on an axis under which a store with these ranges is done; `None`: always.
 fn gate(axis: &Axis, value: &UOp, ranges: &[UOp], done: &UMap<UOp>) -> Option<UOp> {
     match ranges.iter().find(|r| axis.ranges.contains(r)) {
         None => Some(value.lt(&UOp::int(1))),

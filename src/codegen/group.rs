@@ -1,29 +1,30 @@
-//! A reduction that the threads of a workgroup share.
+//! A reduction shared by the threads of a workgroup.
 //!
-//! Each thread reduces its part. Threads of one wave exchange their results without memory (WaveReduce); if the group is longer than a
-//! wave, one thread of each wave leaves the wave's result in workgroup memory, and after a barrier all threads take the total of
-//! these, again by waves if their number is a power of two. A group of several axes, or one that is not the workgroup's
-//! fastest axis, goes through workgroup memory alone: every thread leaves its part there and reads those of all.
+//! Each thread reduces its part. The threads of one wave combine their results without memory (WaveReduce). If the
+//! group is longer than a wave, one thread of each wave writes the wave's result to workgroup memory, and after a
+//! barrier all threads reduce these results, again by WaveReduce if their number is a power of two. A group of several
+//! axes, or one that is not the workgroup's fastest axis, goes through workgroup memory alone: every thread writes its
+//! part, and every thread reads all parts.
 
 use super::grid::{is_local, position, size};
 use super::opt::kind_of;
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, AxisKind, Op, RangeArg, Scalar, UMap, UOp};
 
-/// Where one reduction stands.
+/// Context of one shared reduction.
 pub(super) struct Group<'a> {
-    /// Threads of a wave; 1: they exchange nothing.
+    /// Threads of a wave; 1: no exchange within waves.
     pub wave: i64,
     /// The ranges that the total depends on.
     pub open: &'a [UOp],
-    /// Number of its area of workgroup memory.
+    /// Number of its scratch area in workgroup memory.
     pub area: u32,
-    /// The last number of a piece of a range.
+    /// The last sub-number given to a range.
     pub subs: &'a mut u32,
 }
 
 impl Group<'_> {
-    /// The total of a Reduce over GroupReduce ranges; those that waves reduce are added to `in_waves`.
+    /// The result of a Reduce over GroupReduce ranges. Ranges that are reduced within waves are added to `in_waves`.
     pub fn total(&mut self, reduce: &UOp, in_waves: &mut Vec<UOp>) -> UOp {
         let (groups, rest): (Vec<UOp>, Vec<UOp>) =
             reduce.src()[1..].iter().cloned().partition(|r| kind_of(r) == AxisKind::GroupReduce);
@@ -36,7 +37,7 @@ impl Group<'_> {
                 if !part.dtype().is_bool() {
                     return self.by_waves(op, &part, g);
                 }
-                // As numbers: a sum or maximum of bools is whether there is one, a product whether there are all.
+                // Bools are reduced as integers: sum and maximum mean `any`, product means `all`.
                 let number = part.dtype().with_scalar(Scalar::I32);
                 let total = self.by_waves(op, &part.cast(number), g);
                 total.binary(Op::CmpNe, &UOp::constant(number, 0i64))
@@ -45,7 +46,7 @@ impl Group<'_> {
         }
     }
 
-    /// Neighbouring threads of a group that reduce by themselves.
+    /// The number of neighbouring threads of a group that are reduced by one WaveReduce.
     fn threads(&self, g: &UOp) -> i64 {
         (1i64 << size(g).trailing_zeros()).min(self.wave)
     }
@@ -68,7 +69,7 @@ impl Group<'_> {
         let fill = area.index_gated(&at(&g.floordiv(&UOp::int(n))), &first).store(&of_wave, &dims);
         let area = area.after(&[fill]);
         if waves & (waves - 1) == 0 && waves <= self.wave {
-            // Thread k takes what wave k has left.
+            // Thread k reads the result of wave k.
             let taken = area.index(&at(&g.floormod(&UOp::int(waves)))).load();
             return taken.wave_reduce(op, waves as u16, Some(g));
         }
@@ -88,7 +89,7 @@ impl Group<'_> {
         area.after(&[fill]).index(&position(&at, &sizes)).load().reduce(op, &over)
     }
 
-    /// One slot a thread and copy; the threads of a wave side by side.
+    /// One slot for each thread and copy; the threads of a wave are adjacent.
     fn dims(&self, groups: &[UOp]) -> Vec<UOp> {
         let place = |r: &UOp| match kind_of(r) {
             AxisKind::Upcast | AxisKind::Unroll => Some(0),
@@ -102,7 +103,7 @@ impl Group<'_> {
         dims.into_iter().map(|(_, r)| r).collect()
     }
 
-    /// A loop of every thread over so many parts.
+    /// A new loop, run by every thread, over so many parts.
     fn again(&mut self, g: &UOp, steps: i64) -> UOp {
         *self.subs += 1;
         let kind = if steps <= 16 { AxisKind::Unroll } else { AxisKind::Reduce };

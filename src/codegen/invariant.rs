@@ -1,9 +1,10 @@
-//! A reduction of what does not change over its ranges needs no loop: `Σ_r x = n·x`, `Π_r x = x^n`, `max_r x = x`.
+//! A reduction of a value that does not depend on its ranges needs no loop: `Σ_r x = n·x`, `Π_r x = x^n`, `max_r x =
+//! x`.
 
 use doorbell_uop::{Op, Order, Srcs, UOp, open_numbers};
 
-/// Removes ranges that a Reduce's value does not depend on. Empty ranges are the scheduler's to fold: a loop here runs at least once
-/// unless its size is a variable, and then the count still makes the sum right.
+/// Removes the ranges that a Reduce's value does not depend on. Empty ranges are folded by the scheduler: a loop here
+/// runs at least once unless its size is a variable, and then multiplying by the trip count is still right for a sum.
 pub(super) fn fold_invariant(sink: &UOp) -> UOp {
     let order = Order::of(sink);
     if !order.nodes().iter().any(|u| u.op() == Op::Reduce) {

@@ -1,7 +1,9 @@
-//! Vector axes become lanes: a value that depends on such a range has one lane for each of its values, all others stay scalar.
+//! Vectorises: a value that depends on a Vector range gets one lane for each value of the range; all other values stay
+//! scalar.
 //!
-//! A load whose address moves by one element a lane is one vector load of the address at lane 0; one that moves by -1 is that
-//! reversed; one that does not move is a scalar load spread out; anything else is a gather. Nothing is taken apart into scalars.
+//! A load whose address moves by one element per lane becomes one vector load from the address of lane 0. If it moves
+//! by -1, that vector is reversed; if it does not move, a scalar load is broadcast; anything else is a gather. No
+//! vector operation is split into scalars here.
 
 use super::CodegenError;
 use super::affine::{Affine, AffineMemo, gcd};
@@ -13,7 +15,7 @@ use doorbell_uop::{Arg, Axes, AxisKind, DType, Memo, Op, Order, RangeArg, Srcs, 
 /// Replaces every Vector range.
 ///
 /// # Errors
-/// Values that depend on two of them, or a store that does not.
+/// A value depends on two Vector ranges, or a store does not depend on its Vector range.
 pub(super) fn to_lanes(sink: &UOp) -> Result<UOp, CodegenError> {
     let order = Order::of(sink);
     let order = order.nodes();
@@ -26,7 +28,8 @@ pub(super) fn to_lanes(sink: &UOp) -> Result<UOp, CodegenError> {
     for u in order {
         l.find_axis(u)?;
     }
-    // Indices are looked at by the loads that use them; as values they are made only where something asks for them.
+    // Index expressions are analysed by the accesses that use them. They become vectors only where they are needed as
+    // values.
     for u in order {
         if u.dtype() != DType::INDEX && u.op() != Op::Index {
             l.value(u)?;
@@ -40,11 +43,11 @@ struct Lanes {
     /// The Vector range a node depends on.
     axis: Memo<UOp>,
     affine: AffineMemo,
-    /// Elements that a thread of a wave holds of a matrix unit's results.
+    /// The elements that a thread holds of a matrix unit's results.
     results: USet,
 }
 
-/// Lanes of the longest vector that is computed with; tiles of matrix units are longer.
+/// The most lanes of a vector that is computed with. Tiles of matrix units can be longer.
 const MOST_LANES: u16 = 64;
 
 /// A range of `n` lanes in place of `v`.
@@ -94,7 +97,7 @@ impl Lanes {
                 continue;
             }
             let before = todo.len();
-            // Accesses and the sink ask for what they need themselves.
+            // Memory accesses, matrix products and the sink request the values they need themselves.
             if !matches!(u.op(), Op::Load | Op::LoadMatrix | Op::Store | Op::Sink | Op::Wmma) {
                 todo.extend(u.src().iter().filter(|s| !self.done.has(s)).cloned());
             }
@@ -156,7 +159,7 @@ impl Lanes {
         Ok(if lanes.is_empty() { r } else { UOp::new(Op::VReduce, u.dtype(), [r], u.arg().clone()) })
     }
 
-    /// The tiles as vectors, added to zero.
+    /// The operand tiles as vectors, with a zero accumulator.
     fn wmma(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
         let mut src = Srcs::new();
         for (x, e) in u.src()[..2].iter().zip(&u.src()[3..]) {
@@ -168,7 +171,7 @@ impl Lanes {
         Ok(UOp::new(Op::Wmma, t, src, u.arg().clone()))
     }
 
-    /// A value of more lanes than a vector has, as vectors side by side: the rows of a tile.
+    /// A value with more lanes than a vector has, as several adjacent vectors: the rows of a tile.
     fn in_pieces(&mut self, x: &UOp, e: &UOp) -> Result<UOp, CodegenError> {
         let n = MOST_LANES / 2;
         let part = piece(e, n, 0);
@@ -181,7 +184,7 @@ impl Lanes {
         Ok(UOp::new(Op::Cat, x.dtype().vec(lane_count(e)), pieces, Arg::None))
     }
 
-    /// The value of `x` with `at` in place of range `v`.
+    /// The value of `x` with `at` substituted for range `v`.
     fn renamed(&mut self, x: &UOp, v: &UOp, at: &UOp) -> Result<UOp, CodegenError> {
         let map: UMap<UOp> = [(v.clone(), at.clone())].into_iter().collect();
         let x = x.substitute(&map).simplify();
@@ -193,7 +196,7 @@ impl Lanes {
         self.value(&x)
     }
 
-    /// A load whose even and odd lanes each run along memory: two loads, interleaved.
+    /// A load whose even lanes and odd lanes are each contiguous in memory: two loads, interleaved.
     fn interleaved(&mut self, u: &UOp, v: &UOp) -> Result<Option<UOp>, CodegenError> {
         let n = lane_count(v);
         let i = &u.src()[0].src()[1];
@@ -215,7 +218,7 @@ impl Lanes {
             if self.along(&even, &half).is_none_or(|(step, _)| step != 1) {
                 return Ok(None);
             }
-            // A side that its gate leaves nothing of is a number.
+            // If the gate is never true for one of the two, that one is a constant.
             let value = self.renamed(u, v, &at)?;
             sides.push(if value.dtype().lanes == 1 { value.splat(n / 2) } else { value });
         }
@@ -240,7 +243,7 @@ impl Lanes {
                 reversed = true;
                 &base - &UOp::int(n as i64 - 1)
             }
-            // Lanes that lie apart: the first one's index, spread, and the distances from it.
+            // Strided lanes: the index of the first lane, broadcast, plus the multiples of the stride.
             Some((step, base)) if n > 1 && step != 0 => &base.splat(n) + &distances(n, step),
             _ if v.is_none() && n == 1 => self.value(i)?,
             _ => {
@@ -305,7 +308,8 @@ impl Lanes {
         Ok(u.with_src(src))
     }
 
-    /// The lanes of an access as runs of neighbouring elements under one condition: first lane and how many; `None`: each lane is alone.
+    /// The lanes of an access as runs of consecutive elements under one condition: first lane and length. `None`: every
+    /// lane is separate.
     fn runs(&mut self, index: &UOp, v: &UOp) -> Option<Vec<(u16, u16)>> {
         let n = lane_count(v);
         let at = |k: u16, x: &UOp| {
@@ -331,7 +335,7 @@ impl Lanes {
         runs.iter().any(|r| r.1 > 1).then_some(runs)
     }
 
-    /// A store of a matrix unit's results, each run of them by itself.
+    /// Stores a matrix unit's results, one store for each run.
     fn store_runs(&mut self, u: &UOp, v: &UOp, runs: &[(u16, u16)], loops: &[UOp]) -> Result<UOp, CodegenError> {
         let value = self.value(&u.src()[1])?;
         let value = if value.dtype().lanes == 1 { value.splat(lane_count(v)) } else { value };
@@ -351,7 +355,7 @@ impl Lanes {
         Ok(UOp::sink(stores))
     }
 
-    /// `i` as `base + step · v`, base new and without `v`; `None`: it does not move evenly.
+    /// `i` as `base + step · v`, where the returned base does not contain `v`. `None`: the step is not constant.
     fn along(&mut self, i: &UOp, v: &UOp) -> Option<(i64, UOp)> {
         if i.dtype() != DType::INDEX {
             return None;
@@ -372,7 +376,8 @@ impl Lanes {
             } else if matches!(t.op(), Op::FloorDiv | Op::FloorMod) {
                 let d = t.src()[1].as_int().filter(|d| *d > 0)?;
                 let (s, x) = self.steps(&t.src()[0], v)?;
-                // All lanes within one block of d: the base sits at a multiple of q in it, and the lanes stay below q.
+                // All lanes are within one block of d: the base is at a multiple of q in the block, and the lanes stay
+                // below q.
                 let q = gcd(self.affine.of(&x).divisor(), d);
                 let q = if q == 0 { d } else { q };
                 let span = s * (lane_count(v) as i64 - 1);

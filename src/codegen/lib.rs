@@ -1,4 +1,5 @@
-//! One kernel → one linear program: optimise, expand, decompose, linearise; register allocation.
+//! Compiles one kernel to one linear program: optimise, expand, decompose, linearise. Also contains register
+//! allocation.
 //!
 //! In: a kernel graph (see `uop`), whose root is a `Sink` of `Store(Index(Param, i[, gate]), value, ranges...)`, and a
 //! [`Target`]. Out: a [`Program`]. Depends on `uop` only.
@@ -39,7 +40,7 @@ pub use target::Target;
 use doorbell_sort as sort;
 pub use doorbell_uop::RuleInfo;
 use doorbell_uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp, graph_rewrite, symbolic};
-use opt::Kernel;
+use opt::OptKernel;
 use std::sync::Arc;
 
 /// Where the opts of a kernel come from.
@@ -48,9 +49,9 @@ pub enum OptChoice {
     /// Chosen by rules for the target.
     #[default]
     Heuristic,
-    /// Plain loops (`NOOPT=1`).
+    /// No opts: plain loops (`NOOPT=1`).
     None,
-    /// These, in order.
+    /// These opts, in this order.
     Given(Vec<Opt>),
 }
 
@@ -72,7 +73,7 @@ pub enum CodegenError {
     Opt { opt: Opt, why: String },
     #[error("launch: {0}")]
     Launch(String),
-    /// The list breaks rules that back ends rely on: an internal error, reported instead of run.
+    /// The list violates rules that back ends rely on. This is an internal error; the program is not run.
     #[error("these opts give a program that is not sound: {0}")]
     Unsound(String),
     #[error(transparent)]
@@ -82,10 +83,10 @@ pub enum CodegenError {
 }
 
 /// Compiles one kernel graph for `target`. `fast_math`: float rewrites that ignore NaN, infinities and signed zeros are
-/// applied ([`symbolic::fast()`]), and back ends may use shorter instructions where only those differ.
+/// applied ([`symbolic::fast()`]), and back ends may use shorter instructions that differ only in these cases.
 ///
 /// # Errors
-/// A graph that is no kernel, or a given opt that does not apply to it.
+/// The graph is not a kernel, or a given opt does not apply to it.
 pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) -> Result<Program, CodegenError> {
     check(ast)?;
     let info = match ast.arg() {
@@ -98,7 +99,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     };
     let ast = &fast_math_rules(ast, fast_math)?;
     let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(ast)));
-    let mut kernel = Kernel::new(separate::separate(&clean::clean(&merged))?, target);
+    let mut kernel = OptKernel::new(separate::separate(&clean::clean(&merged))?, target);
     let given = matches!(opts, OptChoice::Given(_));
     match opts {
         OptChoice::None => {}
@@ -111,14 +112,15 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     let lowered = decomp::lower(&lanes, target, fast_math)?;
     let mut expanded = expand::expand(&lowered);
     if folds_when_expanded(&placed) {
-        // A copy that has folded may stand in fewer loops than the others, and then needs a loop of its own.
+        // A copy that was simplified may depend on fewer loops than the other copies, and then needs a loop of its own.
         expanded = separate::separate(&expanded.simplify())?;
     }
     let mut list = linear::linearize(&late(&transpose::transpose(&expanded, target), target)?)?;
     if target.has_grid() {
         list = barrier::insert(list);
     }
-    // What a search or a caller puts together is looked at in every build; our own choices are in the tests.
+    // Programs with opts from a search or a caller are verified in every build; our own choices only in tests and debug
+    // builds.
     if given || cfg!(debug_assertions) {
         check::verify(&list).map_err(CodegenError::Unsound)?;
     }
@@ -127,14 +129,14 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     Ok(p)
 }
 
-/// Every rule of the production pipeline, list by list in the order in which they are tried: those of the simplifier
-/// ([`doorbell_uop::rules`]) and the decompositions. `docs/rewriting.md` shows them.
+/// Every rule of the production pipeline, list by list, in the order in which they are tried: the rules of the
+/// simplifier ([`doorbell_uop::rules`]) and the decompositions. `docs/rewriting.md` shows them.
 pub fn rules() -> Vec<RuleInfo> {
     doorbell_uop::rules().into_iter().chain(decomp::listed()).collect()
 }
 
-/// The kernel by FAST_MATH's rules, before anything else sees it: later, magic constants of decompositions would be
-/// taken for ordinary sums.
+/// Applies FAST_MATH's rules before any other pass: later they would also match the magic constants of decompositions
+/// as if these were ordinary sums.
 fn fast_math_rules(ast: &UOp, fast_math: bool) -> Result<UOp, CodegenError> {
     if !fast_math {
         return Ok(ast.clone());
@@ -142,14 +144,15 @@ fn fast_math_rules(ast: &UOp, fast_math: bool) -> Result<UOp, CodegenError> {
     Ok(graph_rewrite(ast, symbolic::fast_symbolic(), &mut ())?)
 }
 
-/// From expanded loops to what may stand in the list.
+/// The passes from expanded loops to ops that may be in the list.
 fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
     let k = accumulate::accumulate(kernel);
     let k = strong::split_addresses(&k)?;
     Ok(strong::strengthen(&k, target))
 }
 
-/// Whether copies may be simpler than the original: only what is no sum of indices can distinguish values of a range.
+/// Whether copies may become simpler than the original: only an op that is not a sum of indices can behave differently
+/// for different values of a range.
 fn folds_when_expanded(kernel: &UOp) -> bool {
     let order = Order::of(kernel);
     let order = order.nodes();

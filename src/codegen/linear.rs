@@ -1,8 +1,8 @@
-//! A placed kernel graph becomes a list of nodes in execution order.
+//! Turns a kernel graph whose loops are placed into a list of nodes in execution order.
 //!
-//! Every node stands in the outermost loop body that has what it needs, just before its first user there: invariant code has
-//! left the loops by itself, and loads stand near their use, which keeps few values alive at a time. Stores to a buffer that
-//! the kernel also reads come after the loads of their loop body.
+//! Every node goes into the outermost loop body where all its sources are available, just before its first user there.
+//! Thus invariant code moves out of loops, and loads are near their use, which keeps few values live at a time. Stores
+//! to a buffer that the kernel also reads come after the loads of their loop body.
 
 use super::CodegenError;
 use super::scope::{ROOT, STORES, Scope, Scopes, first_range};
@@ -20,20 +20,20 @@ pub(super) fn linearize(sink: &UOp) -> Result<Vec<UOp>, CodegenError> {
 
 struct Lineariser<'a> {
     s: &'a Scopes<'a>,
-    /// What must stand before a loop opens, by scope.
+    /// By scope: what must be listed before the loop opens.
     needs: Vec<Vec<u32>>,
-    /// What a loop body is for: stores, updates of registers, inner loops with such.
+    /// By scope: what the loop body exists for: stores, updates of registers, inner loops that contain such.
     goals: Vec<Vec<u32>>,
-    /// Loads of buffers that are also stored to, by scope.
+    /// By scope: loads of buffers that are also stored to.
     early: Vec<Vec<u32>>,
-    /// Reductions and filled scratch areas whose outermost loop this is, by scope.
+    /// By scope: reductions and filled scratch areas whose outermost loop this is.
     units: Vec<Vec<u32>>,
-    /// What stands in the list for each node.
+    /// The listed form of each node.
     new: Vec<Option<UOp>>,
     listed: Memo<()>,
     opened: Vec<bool>,
     out: Vec<UOp>,
-    /// `tid == last`, where the kernel is split over threads.
+    /// `tid == last`, if the kernel is split over threads.
     last_thread: Option<[UOp; 3]>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Lineariser<'a> {
         l
     }
 
-    /// Registers each edge from a loop body to something outside with the loop that must wait for it.
+    /// For each edge that leaves a loop body, records its source with the loop that must wait for it.
     fn collect_needs(&mut self) {
         let s = self.s;
         // The last node is the sink.
@@ -96,7 +96,8 @@ impl<'a> Lineariser<'a> {
         }
     }
 
-    /// `k` is what its innermost loop is for; that loop, up to `outermost`, is what the loop around it is for.
+    /// Records `k` as a goal of its innermost loop, and each of these loops up to `outermost` as a goal of the loop
+    /// around it.
     fn add_goal(&mut self, k: usize, outermost: u32) {
         let mut inner = self.s.body(k);
         self.goals[inner as usize].push(k as u32);
@@ -121,8 +122,8 @@ impl<'a> Lineariser<'a> {
         }
     }
 
-    /// Registers that take several steps of an unrolled reduction: all of them take the first step, then all the second, so
-    /// that what the steps load is used at once.
+    /// Registers that accumulate several steps of an unrolled reduction: all of them take the first step, then all take
+    /// the second, so that the values that a step loads are used immediately.
     fn chains(&mut self, goals: &[u32], scope: u32) {
         let s = self.s;
         let mut chains: Vec<Vec<u32>> = vec![];
@@ -151,13 +152,13 @@ impl<'a> Lineariser<'a> {
         if self.s.node(i).op() == Op::Range {
             return self.open_loop(self.s.scope[i], scope);
         }
-        // The value first: an address is not needed before it.
+        // The value first: the address is not needed before it.
         for &src in self.s.srcs(i).iter().take(2).rev() {
             if self.s.node(src as usize).op() != Op::Acc {
                 self.value(src, scope);
             }
         }
-        // Store(index, value) and SetAcc(acc, value) lose their ranges here.
+        // Store(index, value) and SetAcc(acc, value): drop the ranges here.
         let src: Srcs = self.mapped(k).into_iter().take(2).collect();
         let node = UOp::new(self.s.node(i).op(), DType::VOID, src, self.s.node(i).arg().clone());
         let guarded = scope == ROOT && self.s.root_store[i];
@@ -177,7 +178,7 @@ impl<'a> Lineariser<'a> {
         }
     }
 
-    /// Lists `root` and what it needs in this scope.
+    /// Lists `root` and everything it needs in this scope.
     fn value(&mut self, root: u32, scope: u32) {
         let mut todo: SmallVec<[(u32, bool); 32]> = SmallVec::new();
         todo.push((root, false));
@@ -196,7 +197,7 @@ impl<'a> Lineariser<'a> {
             } else {
                 let src = self.mapped(k);
                 let u = self.s.node(i);
-                // A filled scratch area: in a list, order says when.
+                // A filled scratch area: in the list, the order expresses the dependency.
                 let filled = u.op() == Op::After && u.dtype().space.is_some();
                 let node = if filled { src[0].clone() } else { self.apart(u.with_src(src), k) };
                 self.push(node.clone());
@@ -205,8 +206,8 @@ impl<'a> Lineariser<'a> {
         }
     }
 
-    /// Loads of a scratch area at one place, after it was filled by different loops, are different loads: which filling is meant is no
-    /// longer seen in the list's nodes. `k` tells them apart.
+    /// Loads of a scratch area at the same index, after different loops have filled it, are different loads. The nodes
+    /// of the list no longer show which fill they depend on, so the tag `k` keeps them distinct.
     fn apart(&self, node: UOp, k: u32) -> UOp {
         let scratch =
             matches!(node.op(), Op::Load | Op::LoadMatrix) && node.src()[0].dtype().space == Some(AddrSpace::Local);
@@ -216,7 +217,7 @@ impl<'a> Lineariser<'a> {
         UOp::tagged(node.op(), node.dtype(), node.src().iter().cloned().collect::<Srcs>(), node.arg().clone(), Some(k))
     }
 
-    /// The whole loop, with the registers it fills before it and their results after it.
+    /// Lists a whole loop, with the registers it accumulates into before it and their results after it.
     fn open_loop(&mut self, inner: u32, outer: u32) {
         if std::mem::replace(&mut self.opened[inner as usize], true) {
             return;
@@ -261,7 +262,7 @@ impl<'a> Lineariser<'a> {
         }
     }
 
-    /// The loop that threads of a CPU share: which part this is comes with the call.
+    /// The loop that CPU threads share: `tid` says which chunk this call runs.
     fn open_threads(&mut self, range: u32, inner: u32) {
         let node = special("tid", &self.s.node(range as usize).with_src(self.mapped(range)));
         self.new[range as usize] = Some(node.clone());
@@ -269,10 +270,10 @@ impl<'a> Lineariser<'a> {
         self.body(inner);
     }
 
-    /// In a kernel split over threads, what is not split belongs to the last one.
+    /// In a kernel split over threads, the last thread does everything that is not split.
     fn guarded(&mut self, alone: bool, f: impl FnOnce(&mut Self)) {
         let (true, Some(cond)) = (alone, self.last_thread.clone()) else { return f(self) };
-        // The tag keeps one If apart from the next.
+        // The tag keeps this If distinct from the others (nodes are interned).
         let tag = Some(self.out.len() as u32);
         let node = UOp::tagged(Op::If, DType::VOID, [cond[2].clone()], Arg::None, tag);
         let [tid, last, is_last] = cond;
@@ -285,7 +286,7 @@ impl<'a> Lineariser<'a> {
     }
 }
 
-/// A step of a sum in a register: a product added, by a unit or (of a wave's) matrix unit.
+/// One step of an accumulation in a register: a MulAcc, or a product of a matrix unit of a wave.
 fn is_link(u: &UOp) -> bool {
     u.op() == Op::MulAcc || u.op() == Op::Wmma && matches!(u.arg(), Arg::Wmma(w) if w.lanes > 1)
 }
@@ -298,7 +299,7 @@ fn special(name: &str, range: &UOp) -> UOp {
     UOp::new(Op::Special, range.dtype(), [range.src()[0].clone()], Arg::Str(name.into()))
 }
 
-/// The address a Load's or Store's Index starts from.
+/// The memory that the Index of a Load or Store addresses.
 fn memory(index: &UOp) -> Option<UOp> {
     index.src().first().cloned()
 }

@@ -1,10 +1,11 @@
-//! Adjacent loops become one where every index of the kernel takes them as one number anyway: `a·n + b` with b in 0..n.
+//! Merges adjacent loops into one where all indices of the kernel use them only as the single number `a·n + b` with b
+//! in 0..n.
 
 use super::affine::{Affine, AffineMemo};
 use super::scope::first_range;
 use doorbell_uop::{Arg, DType, Op, Order, RangeArg, Rebuild, Srcs, UOp};
 
-/// Merges all that can be merged without a division or remainder left over.
+/// Merges all loops that can be merged without leaving a division or remainder.
 pub(super) fn merge_axes(sink: &UOp) -> UOp {
     let mut sink = sink.clone();
     while let Some((a, b)) = candidates(&sink).into_iter().find(|(a, b)| counted_as_one(&sink, a, b)) {
@@ -13,7 +14,7 @@ pub(super) fn merge_axes(sink: &UOp) -> UOp {
     sink
 }
 
-/// Pairs of ranges that stand side by side wherever one of them is closed.
+/// Pairs of ranges that are adjacent wherever either of them is closed.
 fn candidates(sink: &UOp) -> Vec<(UOp, UOp)> {
     let mut pairs: Vec<(UOp, UOp)> = vec![];
     let mut broken: Vec<(UOp, UOp)> = vec![];
@@ -48,7 +49,7 @@ fn candidates(sink: &UOp) -> Vec<(UOp, UOp)> {
     pairs
 }
 
-/// Whether `a` and `b` occur in sums only, with `a` counting `len(b)` times what `b` does.
+/// Whether `a` and `b` occur only in sums in which the coefficient of `a` is `len(b)` times that of `b`.
 fn counted_as_one(sink: &UOp, a: &UOp, b: &UOp) -> bool {
     let Some(n) = b.src()[0].as_int() else { return false };
     let mut memo = AffineMemo::default();
@@ -98,7 +99,7 @@ fn merge(sink: &UOp, a: &UOp, b: &UOp) -> UOp {
     })
 }
 
-/// The sum with `m` in place of the pair; `None`: the pair is not in it.
+/// The sum with `m` in place of the pair; `None`: it does not contain the pair.
 fn one_number(sum: &Affine, (a, b, m): (&UOp, &UOp, &UOp), done: &Rebuild) -> Option<UOp> {
     let step = sum.coef(b);
     if step == 0 && sum.terms.iter().all(|(t, _)| done.of(t) == Some(t)) {

@@ -1,8 +1,8 @@
-//! Where every node of a kernel graph lives: the tree of loops, and for each node the outermost loop body that has all it needs.
+//! The loop tree of a kernel graph, and for each node the outermost loop body where everything it needs is available.
 //!
-//! A Range node is one loop. The loops of a Store nest in the order of its ranges; the loops of a Reduce (or Stage) stand in
-//! the innermost loop its value depends on. That a Range has one place only is what [`separate`](super::separate::separate)
-//! provides.
+//! A Range node is one loop. The loops of a Store nest in the order of its ranges; the loops of a Reduce (or Stage) go
+//! into the innermost loop that its value depends on. [`separate`](super::separate::separate) ensures that each Range
+//! has only one position in the tree.
 
 use super::CodegenError;
 use doorbell_uop::{Op, Order, UOp};
@@ -19,44 +19,46 @@ pub(super) struct Scope {
     pub depth: u32,
     /// Number of the Range node (the root has none).
     pub range: u32,
-    /// How many reductions stand below one another in what this loop computes: reductions may share a loop only on the same
-    /// level, so that none waits for another's result.
+    /// How many reductions are nested by data dependence in what this loop computes. Reductions may share a loop only
+    /// at the same level, so that none waits for the result of another.
     pub level: u32,
 }
 
 /// Numbers of ranges.
 pub(super) type RangeSet = SmallVec<[u16; 8]>;
 
-/// A kernel graph with its loops placed. Nodes are numbered in topological order.
+/// A kernel graph with its loops placed in a tree. Nodes are numbered in topological order.
 pub(super) struct Scopes<'a> {
     pub order: Order<'a>,
     pub scopes: Vec<Scope>,
-    /// Scope of each node's value; of a Range: its own body; of a Store of the sink: the body that holds it.
+    /// For each node the scope of its value. For a Range: its own body. For a Store of the sink: the body that contains
+    /// it.
     pub scope: Vec<u32>,
-    /// Stores that the sink lists (others fill scratch areas and are placed as reductions are).
+    /// Whether the node is a Store listed by the sink. (Other Stores fill scratch areas and are placed like
+    /// reductions.)
     pub root_store: Vec<bool>,
 }
 
 /// Why the loops of a graph cannot be placed.
 pub(super) enum NotPlaced<'a> {
-    /// Two places want one Range (its number).
+    /// A Range (its number) would need two positions in the tree.
     Clash(u32, Box<GraphRanges<'a>>),
     Error(CodegenError),
 }
 
-/// A graph whose loops have no places, and what is known of its nodes.
+/// A graph whose loops could not be placed, with the ranges that its nodes depend on.
 pub(super) struct GraphRanges<'a> {
     pub order: Order<'a>,
     pub root_store: Vec<bool>,
     pub open: Open,
 }
 
-/// First of the sources that are closed ranges. (`SetAcc` with ranges is what a Reduce becomes before the list is made.)
+/// Index of the first source that is a closed range. (A Reduce becomes a `SetAcc` with ranges before the list is made.)
 pub(super) fn first_range(op: Op) -> Option<usize> {
     match op {
         Op::Reduce | Op::Stage | Op::WaveReduce => Some(1),
         Op::Store | Op::SetAcc => Some(2),
-        // In a kernel graph: the lanes of its operands.
+        // In a kernel graph: the lane ranges of its operands.
         Op::Wmma => Some(3),
         _ => None,
     }
@@ -97,7 +99,7 @@ impl<'a> Scopes<'a> {
     pub fn srcs(&self, k: usize) -> &[u32] {
         self.order.srcs(k)
     }
-    /// The loop directly inside `outer` on the way to `inner`.
+    /// The loop directly inside `outer` on the path to `inner`.
     pub fn child_towards(&self, outer: u32, mut inner: u32) -> u32 {
         while self.scopes[inner as usize].parent != outer {
             inner = self.scopes[inner as usize].parent;
@@ -107,16 +109,16 @@ impl<'a> Scopes<'a> {
     pub fn depth(&self, scope: u32) -> u32 {
         self.scopes[scope as usize].depth
     }
-    /// Whether loops end here whose result has users: a reduction, or a scratch area that is filled.
+    /// Whether node `k` closes loops and its result has users: a reduction, or a scratch area that is filled.
     pub fn is_unit(&self, k: usize) -> bool {
         first_range(self.node(k).op()).is_some_and(|f| self.srcs(k).len() > f) && !self.root_store[k]
     }
-    /// Scope of the outermost loop of a unit.
+    /// Scope of the outermost loop of such a node.
     pub fn outermost(&self, k: usize) -> u32 {
         let first = first_range(self.node(k).op()).unwrap_or(0);
         self.scope[self.srcs(k)[first] as usize]
     }
-    /// Innermost scope of what stands below a unit or Store: the body of its last loop.
+    /// The innermost scope of the sources of such a node, or of a Store: the body of its last loop.
     pub fn body(&self, k: usize) -> u32 {
         match first_range(self.node(k).op()) {
             Some(f) if self.srcs(k).len() > f => self.scope[*self.srcs(k).last().unwrap_or(&0) as usize],
@@ -126,18 +128,18 @@ impl<'a> Scopes<'a> {
 }
 
 enum Failed {
-    /// Two places want this Range.
+    /// This Range would need two positions in the tree.
     Clash(u32),
     Error(CodegenError),
 }
 
-/// The ranges every node depends on.
+/// The ranges that every node depends on.
 pub(super) struct Open {
     /// Range node of each range number, and back (u16::MAX: no range).
     pub ranges: Vec<u32>,
     pub number: Vec<u16>,
     pub open: Vec<RangeSet>,
-    /// How many reductions stand below one another in a node, itself included.
+    /// The nesting depth of reductions (by data dependence) in each node, including the node itself.
     pub level: Vec<u32>,
 }
 
@@ -157,7 +159,7 @@ impl Open {
     }
 
     fn open_sets(&mut self, s: &Scopes) {
-        // What is computed from a register changes with each step of the loops that update it.
+        // A value computed from a register changes with each iteration of the loops that update the register.
         for k in (0..s.order.len()).filter(|k| s.node(*k).op() == Op::SetAcc) {
             let acc = s.srcs(k)[0] as usize;
             self.open[acc] = s.srcs(k)[2..].iter().map(|r| self.number[*r as usize]).collect();
@@ -194,7 +196,7 @@ struct Builder<'b> {
 }
 
 impl Builder<'_> {
-    /// Puts loop `range` directly inside `parent`; `None`: it stands elsewhere already.
+    /// Puts loop `range` directly inside `parent`; `None`: it already has another position.
     fn place(&mut self, s: &mut Scopes, range: u32, parent: u32, level: u32) -> Option<u32> {
         let r = range as usize;
         if self.placed[r] {
@@ -222,12 +224,12 @@ impl Builder<'_> {
 
     fn place_everything(&mut self, s: &mut Scopes) -> Result<(), Failed> {
         let stores = (0..s.order.len()).filter(|k| s.root_store[*k]);
-        // Outer reductions first: their loops are what inner ones stand in.
+        // Outer reductions first, because inner reductions go into their loops.
         let units = (0..s.order.len()).rev().filter(|k| s.is_unit(*k));
         let mut error = None;
         for k in stores.chain(units).collect::<Vec<_>>() {
             match self.place_unit(s, k) {
-                // What is wrong may be right once the loops that clash are apart.
+                // This error may disappear once the clashing loops are separated.
                 Err(Failed::Error(e)) => error = error.or(Some(e)),
                 placed => placed?,
             }
@@ -265,7 +267,7 @@ impl Builder<'_> {
                 at = sc;
             }
         }
-        // All open loops must lie on the way to the deepest one.
+        // All open loops must be on the path to the deepest one.
         for &r in &self.open.open[k] {
             let sc = s.scope[self.open.ranges[r as usize] as usize];
             let mut up = at;

@@ -1,15 +1,16 @@
-//! Gives every loop its own Range node: where one node would have to be two loops (reductions that wait for one another, stores
-//! that nest differently), each further place gets a fresh one, and what stands in it is made anew for it.
+//! Gives every loop its own Range node. Where one node would have to be two loops (reductions that wait for one
+//! another, stores that nest differently), each further loop gets a fresh Range, and the nodes in its body are rebuilt
+//! for it.
 //!
-//! One walk from the Stores down decides which loops there are and in which of them each node is wanted; a second one from the
-//! leaves up makes the nodes.
+//! One walk down from the Stores decides which loops there are and in which of them each node is needed. A second walk,
+//! up from the leaves, builds the nodes.
 
 use super::CodegenError;
 use super::scope::{GraphRanges, NotPlaced, ROOT, STORES, Scopes, first_range};
 use doorbell_uop::{Arg, Op, Order, RangeArg, Srcs, UOp};
 use smallvec::SmallVec;
 
-/// The kernel `sink` with its loops apart; itself if they are.
+/// The kernel `sink` with one Range for each loop; returned unchanged if that is already so.
 ///
 /// # Errors
 /// A range that nothing closes, or loops that cross.
@@ -17,52 +18,52 @@ pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
     match Scopes::build(Order::of(sink)) {
         Ok(_) => Ok(sink.clone()),
         Err(NotPlaced::Error(e)) => Err(e),
-        Err(NotPlaced::Clash(_, graph)) => Ok(Places::of(&graph)?.nodes()),
+        Err(NotPlaced::Clash(_, graph)) => Ok(LoopVersions::of(&graph)?.nodes()),
     }
 }
 
-/// The loops that a node's open ranges are, in the order of its open ranges. (Loop 0 is no loop: outside of all.)
-type Inside = SmallVec<[u16; 8]>;
+/// The loops for a node's open ranges, in the order of these ranges. (Loop 0 means outside of all loops.)
+type LoopPath = SmallVec<[u16; 8]>;
 
-/// One place of a Range.
+/// One of the loops that a Range stands for.
 struct Loop {
     range: u16,
     parent: u16,
     depth: u16,
     level: u32,
-    /// Number of the Range made for it; `None`: the range as it was.
+    /// Number of the Range made for it; `None`: the original range.
     fresh: Option<u32>,
 }
 
-/// Where the nodes of a graph are wanted.
-struct Places<'f, 'a> {
+/// The loops of a graph, and the versions of each node that they need.
+struct LoopVersions<'f, 'a> {
     graph: &'f GraphRanges<'a>,
     loops: Vec<Loop>,
     fresh: Fresh,
-    wanted: Vec<SmallVec<[Inside; 1]>>,
-    /// For each node: for each place where it is wanted, which version of each source it sees.
+    wanted: Vec<SmallVec<[LoopPath; 1]>>,
+    /// For each node, for each version of it: which version of each source it uses.
     sees: Vec<SmallVec<[u16; 6]>>,
 }
 
-impl<'f, 'a> Places<'f, 'a> {
-    fn of(graph: &'f GraphRanges<'a>) -> Result<Places<'f, 'a>, CodegenError> {
+impl<'f, 'a> LoopVersions<'f, 'a> {
+    fn of(graph: &'f GraphRanges<'a>) -> Result<LoopVersions<'f, 'a>, CodegenError> {
         let n = graph.order.len();
         let outside = Loop { range: u16::MAX, parent: 0, depth: 0, level: 0, fresh: None };
-        let mut p = Places {
+        let mut p = LoopVersions {
             graph,
             loops: vec![outside],
             fresh: Fresh::of(&graph.order),
             wanted: std::iter::repeat_with(SmallVec::new).take(n).collect(),
             sees: std::iter::repeat_with(SmallVec::new).take(n).collect(),
         };
-        // The loops that store keep their ranges.
+        // The loops of the stores keep their ranges.
         for k in (0..n).filter(|k| graph.root_store[*k]) {
             p.closed(k, ROOT as u16);
         }
         if let Some(&r) = graph.open.open[n - 1].first() {
             return Err(p.open_range(r));
         }
-        p.wanted[n - 1].push(Inside::new());
+        p.wanted[n - 1].push(LoopPath::new());
         for k in (0..n).rev() {
             for place in 0..p.wanted[k].len() {
                 p.sources(k, place)?;
@@ -89,15 +90,15 @@ impl<'f, 'a> Places<'f, 'a> {
         self.loops.len() as u16 - 1
     }
 
-    /// The loops that node `k` closes, outermost first, of which the first stands in `at`.
-    fn closed(&mut self, k: usize, mut at: u16) -> Inside {
+    /// The loops that node `k` closes, outermost first; the first one is inside `at`.
+    fn closed(&mut self, k: usize, mut at: u16) -> LoopPath {
         let graph = self.graph;
         let srcs = graph.order.srcs(k);
         let first = first_range(graph.order.nodes()[k].op()).unwrap_or(usize::MAX);
         let level = if graph.root_store[k] { STORES } else { graph.open.level[k] };
-        let mut loops = Inside::new();
+        let mut loops = LoopPath::new();
         let numbers = srcs.get(first..).unwrap_or(&[]).iter().map(|s| graph.open.number[*s as usize]);
-        // A loop of one step may have become a constant.
+        // A loop of one iteration may have become a constant.
         for r in numbers.filter(|r| *r != u16::MAX) {
             at = self.place(r, at, level);
             loops.push(at);
@@ -105,7 +106,7 @@ impl<'f, 'a> Places<'f, 'a> {
         loops
     }
 
-    /// Says of all sources of `k` where this place of it wants them.
+    /// Requests from all sources of `k` the versions that this version of it needs.
     fn sources(&mut self, k: usize, place: usize) -> Result<(), CodegenError> {
         let graph = self.graph;
         let inside = self.wanted[k][place].clone();
@@ -113,7 +114,7 @@ impl<'f, 'a> Places<'f, 'a> {
         let closed = self.closed(k, at);
         for &s in graph.order.srcs(k) {
             let s = s as usize;
-            let mut wants = Inside::new();
+            let mut wants = LoopPath::new();
             for &r in &graph.open.open[s] {
                 let own = closed.iter().find(|l| self.loops[usize::from(**l)].range == r);
                 let outer = || graph.open.open[k].iter().position(|o| *o == r).and_then(|j| inside.get(j));
@@ -128,8 +129,8 @@ impl<'f, 'a> Places<'f, 'a> {
         Ok(())
     }
 
-    /// The innermost of the loops that node `k` is in, in all of which it must lie.
-    fn deepest(&self, k: usize, inside: &Inside) -> Result<u16, CodegenError> {
+    /// The innermost of the loops around node `k`. All the others must contain it.
+    fn deepest(&self, k: usize, inside: &LoopPath) -> Result<u16, CodegenError> {
         let depth = |l: u16| self.loops[usize::from(l)].depth;
         let at = inside.iter().copied().max_by_key(|l| depth(*l)).unwrap_or(ROOT as u16);
         for &l in inside {
@@ -144,13 +145,13 @@ impl<'f, 'a> Places<'f, 'a> {
         Ok(at)
     }
 
-    /// Makes every node as often as it is wanted; answers the root.
+    /// Builds all versions of every node and returns the root.
     fn nodes(&self) -> UOp {
         let order = &self.graph.order;
         let mut made: Vec<SmallVec<[UOp; 1]>> = Vec::with_capacity(order.len());
         for (k, u) in order.nodes().iter().enumerate() {
             let srcs = order.srcs(k);
-            let version = |(place, inside): (usize, &Inside)| {
+            let version = |(place, inside): (usize, &LoopPath)| {
                 let sees = &self.sees[k][place * srcs.len()..][..srcs.len()];
                 let src = srcs.iter().zip(sees).map(|(s, v)| made[*s as usize][usize::from(*v)].clone());
                 self.renumbered(k, inside, u.with_src(src.collect::<Srcs>()))
@@ -158,12 +159,12 @@ impl<'f, 'a> Places<'f, 'a> {
             let all = self.wanted[k].iter().enumerate().map(version).collect();
             made.push(all);
         }
-        // PANIC: an order has a root, which is wanted once.
+        // PANIC: an order has a root, of which there is one version.
         made.pop().and_then(|mut root| root.pop()).expect("the root")
     }
 
-    /// A Range with the number of its loop; anything else as it is.
-    fn renumbered(&self, k: usize, inside: &Inside, u: UOp) -> UOp {
+    /// A Range with the number of its loop; other nodes are returned unchanged.
+    fn renumbered(&self, k: usize, inside: &LoopPath, u: UOp) -> UOp {
         let number = self.graph.open.number[k];
         let own = self.graph.open.open[k].iter().position(|r| *r == number);
         let fresh = own.and_then(|j| self.loops[usize::from(inside[j])].fresh);
@@ -174,7 +175,7 @@ impl<'f, 'a> Places<'f, 'a> {
     }
 }
 
-/// Numbers that no piece of an axis has.
+/// The highest sub-number in use for each axis.
 struct Fresh(Vec<(u32, u32)>);
 
 impl Fresh {
@@ -189,7 +190,7 @@ impl Fresh {
         Fresh(last)
     }
 
-    /// A number for a range like `r` that does not occur yet.
+    /// An unused number for a range like `r`.
     fn like(&mut self, r: &UOp) -> Option<u32> {
         let a = r.range_arg()?;
         let last = self.0.iter_mut().find(|l| l.0 == a.id)?;

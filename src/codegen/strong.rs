@@ -1,9 +1,9 @@
-//! Index arithmetic gets machine types, and addresses the form that instructions fold.
+//! Gives index arithmetic machine types, and addresses a form that instructions can fold.
 //!
-//! An address is `((outermost terms) + … + innermost terms) + constant`: each partial sum lives in the outermost loop it can,
-//! neighbours of a tile share everything but the constant, and an instruction takes the constant as its displacement.
-//! WeakInt becomes I64 (I32 where bounds allow on targets without `index64`); vectors of indices are I32 where bounds allow,
-//! so that they have as many lanes as the data.
+//! An address is `((outermost terms) + … + innermost terms) + constant`. Each partial sum is computed in the outermost
+//! loop possible, neighbouring accesses of a tile differ only in the constant, and the constant becomes the
+//! displacement of the instruction. WeakInt becomes I64 (I32 where bounds allow on targets without `index64`). Vectors
+//! of indices are I32 where bounds allow, so that they have as many lanes as the data.
 
 use super::CodegenError;
 use super::affine::AffineMemo;
@@ -12,7 +12,7 @@ use super::target::Target;
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, DType, Op, Scalar, Srcs, UOp};
 
-/// Rewrites every address into the form above (WeakInt still).
+/// Rewrites every address into the form above (still WeakInt).
 pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
     let s = Scopes::of(sink)?;
     let depth = |t: &UOp| s.order.number(t).map_or(0, |k| s.depth(s.scope[k]));
@@ -31,7 +31,7 @@ pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
             u.with_src(src)
         }
         Op::Load => {
-            // A gate and what stands where it is false come together.
+            // An index with a gate and the alternative value of its load are rewritten together.
             let mut src = r.srcs();
             match (src[0].src().len(), src.len()) {
                 (2, 2) => src.truncate(1),
@@ -48,7 +48,7 @@ fn fits_i32(u: &UOp) -> bool {
     u.vmin() >= i32::MIN as i128 && u.vmax() <= i32::MAX as i128
 }
 
-/// The machine type of a WeakInt node by its own bounds.
+/// The machine type of a WeakInt node, from its own bounds.
 fn machine_type(u: &UOp, target: &Target) -> Scalar {
     let wide = if u.dtype().lanes > 1 { !fits_i32(u) } else { target.index64 || !fits_i32(u) };
     if wide { Scalar::I64 } else { Scalar::I32 }
@@ -98,7 +98,8 @@ fn strong_node(u: &UOp, mut src: Srcs, target: &Target) -> UOp {
             let to = if u.op().is_comparison() { d } else { d.with_scalar(t) };
             UOp::tagged(u.op(), to, src, u.arg().clone(), u.tag())
         }
-        // Users of indices that do not compute with them (Index, Cast to a value type, Load …) take them as they are.
+        // Users of indices that do not compute with them (Index, Cast to a value type, Load …) take them in any integer
+        // type.
         _ => UOp::tagged(
             u.op(),
             if d.scalar == Scalar::WeakInt { d.with_scalar(own) } else { d },
@@ -109,11 +110,11 @@ fn strong_node(u: &UOp, mut src: Srcs, target: &Target) -> UOp {
     }
 }
 
-/// The type an op on indices is computed in: what its result and every source need.
+/// The type in which an op on indices is computed: wide enough for its result and every source.
 fn common_type(u: &UOp, src: &[UOp], own: Scalar) -> Scalar {
     let first = usize::from(u.op() == Op::Where);
     let values = || u.src().iter().zip(src).skip(first);
-    // A weak constant beside a strong value takes its type.
+    // A weak constant takes the type of the strong operand.
     if let Some((_, strong)) = values().find(|(old, _)| !old.dtype().scalar.is_weak()) {
         return strong.dtype().scalar;
     }

@@ -1,8 +1,8 @@
-//! What codegen must know of a target; each `isa` offers one of these.
+//! What codegen must know about a target; each back end in `isa` provides one.
 
 use doorbell_uop::{Op, Scalar, WmmaArg};
 
-/// Facts about a target that opts, decompositions and linearisation depend on.
+/// Properties of a target that opts, decompositions and linearisation depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// `x86_64-avx2`, `x86_64-avx512`, `gfx1100`, `null`.
@@ -11,29 +11,30 @@ pub struct Target {
     pub vector_bytes: u16,
     /// Vector registers a kernel may use. GPUs: 32-bit registers a thread may use before fewer waves fit.
     pub vector_regs: u16,
-    /// Chunks of a Thread axis are worth making up to this number (cores of the device); 1 on GPUs.
+    /// Maximum useful number of chunks of a Thread axis (cores of the device); 1 on GPUs.
     pub threads: u32,
     /// Index arithmetic in I64 (free on 64-bit CPUs) instead of I32 where bounds allow.
     pub index64: bool,
-    /// Bytes of workgroup memory (CPU: scratch panel of a thread).
+    /// Bytes of workgroup memory (CPU: scratch memory of one thread).
     pub local_bytes: usize,
     /// GPU style launch geometry; `None`: a CPU.
     pub grid: Option<Grid>,
-    /// Data cache a thread may count on (bytes): for tile sizes.
+    /// Bytes of data cache that one thread can rely on; used for tile sizes.
     pub cache_bytes: usize,
-    /// Arithmetic on f16 is native; else it is done in f32.
+    /// f16 arithmetic is native; otherwise it is done in f32.
     pub f16_math: bool,
     /// `Op::Ldexp` is an instruction.
     pub ldexp: bool,
-    /// Matrix units, the preferred one first.
+    /// Matrix units, in order of preference.
     pub tensor_cores: &'static [WmmaArg],
-    /// Copies from buffers to workgroup memory go on while a thread computes.
+    /// Copies from buffers to workgroup memory run asynchronously while the thread computes.
     pub async_copies: bool,
-    /// A thread has TMA tiles of buffers copied to workgroup memory (`Op::CopyTile`), for matrix units that read it by themselves.
+    /// The target has asynchronous tile copies from buffers to workgroup memory (TMA, `Op::CopyTile`), for matrix units
+    /// that read workgroup memory directly.
     pub tma_copies: bool,
-    /// A wave loads fragments of a matrix unit from rows in workgroup memory (`Op::LoadMatrix`).
+    /// A wave can load fragments of a matrix unit from rows in workgroup memory (`Op::LoadMatrix`).
     pub matrix_loads: bool,
-    /// Units that run workgroups side by side (GPUs; 0: not known).
+    /// Number of units that run workgroups in parallel (GPUs; 0: unknown).
     pub compute_units: u32,
 }
 
@@ -51,18 +52,19 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// What AMD's compute queues take: up to 1024 threads a workgroup, 2^31-1 workgroups along x and 65535 along y and z.
+    /// The limits of AMD's compute queues: up to 1024 threads a workgroup, 2^31-1 workgroups along x and 65535 along y
+    /// and z.
     pub const fn amd(wave: u16) -> Grid {
         Grid { wave, max_workgroup: 1024, max_local: [1024; 3], max_global: [0x7fff_ffff, 0xffff, 0xffff] }
     }
-    /// What NVIDIA's compute class takes.
+    /// The limits of NVIDIA's compute class.
     pub const fn nv() -> Grid {
         Grid { wave: 32, max_workgroup: 1024, max_local: [1024, 1024, 64], max_global: [0x7fff_ffff, 0xffff, 0xffff] }
     }
 }
 
 impl Target {
-    /// No machine at all: scalar code, for devices that run nothing.
+    /// No machine: scalar code, for devices that execute nothing.
     pub const fn null() -> Target {
         Target {
             name: "null",
@@ -82,8 +84,9 @@ impl Target {
             compute_units: 0,
         }
     }
-    /// A GPU: 64 KiB of workgroup memory, loads of up to 16 bytes, 32-bit indices, f16 arithmetic through f32. A back end changes
-    /// what differs: `Target { f16_math: true, tensor_cores: TC, ..Target::gpu("gfx1100", Grid::amd(32)) }`.
+    /// A generic GPU: 64 KiB of workgroup memory, loads of up to 16 bytes, 32-bit indices, f16 arithmetic through f32.
+    /// A back end overrides what differs: `Target { f16_math: true, tensor_cores: TC, ..Target::gpu("gfx1100",
+    /// Grid::amd(32)) }`.
     pub const fn gpu(name: &'static str, grid: Grid) -> Target {
         Target {
             name,
@@ -107,7 +110,7 @@ impl Target {
     pub const fn has_grid(&self) -> bool {
         self.grid.is_some()
     }
-    /// Whether the target's instructions do `op` on this scalar type directly; codegen decomposes the rest.
+    /// Whether the target has an instruction for `op` on this scalar type. Codegen decomposes all others.
     pub fn supports(&self, op: Op, t: Scalar) -> bool {
         use Op::*;
         if matches!(op, Exp2 | Log2 | Sin | Pow | Threefry | FloorDiv | FloorMod) {
@@ -115,7 +118,7 @@ impl Target {
         }
         match t {
             Scalar::F32 | Scalar::F64 => true,
-            // Storage types: arithmetic in f32 (Cast, Load and Store of f16 and bf16 are native).
+            // Storage types: their arithmetic is done in f32 (Cast, Load and Store of f16 and bf16 are native).
             Scalar::F16 if self.f16_math && matches!(op, Add | Sub | Mul | Neg | Max | MulAcc) => true,
             Scalar::F16 | Scalar::BF16 => matches!(op, Cast | Bitcast | Load | Store | Where),
             Scalar::F8E4M3 | Scalar::F8E5M2 => false,

@@ -1,11 +1,11 @@
-//! A program as text that reads like C: what DEBUG=4 prints. Meant for eyes; nothing parses it.
+//! A program as C-like text, printed by DEBUG=4. It is meant for reading; nothing parses it.
 
 use super::Program;
 use doorbell_uop::{Arg, Op, UMap, UOp, infix};
 use std::fmt::Write;
 
 impl Program {
-    /// The program in C-like lines: loops indented, one line a value, constants and addresses in place.
+    /// The program in C-like lines: loops are indented, one line for each value, constants and addresses inline.
     pub fn source(&self) -> String {
         let mut names: UMap<String> = UMap::default();
         let args: Vec<String> = self.params.iter().map(|p| format!("{}* data{}", p.dtype.scalar, p.slot)).collect();

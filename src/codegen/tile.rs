@@ -1,13 +1,14 @@
-//! CPU matrix units: what a tile register holds goes through scratch memory, because no other instruction reads one.
+//! CPU matrix units: the contents of a tile register go through scratch memory, because no other instruction can read a
+//! tile register.
 //!
-//! A product on a unit of one thread is a vector of a whole tile. It is stored to a scratch area when its sum is done and read back in
-//! rows, which are ordinary loops and lanes for whatever is computed from it.
+//! The product of a matrix unit that belongs to one thread is a vector of a whole tile. When its accumulation is done
+//! it is stored to a scratch area and read back row by row; code that uses the rows has ordinary loops and lanes.
 
 use super::grid::{next_area, position};
 use super::opt::kind_of;
 use doorbell_uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, WmmaArg};
 
-/// The unit of one thread that makes this value, if one does.
+/// The single-thread matrix unit that computes this value, if any.
 fn unit(u: &UOp) -> Option<(&WmmaArg, &UOp)> {
     let w = if u.op() == Op::Reduce { &u.src()[0] } else { u };
     match w.arg() {
@@ -16,7 +17,7 @@ fn unit(u: &UOp) -> Option<(&WmmaArg, &UOp)> {
     }
 }
 
-/// The kernel with the tiles of units of one thread read from scratch memory, row by row.
+/// The kernel in which tiles of single-thread matrix units are read row by row from scratch memory.
 pub(super) fn through_scratch(sink: &UOp) -> UOp {
     let order = sink.toposort();
     if !order.iter().any(|u| unit(u).is_some()) {
@@ -26,7 +27,7 @@ pub(super) fn through_scratch(sink: &UOp) -> UOp {
     doorbell_uop::open_ranges(sink, &mut open);
     let (mut area, mut sub) =
         (next_area(&order), order.iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0));
-    // What the element range of a tile becomes.
+    // The expressions that replace the element range of a tile.
     let mut rows: UMap<[UOp; 2]> = UMap::default();
     for (w, e) in order.iter().filter_map(unit) {
         let mut range = |n: u16, kind| {
@@ -62,7 +63,7 @@ pub(super) fn through_scratch(sink: &UOp) -> UOp {
     done.remove(sink).unwrap_or_else(|| sink.clone())
 }
 
-/// Element `at` of the tile, through an area with room for every copy of it.
+/// Element `at` of the tile, loaded from an area with room for every copy of the tile.
 fn read_back(tile: &UOp, e: &UOp, at: &UOp, open: &[UOp], area: u32) -> UOp {
     let mut dims: Vec<UOp> =
         open.iter().filter(|r| matches!(kind_of(r), AxisKind::Upcast | AxisKind::Unroll)).cloned().collect();

@@ -1,29 +1,31 @@
-//! Groups of gathers that together read a block of memory → rows of it, loaded whole and transposed in registers.
+//! Replaces groups of gathers that together read a block of memory by vector loads of the block's rows and a
+//! transposition in registers.
 //!
-//! Lanes that lie a row apart, in four copies for four neighbouring columns, are what a transposed panel or a transposition is
-//! made of. Sixteen gathered elements cost thirty cycles; sixteen pieces of four elements and eight shuffles give four vectors
-//! in twenty. Left out: elements of other sizes than four bytes, and targets without shuffles of two 64-byte registers.
+//! Such groups occur in transposed panels and in transpositions: lanes are one row apart, and four copies read four
+//! neighbouring columns. Gathering sixteen elements costs thirty cycles; loading sixteen pieces of four elements and
+//! eight shuffles give four vectors in twenty. Not handled: elements that are not four bytes wide, and targets without
+//! shuffles of two 64-byte registers.
 
 use super::Target;
 use super::affine::AffineMemo;
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, Axes, DType, Op, Order, UMap, UOp};
 
-/// Lanes of a row's piece; columns that are turned together.
+/// Elements of one row's piece, which is the number of columns that are transposed together.
 const BLOCK: usize = 4;
 const LANES: u16 = 16;
 
-/// A gather of lanes that lie `step` apart.
+/// A gather of lanes that are `step` elements apart.
 struct Gather {
     load: UOp,
     memory: UOp,
-    /// Index of lane 0 without its constant part, and that.
+    /// Index of lane 0 without its constant part, and the constant part.
     base: UOp,
     offset: i64,
     step: i64,
 }
 
-/// The kernel with such groups turned.
+/// The kernel with such groups replaced.
 pub(super) fn transpose(sink: &UOp, target: &Target) -> UOp {
     if target.vector_bytes < 64 {
         return sink.clone();
@@ -78,7 +80,7 @@ fn gather(u: &UOp, memo: &mut AffineMemo) -> Option<Gather> {
     Some(Gather { load: u.clone(), memory: memory.clone(), base: base.build(), offset, step })
 }
 
-/// The four vectors of sixteen rows' elements that start at `g`.
+/// The four column vectors of the sixteen-row block that starts at `g`.
 fn columns(g: &Gather) -> [UOp; BLOCK] {
     let dtype = g.load.dtype();
     let piece = |row: i64| {

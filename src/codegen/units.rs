@@ -1,19 +1,20 @@
-//! Matrix units of known instruction sets as data: what a [`super::Target`] lists as its tensor cores.
+//! Tables of the matrix units of known instruction sets: what a [`super::Target`] lists as its tensor cores.
 //!
-//! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
-//! in any order that both operands share. Left out: sparse forms, 4-bit operands, fp8 on AMD and by warpgroups, half-precision accumulators.
+//! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). The
+//! reduction steps may be in any order that both operands share. Left out: sparse forms, 4-bit operands, fp8 on AMD and
+//! with wgmma, half-precision accumulators.
 
 use doorbell_uop::TileBit::{E, L};
 use doorbell_uop::{Scalar, Spread, TileBit, WmmaArg};
 
-/// Rows (or columns) in the low lane bits, the sum's steps in the elements.
+/// Rows (or columns) in the low lane bits, reduction steps in the elements.
 const fn spread(row: &'static [TileBit], col: &'static [TileBit]) -> Spread {
     Spread { row, col }
 }
 
 const LANE16: &[TileBit] = &[L(0), L(1), L(2), L(3)];
 
-/// Sums of floats are taken in f32, of bytes in i32.
+/// The accumulator type: f32 for floats, i32 for bytes.
 const fn sums(a: Scalar) -> Scalar {
     match a {
         Scalar::I8 | Scalar::U8 => Scalar::I32,
@@ -21,7 +22,7 @@ const fn sums(a: Scalar) -> Scalar {
     }
 }
 
-/// AMD's: 16x16x16 by a wave32.
+/// AMD RDNA: 16x16x16 on a wave32.
 const fn rdna(name: &'static str, a: Scalar, factors: Spread, c_spread: Spread) -> WmmaArg {
     WmmaArg {
         name,
@@ -43,12 +44,12 @@ const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
     rdna(name, a, spread(LANE16, &[E(0), E(1), E(2), E(3)]), spread(&[L(4), E(0), E(1), E(2)], LANE16))
 }
 
-/// gfx12: the halves of a wave32 hold eight steps each.
+/// gfx12: each half of a wave32 holds eight steps.
 const fn rdna4(name: &'static str, a: Scalar) -> WmmaArg {
     rdna(name, a, spread(LANE16, &[E(0), E(1), E(2), L(4)]), spread(&[E(0), E(1), E(2), L(4)], LANE16))
 }
 
-/// gfx9 with MFMA: the quarters of a wave64 hold four steps of half types each, or eight of bytes.
+/// gfx9 with MFMA: each quarter of a wave64 holds four steps of half types, or eight of bytes.
 const fn cdna3(name: &'static str, a: Scalar, k: u16) -> WmmaArg {
     const HALVES: Spread = spread(LANE16, &[E(0), E(1), L(4), L(5)]);
     const BYTES: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4), L(5)]);
@@ -69,7 +70,8 @@ const fn cdna3(name: &'static str, a: Scalar, k: u16) -> WmmaArg {
     }
 }
 
-/// `mma.sync` of sm_80 (fp8: sm_89) and later: two of them side by side, so that both operands are four words a lane.
+/// `mma.sync` of sm_80 (fp8: sm_89) and later: two instructions on adjacent tiles, so that both operands are four words
+/// per lane.
 const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
     const HALVES: [Spread; 2] = [
         spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]),
@@ -93,8 +95,10 @@ const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
     WmmaArg { name, m: 16, n: 16, k, a, acc, lanes: 32, a_spread, b_spread, c_spread, from_memory: false }
 }
 
-/// `wgmma.mma_async` of sm_90a: 64 rows by 64 or 128 columns, 32 bytes of steps, both operands in shared memory (256 columns would be twice the lanes that a
-/// vector has, and half of a thread's registers). The operands' spreads are those that a thread would hold (of a the instruction's own form for registers); no thread does.
+/// `wgmma.mma_async` of sm_90a: 64 rows by 64 or 128 columns, 32 bytes of reduction steps, both operands in shared
+/// memory (256 columns would be twice the lanes that a vector can have, and half of a thread's registers). The spreads
+/// of the operands describe what a thread would hold (for a: as in the instruction's register form), although no thread
+/// holds them.
 const fn wgmma(name: &'static str, a: Scalar, columns: u16) -> WmmaArg {
     const ROWS: &[TileBit] = &[L(2), L(3), L(4), E(1), L(5), L(6)];
     const HALVES: Spread = spread(ROWS, &[E(0), L(0), L(1), E(2)]);
@@ -141,7 +145,7 @@ const MMA_E5M2: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f
 const MMA_TF32: WmmaArg = mma("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", Scalar::F32);
 pub const SM80: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_TF32];
 pub const SM89: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_E4M3, MMA_E5M2, MMA_TF32];
-/// Those of single warps first: they need no PIPE.
+/// The units of single warps come first: they do not need PIPE.
 pub const SM90A: &[WmmaArg] = &[
     MMA_F16,
     MMA_BF16,
@@ -162,7 +166,8 @@ pub const SM90A: &[WmmaArg] = &[
     wgmma("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", Scalar::F32, 64),
 ];
 
-/// Those that take their factors as they are: without those of tf32, which come last and leave out the last bits of an f32.
+/// The units that use their factors without rounding, that is, without the tf32 ones at the end of the list, which drop
+/// the low bits of an f32.
 pub const fn exact(mut units: &'static [WmmaArg]) -> &'static [WmmaArg] {
     while let [others @ .., last] = units
         && last.cuts()
@@ -217,7 +222,8 @@ mod tests {
         assert_eq!(RDNA3[0].c_spread.place(16, 1), (3, 0));
         // PTX: a5 of thread 6 (group 1, thread 2 in it) is row 1, column 2 * 2 + 1 + 8.
         assert_eq!(SM80[0].a_spread.place(6, 5), (1, 13));
-        // PTX, wgmma's accumulator: d7 of thread 70 (warp 2, group 1, thread 2 in it) is row 16 * 2 + 1 + 8, column 2 * 2 + 1 + 8.
+        // PTX, wgmma's accumulator: d7 of thread 70 (warp 2, group 1, thread 2 in it) is row 16 * 2 + 1 + 8, column 2 *
+        // 2 + 1 + 8.
         assert_eq!(SM90A[6].c_spread.place(70, 7), (41, 13));
         // AMX: row 3 of the b tile holds steps 6 and 7; its element 5 is column 2, step 7.
         assert_eq!(AMX[0].b_spread.place(0, 3 * 32 + 5), (2, 7));

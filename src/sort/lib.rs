@@ -1,25 +1,26 @@
-//! Short lists in order, by one copy of the standard library's sort.
+//! Sorting of short lists through one shared copy of the standard library's sort.
 //!
-//! That is compiled once for each comparison that it is called with, 4 to 20 KB of machine code each. Lists that are short, or sorted once a start, share one
-//! copy, which sorts their elements' numbers and asks for the order through a pointer. What is sorted over and over calls the standard library's.
+//! The compiler generates a separate copy of the standard sort for every comparison type it is called with, 4 to 20 KB
+//! of machine code each. Lists that are short, or sorted only once at startup, share one copy: it sorts the elements'
+//! indices and compares through a function pointer. Hot sorts call the standard library directly.
 #![forbid(unsafe_code)]
 
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// The elements' numbers in order.
+/// The elements' indices in sorted order.
 type Numbers = SmallVec<[usize; 16]>;
 
-/// Sorts by a key; what has equal keys keeps its order.
+/// Sorts by a key. Stable: elements with equal keys keep their order.
 pub fn by_key<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
     by(list, |a, b| key(a).cmp(&key(b)));
 }
 
-/// Sorts; what is equal keeps its order.
+/// Sorts by a comparison. Stable: equal elements keep their order.
 pub fn by<T>(list: &mut [T], order: impl Fn(&T, &T) -> Ordering) {
     let mut from = numbers(list.len(), &|a, b| order(&list[a], &list[b]));
     for start in 0..list.len() {
-        // Around a cycle, the first one's element goes along.
+        // Follow one cycle of the permutation: the swaps carry its first element along.
         let mut at = start;
         while from[at] != start {
             list.swap(at, from[at]);

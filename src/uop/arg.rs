@@ -166,8 +166,8 @@ pub struct BufferRef {
     pub id: u64,
     pub len: usize,
     pub device: Arc<str>,
-    /// One Tensor alone decides what this memory holds, so it may be assigned to in place. Memory that holds the value of an
-    /// expression is not owned: every Tensor built from the same expression is that memory too.
+    /// One Tensor alone decides what this memory holds, so it may be assigned to in place. Memory that holds the value
+    /// of an expression is not owned: every Tensor built from the same expression is that memory too.
     pub owned: bool,
     /// What the engine attached (its own type); `uop` does not look inside.
     pub memory: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -207,8 +207,9 @@ pub struct KernelInfo {
     pub opts: Option<Vec<String>>,
 }
 
-/// One instruction of a matrix unit as data: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread over the
-/// lanes (threads) of a wave and the elements that each lane holds. Products and sums are those of the accumulator's type.
+/// One instruction of a matrix unit as data: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread
+/// over the lanes (threads) of a wave and the elements that each lane holds. Products and sums are those of the
+/// accumulator's type.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WmmaArg {
     /// The instruction as its vendor calls it.
@@ -228,12 +229,14 @@ pub struct WmmaArg {
     pub b_spread: Spread,
     /// Where row m and column n of the accumulator come from.
     pub c_spread: Spread,
-    /// The unit reads both operands from workgroup memory by itself (`Op::LoadMatrix` with Arg::Tile), beside the threads.
+    /// The unit reads both operands from workgroup memory by itself (`Op::LoadMatrix` with Arg::Tile), beside the
+    /// threads.
     pub from_memory: bool,
 }
 
 impl WmmaArg {
-    /// Whether it leaves out bits of its factors: of f32 it takes the sign, the exponent and the upper ten bits of the mantissa (tf32).
+    /// Whether it leaves out bits of its factors: of f32 it takes the sign, the exponent and the upper ten bits of the
+    /// mantissa (tf32).
     pub const fn cuts(&self) -> bool {
         matches!(self.a, Scalar::F32)
     }
@@ -244,8 +247,9 @@ impl WmmaArg {
     }
 }
 
-/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of one, two or four bytes: rows of 128 bytes, in which the eight
-/// pieces of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows' pieces of one column lie in different banks.
+/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of one, two or four bytes: rows of
+/// 128 bytes, in which the eight pieces of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows'
+/// pieces of one column lie in different banks.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileArg {
     /// Which of its elements (line and step of the sum) each thread has, for who looks at values.

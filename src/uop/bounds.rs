@@ -1,5 +1,5 @@
-//! Interval of every integer node, computed when it is made. Arithmetic is exact in i128 and widens to the dtype's range
-//! when it could wrap, so that a bound never claims more than the machine keeps.
+//! Interval of every integer node, computed when it is made. Arithmetic is exact in i128 and widens to the dtype's
+//! range when it could wrap, so that a bound never claims more than the machine keeps.
 
 use super::{Arg, ConstVal, DType, Op, Scalar, UOp};
 
@@ -26,8 +26,8 @@ impl Bounds {
     }
 }
 
-/// Bounds in 16 bytes. Those of an integer or bool lie in the range of its type, so that words hold them; everything else has the
-/// full range.
+/// Bounds in 16 bytes. Those of an integer or bool lie in the range of its type, so that words hold them; everything
+/// else has the full range.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packed(u64, u64);
 

@@ -139,7 +139,8 @@ impl UOp {
         let src: Srcs = std::iter::once(self.clone()).chain(ranges.iter().cloned()).collect();
         UOp::new(Op::Reduce, self.dtype(), src, Arg::Reduce(op, Axes::new()))
     }
-    /// Combines the values of `threads` neighbours of a workgroup; `closed`: the range of threads that the result is the same for.
+    /// Combines the values of `threads` neighbours of a workgroup; `closed`: the range of threads that the result is
+    /// the same for.
     pub fn wave_reduce(&self, op: Op, threads: u16, closed: Option<&UOp>) -> UOp {
         let src: Srcs = std::iter::once(self).chain(closed).cloned().collect();
         UOp::new(Op::WaveReduce, self.dtype(), src, Arg::Reduce(op, Axes::from_slice(&[threads])))

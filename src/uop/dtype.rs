@@ -1,8 +1,8 @@
 //! Data types: what one element is, how many lanes a value has, and, for addresses, which memory it points into.
 //!
-//! `WeakInt` and `WeakFloat` are the types of Python-like constants: they take the type of whatever they meet, and do not
-//! reach a machine program. Index arithmetic is `WeakInt` until codegen has bounded it. Promotion is the JAX-style lattice
-//! that tinygrad users know: bool → weak int → ints → weak float → fp8 → f16/bf16 → f32 → f64.
+//! `WeakInt` and `WeakFloat` are the types of Python-like constants: they take the type of whatever they meet, and do
+//! not reach a machine program. Index arithmetic is `WeakInt` until codegen has bounded it. Promotion is the JAX-style
+//! lattice that tinygrad users know: bool → weak int → ints → weak float → fp8 → f16/bf16 → f32 → f64.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! The table of all nodes that live: what makes equal expressions the identical node, and what frees graphs.
 //!
-//! The table is split into shards by hash, each with a lock; an entry is a hash and a weak handle. A node's shape may need
-//! other nodes (sizes are expressions), so the lock is not held while a node with a shape is made; a shard counts what was added to
-//! it, so that the second look is needed only if somebody else was there meanwhile.
+//! The table is split into shards by hash, each with a lock; an entry is a hash and a weak handle. A node's shape may
+//! need other nodes (sizes are expressions), so the lock is not held while a node with a shape is made; a shard counts
+//! what was added to it, so that the second look is needed only if somebody else was there meanwhile.
 
 use super::arg::{Arg, ConstVal};
 use super::bounds::Packed;

@@ -3,11 +3,13 @@
 //! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This module
 //! depends on nothing else. The stages of a graph and what each may contain:
 //!
-//! * **tensor graph** (`tensor` → `schedule`): values with shapes; `Buffer`, `Const`, `Iota`, `Var` and `Bind` are leaves. Movement ops with their sizes as sources, elementwise ops on
-//!   sources of equal shape (a scalar Const broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.
-//! * **kernel graph** (`schedule` → `codegen`): a `Sink` of `Store`s. No shapes: indices are WeakInt expressions over `Range`s and
-//!   `Var`s; `Reduce` has ranges as sources; memory is read by `Load(Index(Param, i[, gate])[, alt])`. A `Reduce` stands
-//!   inside the loops its value depends on (the open ranges below it minus its own), so a softmax is one kernel graph.
+//! * **tensor graph** (`tensor` → `schedule`): values with shapes; `Buffer`, `Const`, `Iota`, `Var` and `Bind` are
+//!   leaves. Movement ops with their sizes as sources, elementwise ops on sources of equal shape (a scalar Const
+//!   broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.
+//! * **kernel graph** (`schedule` → `codegen`): a `Sink` of `Store`s. No shapes: indices are WeakInt expressions over
+//!   `Range`s and `Var`s; `Reduce` has ranges as sources; memory is read by `Load(Index(Param, i[, gate])[, alt])`. A
+//!   `Reduce` stands inside the loops its value depends on (the open ranges below it minus its own), so a softmax is
+//!   one kernel graph.
 //! * **linear program** (`codegen` → `isa`): a list of nodes in execution order; see `codegen::program`.
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! The node: immutable, interned, shared between threads.
 //!
-//! Equal means identical: a node is looked up by (op, dtype, sources, argument, tag) before it is made. The table holds weak
-//! handles only, so a graph that nobody holds is freed; freeing is iterative, so its depth does not matter (see `intern`).
-//! What can be derived from a node at once (shape, device, integer bounds, whether a range is open below) is computed when
-//! it is made: the sources already have theirs, so nothing here recurses.
+//! Equal means identical: a node is looked up by (op, dtype, sources, argument, tag) before it is made. The table holds
+//! weak handles only, so a graph that nobody holds is freed; freeing is iterative, so its depth does not matter (see
+//! `intern`). What can be derived from a node at once (shape, device, integer bounds, whether a range is open below) is
+//! computed when it is made: the sources already have theirs, so nothing here recurses.
 
 use super::arg::{Arg, BufArg, BufferRef};
 use super::bounds::{Bounds, Packed};
@@ -45,7 +45,8 @@ impl IntoSrcs for Srcs {
     }
 }
 
-/// A node's content. Reached through [`UOp`]'s accessors. Kept small: graphs of kernels are made and freed by the ten thousand.
+/// A node's content. Reached through [`UOp`]'s accessors. Kept small: graphs of kernels are made and freed by the ten
+/// thousand.
 pub struct Node {
     pub(super) op: Op,
     pub(super) dtype: DType,

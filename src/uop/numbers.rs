@@ -1,5 +1,5 @@
-//! Numbers of nodes while a walk lasts: a table by node id that is emptied by raising its generation, so that a walk pays for the nodes
-//! it meets and for nothing else. Tables are kept in a pool of the thread and borrowed by its walks.
+//! Numbers of nodes while a walk lasts: a table by node id that is emptied by raising its generation, so that a walk
+//! pays for the nodes it meets and for nothing else. Tables are kept in a pool of the thread and borrowed by its walks.
 
 use super::UOp;
 use std::cell::RefCell;
@@ -91,7 +91,8 @@ impl Numbers {
     }
 }
 
-/// What a walk has found out about nodes. Does not keep its keys alive: a node that is freed and made again is another key.
+/// What a walk has found out about nodes. Does not keep its keys alive: a node that is freed and made again is another
+/// key.
 pub struct Memo<V> {
     numbers: Numbers,
     values: Vec<V>,

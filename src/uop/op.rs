@@ -13,10 +13,11 @@ pub enum Op {
     Bind,
     /// `()`, Arg::Buffer: memory on a device; shape (len,).
     Buffer,
-    /// `(n)`: tensor graph: element i is i; shape (n,), dtype WeakInt, n a size (it may be symbolic). Needs no memory: the
-    /// scheduler puts the index expression of the axis in its place. Source of arange, one-hot masks and gathers.
+    /// `(n)`: tensor graph: element i is i; shape (n,), dtype WeakInt, n a size (it may be symbolic). Needs no memory:
+    /// the scheduler puts the index expression of the axis in its place. Source of arange, one-hot masks and gathers.
     Iota,
-    /// `()`, Arg::Param: the numbered buffer argument of a kernel (dtype is an address) or of a cached graph (dtype is a value, with shape).
+    /// `()`, Arg::Param: the numbered buffer argument of a kernel (dtype is an address) or of a cached graph (dtype is
+    /// a value, with shape).
     Param,
     /// `()`, Arg::Local: scratch memory of a workgroup, dtype is a Local address.
     Local,
@@ -40,7 +41,8 @@ pub enum Op {
     Flip,
 
     // --- tensor graph: the rest ---
-    /// Tensor: `(x)`, Arg::Reduce(op, axes): the axes become size 1. Kernel: `(x, r...)`, Arg::Reduce(op, []): sums over the ranges.
+    /// Tensor: `(x)`, Arg::Reduce(op, axes): the axes become size 1. Kernel: `(x, r...)`, Arg::Reduce(op, []): sums
+    /// over the ranges.
     Reduce,
     /// `(x)`: must be materialised.
     Contiguous,
@@ -50,7 +52,8 @@ pub enum Op {
     Detach,
     /// `(x)`, Arg::Device: the same value on another device.
     Copy,
-    /// `(target, value)`: target is a Buffer or a view of one; the value is stored there; the node's value is the new content.
+    /// `(target, value)`: target is a Buffer or a view of one; the value is stored there; the node's value is the new
+    /// content.
     Assign,
 
     // --- effects and structure ---
@@ -58,20 +61,22 @@ pub enum Op {
     Sink,
     /// `(value, dep...)`: the value once the deps are done. The only ordering edge.
     After,
-    /// `(address, i[, gate])`: address of element i (dtype stays the address type). With a vector i: one address a lane.
-    /// Without gate, i is in bounds for every value of its ranges; with a gate it need only be so where the gate is true.
+    /// `(address, i[, gate])`: address of element i (dtype stays the address type). With a vector i: one address a
+    /// lane. Without gate, i is in bounds for every value of its ranges; with a gate it need only be so where the gate
+    /// is true.
     Index,
-    /// `(index[, alt])`: dtype has n lanes; scalar i: n consecutive elements, vector i: a gather. alt (same dtype) where the gate is false.
+    /// `(index[, alt])`: dtype has n lanes; scalar i: n consecutive elements, vector i: a gather. alt (same dtype)
+    /// where the gate is false.
     Load,
-    /// `(index[, e])`, Arg::Transposed: rows of 16 bytes in Local memory become a fragment of a matrix unit, e its range of elements (before lanes
-    /// are made). Lane 8m + r of a wave has the address of row r of matrix m; lane l gets word l % 4 of row l / 4 of each matrix, or
-    /// (transposed, elements of 16 bits) elements 2 (l % 4) and 2 (l % 4) + 1 of column l / 4.
-    /// Arg::Tile: the tile whose first element the address is, for a unit that reads workgroup memory by itself, until the next Barrier with
-    /// Arg::Stage but one. The same for all threads of its lanes.
+    /// `(index[, e])`, Arg::Transposed: rows of 16 bytes in Local memory become a fragment of a matrix unit, e its
+    /// range of elements (before lanes are made). Lane 8m + r of a wave has the address of row r of matrix m; lane l
+    /// gets word l % 4 of row l / 4 of each matrix, or (transposed, elements of 16 bits) elements 2 (l % 4) and 2 (l %
+    /// 4) + 1 of column l / 4. Arg::Tile: the tile whose first element the address is, for a unit that reads workgroup
+    /// memory by itself, until the next Barrier with Arg::Stage but one. The same for all threads of its lanes.
     LoadMatrix,
-    /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first. Linear program: none.
-    /// Arg::Stage: fills a tile that is read after a later Barrier with Arg::Stage; where the value is a Load, the copy need not be done before.
-    /// Arg::Stage(1): a CopyTile of its group copies the same.
+    /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first. Linear
+    /// program: none. Arg::Stage: fills a tile that is read after a later Barrier with Arg::Stage; where the value is a
+    /// Load, the copy need not be done before. Arg::Stage(1): a CopyTile of its group copies the same.
     Store,
     /// `(range, dep...)`: linear program: closes the loop of that range.
     End,
@@ -83,16 +88,19 @@ pub enum Op {
     Acc,
     /// `(acc, value)`: gives the register a new value.
     SetAcc,
-    /// `(dep...)`: all threads of the workgroup. Arg::Stage(n): when the copies of each thread are done, but for those of its newest n groups,
-    /// and products that read workgroup memory by themselves, but for those since the last such Barrier.
+    /// `(dep...)`: all threads of the workgroup. Arg::Stage(n): when the copies of each thread are done, but for those
+    /// of its newest n groups, and products that read workgroup memory by themselves, but for those since the last such
+    /// Barrier.
     Barrier,
     /// `(dep...)`: a thread's copies since the last Commit (stores with Arg::Stage) are a group.
     Commit,
-    /// `(to, bar, from, column, row)`, Arg::Tma: what the stores of its group with Arg::Stage(1) copy of a tile, in one operation for a target with
-    /// `tma_copies`: a TMA tile of the buffer `from`, whose first element is at this column and row, to `to` (an Index of workgroup memory; its gate is
-    /// the same for all threads). It counts for `bar`, an Index of an area of such barriers. Who does the stores leaves it out.
+    /// `(to, bar, from, column, row)`, Arg::Tma: what the stores of its group with Arg::Stage(1) copy of a tile, in one
+    /// operation for a target with `tma_copies`: a TMA tile of the buffer `from`, whose first element is at this column
+    /// and row, to `to` (an Index of workgroup memory; its gate is the same for all threads). It counts for `bar`, an
+    /// Index of an area of such barriers. Who does the stores leaves it out.
     CopyTile,
-    /// `(bar, parity, dep...)`: waits until the TMA tiles have arrived that count for `bar`, in iterations of this parity.
+    /// `(bar, parity, dep...)`: waits until the TMA tiles have arrived that count for `bar`, in iterations of this
+    /// parity.
     AwaitTile,
     /// `(x, r...)`, Arg::Stage: materialise x over the ranges (a tile in Local memory inside a kernel).
     Stage,
@@ -108,12 +116,14 @@ pub enum Op {
     Cat,
     /// `(v)`, Arg::Reduce(op, []): all lanes to one.
     VReduce,
-    /// `(x[, r])`, Arg::Reduce(op, [n]): all of `n` neighbouring threads (a power of two, at most a wave, counted along the workgroup)
-    /// get the `x` of all of them, combined: each with that of the thread whose number differs in bit 0, then in bit 1, and so on up
-    /// to n / 2. In a kernel graph it may close the range of threads that the result is the same for.
+    /// `(x[, r])`, Arg::Reduce(op, [n]): all of `n` neighbouring threads (a power of two, at most a wave, counted along
+    /// the workgroup) get the `x` of all of them, combined: each with that of the thread whose number differs in bit 0,
+    /// then in bit 1, and so on up to n / 2. In a kernel graph it may close the range of threads that the result is the
+    /// same for.
     WaveReduce,
-    /// `(a, b, acc)`, Arg::Wmma: matrix unit: acc + a · b for the tile that the lanes of a wave hold together. Before lanes are made:
-    /// `(a, b, e, ra, rb)`: element e of the product of scalar expressions in the element ranges ra and rb, which it closes.
+    /// `(a, b, acc)`, Arg::Wmma: matrix unit: acc + a · b for the tile that the lanes of a wave hold together. Before
+    /// lanes are made: `(a, b, e, ra, rb)`: element e of the product of scalar expressions in the element ranges ra and
+    /// rb, which it closes.
     Wmma,
 
     // --- elementwise, unary ---
@@ -142,7 +152,8 @@ pub enum Op {
     /// Remainder with the sign of the divisor.
     FloorMod,
     Pow,
-    /// `(x, n)`: x · 2^n of floats, rounded once; n is integral. What late decompositions use where the target has it (`Target::ldexp`).
+    /// `(x, n)`: x · 2^n of floats, rounded once; n is integral. What late decompositions use where the target has it
+    /// (`Target::ldexp`).
     Ldexp,
     Shl,
     /// Arithmetic for signed types, logical for unsigned.

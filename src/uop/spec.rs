@@ -1,7 +1,7 @@
 //! What may stand in a graph at each boundary: tensor graph, kernel graph, linear program.
 //!
-//! The contract is the text of `uop/mod.rs` and `codegen/program.rs`; this is its executable form. A check names the node
-//! and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule makes
+//! The contract is the text of `uop/mod.rs` and `codegen/program.rs`; this is its executable form. A check names the
+//! node and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule makes
 //! (see [`super::checked()`]).
 
 use super::{Arg, DType, Dim, Op, OpSet, Scalar, UOp, USet};
@@ -348,7 +348,8 @@ pub fn wave_reduce(u: &UOp) -> Check {
     need(t.space.is_none() && !t.is_bool(), "WaveReduce of an address or a bool")
 }
 
-/// A matrix unit's vectors hold the elements that its instruction says; those of fp8 their bits, once it has been lowered.
+/// A matrix unit's vectors hold the elements that its instruction says; those of fp8 their bits, once it has been
+/// lowered.
 pub fn wmma(u: &UOp) -> Check {
     let Arg::Wmma(w) = u.arg() else { return Err("Wmma without an instruction") };
     let is = |x: &UOp, t: Scalar| x.dtype().scalar == t || t.is_fp8() && x.dtype().scalar == Scalar::U8;

@@ -1,6 +1,7 @@
 //! Walks over a graph: order, rebuilding, replacement, open ranges. All iterative.
 //!
-//! A walk numbers the nodes it meets; passes keep what they know of a node in plain vectors by that number ([`Order`], [`Rebuild`]).
+//! A walk numbers the nodes it meets; passes keep what they know of a node in plain vectors by that number ([`Order`],
+//! [`Rebuild`]).
 
 use super::numbers::Numbers;
 use super::{Op, Srcs, UMap, UOp};
@@ -93,8 +94,8 @@ impl<'a> Order<'a> {
     pub fn number(&self, u: &UOp) -> Option<usize> {
         self.numbers.get(u).map(|n| n as usize)
     }
-    /// All nodes rebuilt: `f` makes each, sources first ([`Rebuild::same`] is the node as it was, with new sources). Returns what
-    /// the last one, the root, has become.
+    /// All nodes rebuilt: `f` makes each, sources first ([`Rebuild::same`] is the node as it was, with new sources).
+    /// Returns what the last one, the root, has become.
     ///
     /// # Panics
     /// When there is no node.

@@ -1,4 +1,4 @@
-//! Pieces that the float decompositions share: the layout of a float type, constants, polynomials, bits.
+//! Building blocks of the float decompositions: the layout of a float type, constants, polynomials, bit operations.
 
 use super::super::Target;
 use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
@@ -63,7 +63,7 @@ pub fn abs(x: &UOp, l: Layout) -> UOp {
     (&x.bitcast(l.int) & &ilit(l.int, mask)).bitcast(l.float)
 }
 
-/// Trunc where there is no instruction: through the integer type, for values that have a fraction at all.
+/// Trunc without an instruction for it: through the integer type, for values that can have a fraction.
 pub fn trunc(u: &UOp, target: &Target) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
     if target.supports(Op::Trunc, u.dtype().scalar) {
@@ -72,7 +72,7 @@ pub fn trunc(u: &UOp, target: &Target) -> Option<UOp> {
     let x = &u.src()[0];
     let a = abs(x, l);
     let whole = x.cast(l.int).cast(l.float);
-    // The sign of zero survives by its bit.
+    // Keeps the sign of zero through its sign bit.
     let sign = &x.bitcast(l.int) & &ilit(l.int, l.int.scalar.int_range().0);
     let signed = (&whole.bitcast(l.int) | &sign).bitcast(l.float);
     Some(a.lt(&lit(x, (1u64 << l.mantissa) as f64)).select(&signed, x))

@@ -1,12 +1,12 @@
-//! The 8-bit floats by integer code: in the linear program they are U8 bits, and every computation is done in f32. An f64 is rounded to
-//! odd on its way there, so that it is rounded once in effect.
-//! Formats: OCP OFP8 revision 1.0, as in `uop::fp8`, which the tests compare with.
+//! The 8-bit floats by integer code: in the linear program they are U8 bits, and every computation is done in f32. An
+//! f64 is rounded to odd on its way there, so that it is rounded once in effect. Formats: OCP OFP8 revision 1.0, as in
+//! `uop::fp8`, which the tests compare with.
 
 use super::float::ilit;
 use super::half::odd_f32;
 use doorbell_uop::{Arg, ConstVal, Op, Scalar, Srcs, UMap, UOp, to_bits as bits_of};
 
-/// The graph with every fp8 value as its bits (U8); itself if there is none.
+/// The graph with every fp8 value replaced by its bits (U8); returned unchanged if there is none.
 pub fn to_bits(sink: &UOp) -> UOp {
     let order = sink.toposort();
     if !order.iter().any(|u| u.dtype().scalar.is_fp8()) {
@@ -54,7 +54,7 @@ fn convert(u: &UOp, src: Srcs) -> UOp {
             let r = UOp::tagged(op, wide, values, u.arg().clone(), u.tag());
             if own { encode(&r, t.scalar) } else { r }
         }
-        // Loads, stores, addresses, vectors, registers: the same with bits.
+        // Loads, stores, addresses, vectors, registers: the same op on the bits.
         op => UOp::tagged(op, bits, src, u.arg().clone(), u.tag()),
     }
 }
@@ -92,7 +92,7 @@ pub fn encode(x: &UOp, format: Scalar) -> UOp {
     let size = &bits & &k(0x7fff_ffff);
     let a = size.bitcast(x.dtype());
     let drop = 23 - m;
-    // Normal: round the bits that go, ties by the lowest bit that stays; move the exponent.
+    // Normal numbers: round off the low bits, ties by the lowest bit that stays; rebias the exponent.
     let odd = &size.binary(Op::Shr, &k(drop)) & &k(1);
     let rounded = (&(&size + &odd) + &k((1 << (drop - 1)) - 1)).binary(Op::Shr, &k(drop));
     let normal = &rounded - &k((127 - bias) << m);

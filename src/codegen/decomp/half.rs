@@ -1,6 +1,6 @@
-//! f16 and bf16 are storage types for most targets: arithmetic on them is done in f32 between casts, each result rounded
-//! back as the type demands. Conversions between them and anything but f32 go through f32; what f32 cannot hold is rounded to
-//! odd there, so that the second rounding has the result of a single one (Boldo and Melquiond, 2008).
+//! f16 and bf16 are storage types for most targets: arithmetic on them is done in f32 between casts, each result
+//! rounded back as the type demands. Conversions between them and anything but f32 go through f32; what f32 cannot hold
+//! is rounded to odd there, so that the second rounding has the result of a single one (Boldo and Melquiond, 2008).
 
 use super::super::Target;
 use doorbell_uop::{DType, Op, Scalar, Srcs, UOp};
@@ -38,8 +38,8 @@ pub fn through_f32(u: &UOp, target: &Target) -> Option<UOp> {
     }
 }
 
-/// Types with more digits than f32. (An integer that f32 rounds is infinite in f16; i64 is rounded to f64 first, which is one
-/// rounding too many only within 2^-53 of the middle between two values.)
+/// Types with more digits than f32. (An integer that f32 rounds is infinite in f16; i64 is rounded to f64 first, which
+/// is one rounding too many only within 2^-53 of the middle between two values.)
 fn rounds_twice(from: Scalar) -> bool {
     matches!(from, Scalar::F64 | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64)
 }

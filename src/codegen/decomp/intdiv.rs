@@ -1,11 +1,11 @@
 //! Integer division and remainder.
 //!
-//! By a constant: shifts and masks for powers of two; else a multiplication by M = ceil(2^s/c) and a shift, which is exact for
-//! 0 <= a <= N when (M*c - 2^s) * N < 2^s (Granlund and Montgomery, "Division by invariant integers using multiplication",
-//! PLDI 1994). Bounds choose the narrowest arithmetic that holds the product. A negative x is divided as its complement:
-//! floor(x/c) = ~floor(~x / c).
-//! By a value: the machine divides, with the divisors 0 and -1 replaced (x/0 = 0, and nothing overflows); vectors of up to 32
-//! bits divide in f64, whose truncated quotient is exact for them.
+//! By a constant: shifts and masks for powers of two; else a multiplication by M = ceil(2^s/c) and a shift, which is
+//! exact for 0 <= a <= N when (M*c - 2^s) * N < 2^s (Granlund and Montgomery, "Division by invariant integers using
+//! multiplication", PLDI 1994). Bounds choose the narrowest arithmetic that holds the product. A negative x is divided
+//! as its complement: floor(x/c) = ~floor(~x / c). By a value: the machine divides, with the divisors 0 and -1 replaced
+//! (x/0 = 0, and nothing overflows); vectors of up to 32 bits divide in f64, whose truncated quotient is exact for
+//! them.
 
 use super::float::ilit;
 use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
@@ -55,7 +55,7 @@ fn by_constant(op: Op, x: &UOp, c: i128) -> Option<UOp> {
     Some(if is_mod(op) { x - &(&q * &k(c)) } else { q })
 }
 
-/// x/c rounded down or toward zero; `None` where the machine's own division is what there is.
+/// x/c rounded down or toward zero; `None` if the machine's own division should be used.
 fn quotient(x: &UOp, c: i128, floor: bool) -> Option<UOp> {
     let t = x.dtype();
     let k = |v| ilit(t, v);
@@ -95,7 +95,7 @@ const fn unsigned(s: Scalar) -> Scalar {
     }
 }
 
-/// The machine's division, corrected when rounding down is asked for. `None`: it is already that.
+/// The machine's division, corrected if rounding down is required. `None`: the op is already that.
 fn leave(x: &UOp, c: i128, floor: bool) -> Option<UOp> {
     let k = |v| ilit(x.dtype(), v);
     if !floor {
@@ -108,7 +108,7 @@ fn leave(x: &UOp, c: i128, floor: bool) -> Option<UOp> {
     Some(rounded_down(x, &k(c), &q))
 }
 
-/// The quotient rounded toward zero → rounded down.
+/// Turns a quotient rounded toward zero into one rounded down.
 fn rounded_down(x: &UOp, y: &UOp, q: &UOp) -> UOp {
     let k = |v| ilit(x.dtype(), v);
     let r = x - &(q * y);

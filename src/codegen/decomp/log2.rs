@@ -1,6 +1,6 @@
-//! log2 x. x = 2^e * m with m in [sqrt(1/2), sqrt 2), f = m - 1, so that the result near x = 1 is f times something and keeps its
-//! relative accuracy. f32: log2(1+f)/f by a polynomial. f64: with s = f/(2+f), log(1+f) = f - (f*f/2 - s*(f*f/2 + R(s*s))), the
-//! form of FreeBSD's `e_log.c` with its coefficients (Sun Microsystems, freely usable).
+//! log2 x. x = 2^e * m with m in [sqrt(1/2), sqrt 2), f = m - 1, so that the result near x = 1 is f times something and
+//! keeps its relative accuracy. f32: log2(1+f)/f by a polynomial. f64: with s = f/(2+f), log(1+f) = f - (f*f/2 -
+//! s*(f*f/2 + R(s*s))), the form of FreeBSD's `e_log.c` with its coefficients (Sun Microsystems, freely usable).
 
 use super::float::{Layout, fma, ilit, lit, polynomial};
 use doorbell_uop::{Op, UOp};
@@ -89,8 +89,8 @@ pub fn split(x: &UOp, l: Layout, fast: bool) -> (UOp, UOp) {
     (e, f)
 }
 
-/// log2 of a positive finite f64 as a sum of two, the second below half a unit of the first: relative error below 2^-64.
-/// With s = f/(2+f): log2(1+f) = 2/ln 2 * s * (1 + s^2/3 + s^4/5 + ...), all but the last terms in pairs.
+/// log2 of a positive finite f64 as a sum of two, the second below half a unit of the first: relative error below
+/// 2^-64. With s = f/(2+f): log2(1+f) = 2/ln 2 * s * (1 + s^2/3 + s^4/5 + ...), all but the last terms in pairs.
 pub fn pair(x: &UOp, l: Layout) -> (UOp, UOp) {
     let (e, f) = split(x, l, false);
     let k = |v: f64| lit(&f, v);

@@ -1,11 +1,12 @@
 //! Late decompositions: ops that no target has, or that this one lacks, become arithmetic that it does.
 //!
-//! [`lower`] works on a kernel graph after expansion: values may be vectors, every rule keeps the lanes. It leaves no Exp2, Log2,
-//! Sin, Pow, Threefry, FloorDiv, FloorMod, no fp8 value and no integer division that could trap; f16 and bf16 arithmetic becomes
-//! casts around f32 arithmetic where the target does not have it. Accuracy in strict mode, over all inputs with NaN, infinities,
-//! both zeros and denormals: f32 exp2, log2, sin within 2 ulp, f64 within 4; f32 pow within 2 ulp. `fast` drops sin beyond
-//! 2^50 and, of exp2 on targets without Ldexp, denormals and overflow to infinity near the ends.
-//! Polynomials are minimax fits made with 200-bit arithmetic (Remez); every other constant says where it comes from.
+//! [`lower`] works on a kernel graph after expansion: values may be vectors, every rule keeps the lanes. It leaves no
+//! Exp2, Log2, Sin, Pow, Threefry, FloorDiv, FloorMod, no fp8 value and no integer division that could trap; f16 and
+//! bf16 arithmetic becomes casts around f32 arithmetic where the target does not have it. Accuracy in strict mode, over
+//! all inputs with NaN, infinities, both zeros and denormals: f32 exp2, log2, sin within 2 ulp, f64 within 4; f32 pow
+//! within 2 ulp. `fast` drops sin beyond 2^50 and, of exp2 on targets without Ldexp, denormals and overflow to infinity
+//! near the ends. Polynomials are minimax fits made with 200-bit arithmetic (Remez); every other constant says where it
+//! comes from.
 
 // Coefficients stand as the fit gave them; the compiler rounds them to the type they are used in.
 #![allow(clippy::excessive_precision)]
@@ -29,7 +30,7 @@ use exp2::Scale;
 
 type Plain = fn(&UOp, &mut LowerContext) -> Option<UOp>;
 
-/// The target's facts that rules need, owned so that the rule list is one static value.
+/// The target and options that rules need; owned, so that the rule list can be one static value.
 #[derive(Clone)]
 struct LowerContext {
     target: Target,
@@ -49,7 +50,7 @@ impl LowerContext {
 /// The whole graph below `sink` in ops that `target` has.
 ///
 /// # Errors
-/// The rules did not come to an end (a mistake in them).
+/// The rules did not terminate (a bug in them).
 pub fn lower(sink: &UOp, target: &Target, fast: bool) -> Result<UOp, RewriteError> {
     let sink = fp8::to_bits(sink);
     let mut facts = LowerContext { target: target.clone(), fast };
@@ -74,7 +75,7 @@ fn rules() -> &'static PatternMatcher<LowerContext> {
         let of = |name, ops: OpSet, f: Plain, about| Rule::on_ctx(name, ops, f).about(about);
         let op = OpSet::from;
         PatternMatcher::new([
-            // Half types first: what they compute in f32 is decomposed there.
+            // Half types first: the f32 operations that they become are decomposed too.
             of("half-through-f32", halves, |u, f| half::through_f32(u, &f.target), "f16 and bf16 arithmetic in f32"),
             of("exp2", op(Op::Exp2), |u, f| exp2::lower(u, f.scale(f.fast)), "2^x by a polynomial and an exponent"),
             of("log2", op(Op::Log2), |u, f| log2::lower(u, f.fast), "log2 by the exponent and a polynomial"),

@@ -1,13 +1,13 @@
-//! x^y. Integer constants by repeated multiplication, 1/2 by the square root; everything else as 2^(y log2 |x|) with the sign and
-//! the special cases of IEEE 754 `pow`. f32 computes the exponent in f64 and is correctly rounded but for rare ties; f64 has its
-//! exponent as a sum of two and is within 2 ulp.
+//! x^y. Integer constants by repeated multiplication, 1/2 by the square root; everything else as 2^(y log2 |x|) with
+//! the sign and the special cases of IEEE 754 `pow`. f32 computes the exponent in f64 and is correctly rounded but for
+//! rare ties; f64 has its exponent as a sum of two and is within 2 ulp.
 
 use super::exp2::Scale;
 use super::float::{Layout, abs, fma, ilit, lit};
 use super::{exp2, log2};
 use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
-/// Largest exponent that is multiplied out.
+/// Largest integer exponent that is expanded into multiplications.
 const MAX_CHAIN: i64 = 32;
 
 /// `scale`: how products with powers of two are made; not `Scale::Normal`.
@@ -30,7 +30,7 @@ pub fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
     Some(general(x, y, scale))
 }
 
-/// f32 multiplies in f64, so that a chain has the error of one rounding.
+/// Chains for f32 multiply in f64, so that the result has the error of one rounding.
 fn whole_power(x: &UOp, n: i64, l: Layout) -> UOp {
     let wide = if l.double() || n.abs() <= 2 { x.clone() } else { x.cast(x.dtype().with_scalar(Scalar::F64)) };
     let p = chain(&wide, n.unsigned_abs());

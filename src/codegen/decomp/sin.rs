@@ -1,9 +1,9 @@
 //! sin x = (-1)^n sin(pi*r), with n the nearest integer to x/pi and r = x/pi - n in [-1/2, 1/2].
 //!
-//! f32 is computed in f64. 1/pi is three numbers of which the first two have 29 bits, so their products with a 24-bit x are
-//! exact and multiples of one can be taken away exactly. Beyond 2^50, x is an integer times a power of two: multiples of two of
-//! that power over pi do not count, so every 26 octaves have three numbers of their own.
-//! f64 up to 2^25: pi in four parts (Cody and Waite). Beyond: x times the 192 bits of 1/pi that matter, in integers (Payne and
+//! f32 is computed in f64. 1/pi is three numbers of which the first two have 29 bits, so their products with a 24-bit x
+//! are exact and multiples of one can be taken away exactly. Beyond 2^50, x is an integer times a power of two:
+//! multiples of two of that power over pi do not count, so every 26 octaves have three numbers of their own. f64 up to
+//! 2^25: pi in four parts (Cody and Waite). Beyond: x times the 192 bits of 1/pi that matter, in integers (Payne and
 //! Hanek). Constants: 1,400-bit arithmetic.
 
 use super::float::{Layout, abs, fma, ilit, lit, polynomial, round};

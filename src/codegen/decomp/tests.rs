@@ -15,13 +15,13 @@ const TARGET: Target = Target {
     ..Target::null()
 };
 
-/// A lowered op as a tape that is evaluated lane by lane.
+/// A lowered op as a list of operations that is evaluated lane by lane.
 struct Machine {
     order: Vec<(UOp, Vec<usize>)>,
     inputs: Vec<usize>,
 }
 
-/// A value that the graph cannot know anything of.
+/// An opaque value, of which the simplifier knows nothing.
 fn input(t: impl Into<DType>, k: i64) -> UOp {
     UOp::new(Op::Stage, t.into(), [UOp::int(k)], doorbell_uop::Arg::None)
 }
@@ -190,7 +190,7 @@ fn f32_sine_is_within_two_units_everywhere() {
     assert!(u <= 2.0, "{u} ulp at {at:?}");
 }
 
-/// The reference has half a unit of its own.
+/// The reference itself is accurate to half a unit.
 #[test]
 fn f64_functions_are_within_four_units_of_the_standard_library() {
     let t = Scalar::F64;

@@ -1,19 +1,20 @@
-//! What the heuristic looks at: the loops of a kernel, how every access moves along each of them, how much work there is.
+//! What the heuristics look at: the loops of a kernel, how every access moves along each of them, and the amount of
+//! work.
 
 use super::kind_of;
 use crate::affine::AffineMemo;
 use doorbell_uop::{AxisKind, DType, Memo, Op, Order, UOp, open_numbers};
 use smallvec::SmallVec;
 
-/// How an access moves from one step of a loop to the next.
+/// How the address of an access changes from one iteration of a loop to the next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Move {
     /// It does not depend on the loop.
-    Still,
+    Invariant,
     /// By this many elements.
     Step(i64),
-    /// Somehow: a division, a remainder, an index from memory.
-    Wild,
+    /// Irregularly: a division, a remainder, an index from memory.
+    Irregular,
 }
 
 /// One Load or Store.
@@ -26,7 +27,7 @@ pub(super) struct Access {
 /// One loop nest: a Store, or a Reduce with the loops around it.
 pub(super) struct Site {
     pub node: UOp,
-    /// Output loops around it, outermost first, and the loops it closes (a Reduce's).
+    /// Output loops around it, outermost first, and the loops it closes (for a Reduce).
     pub outer: Vec<UOp>,
     pub inner: Vec<UOp>,
     /// The accesses of its innermost body.
@@ -39,7 +40,7 @@ pub(super) struct Site {
 
 pub(super) struct KernelAnalysis {
     pub sites: Vec<Site>,
-    /// Number of each node, and by number the numbers of the ranges that are open in it.
+    /// The number of each node, and for each number the numbers of the ranges that are open in the node.
     numbers: Memo<u32>,
     open: Vec<SmallVec<[u32; 6]>>,
     affine: AffineMemo,
@@ -68,7 +69,7 @@ impl KernelAnalysis {
     /// How index expression `i` moves along `r`.
     pub fn motion(&mut self, i: &UOp, r: &UOp) -> Move {
         if i.dtype() != DType::INDEX {
-            return if self.depends(i, r) { Move::Wild } else { Move::Still };
+            return if self.depends(i, r) { Move::Irregular } else { Move::Invariant };
         }
         let sum = self.affine.of(i).clone();
         let mut step = 0;
@@ -76,10 +77,10 @@ impl KernelAnalysis {
             if t == r {
                 step = *c;
             } else if self.depends(t, r) {
-                return Move::Wild;
+                return Move::Irregular;
             }
         }
-        if step == 0 { Move::Still } else { Move::Step(step) }
+        if step == 0 { Move::Invariant } else { Move::Step(step) }
     }
 
     pub fn depends(&self, u: &UOp, r: &UOp) -> bool {
@@ -91,11 +92,11 @@ impl KernelAnalysis {
 }
 
 impl Site {
-    /// Steps of all its loops together, unknown sizes at their largest.
+    /// Product of the trip counts of all its loops; unknown sizes count with their maximum.
     pub fn trips(&self) -> f64 {
         self.outer.iter().chain(&self.inner).map(|r| (r.vmax() + 1) as f64).product()
     }
-    /// The indices that are read.
+    /// The index expressions of its loads.
     pub fn reads(&self) -> Vec<UOp> {
         self.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect()
     }
@@ -115,7 +116,7 @@ fn site(node: UOp, outer: Vec<UOp>, inner: Vec<UOp>) -> Site {
         widest = node.src()[1].dtype().scalar.size_bytes();
         accesses.push(Access { node: node.clone(), index: node.src()[0].src()[1].clone(), store: true });
     }
-    // Not below the reductions in it: they are sites of their own.
+    // Stop at nested reductions: they are loop nests of their own.
     for u in Order::many(roots, |u| u.op() != Op::Reduce).nodes() {
         let d = u.dtype();
         match u.op() {
@@ -127,7 +128,7 @@ fn site(node: UOp, outer: Vec<UOp>, inner: Vec<UOp>) -> Site {
                 widest = widest.max(d.scalar.size_bytes());
                 ops += instructions(u.op());
             }
-            // Conditions on indices are computed in lanes of four bytes.
+            // Comparisons of indices are computed in lanes of four bytes.
             op if op.is_comparison() && u.src()[0].dtype() == DType::INDEX => {
                 widest = widest.max(4);
                 ops += 1;
@@ -138,16 +139,16 @@ fn site(node: UOp, outer: Vec<UOp>, inner: Vec<UOp>) -> Site {
     Site { node, outer, inner, accesses, ops, widest }
 }
 
-/// Instructions that an operation becomes, where that is far from one.
+/// Number of instructions of an operation that is far more than one instruction.
 fn instructions(op: Op) -> usize {
     match op {
-        // Twenty rounds of an addition, a rotation and an exclusive or.
+        // Twenty rounds, each an addition, a rotation and an exclusive or.
         Op::Threefry => 120,
         _ => usize::from(op.is_alu()),
     }
 }
 
-/// Loops that opts may still change.
+/// Whether opts may still change this loop.
 pub(super) fn is_free(r: &UOp) -> bool {
     matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce)
 }

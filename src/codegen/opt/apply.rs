@@ -1,7 +1,8 @@
-//! Applying opts: each is a substitution of ranges in the kernel graph.
+//! Applies opts: each is a substitution of ranges in the kernel graph.
 //!
-//! Splitting `r` by n with something left over cuts the axis in two: `0..main` gets the new loops, the rest becomes its own
-//! stores (or its own reduction, added to the main one). A rest of lanes is one masked vector.
+//! If `r` is split by n and n does not divide it, the axis is cut in two: `0..main` gets the new loops, and the
+//! remainder gets its own stores (or its own reduction, whose result is added to the main one). A remainder in lanes is
+//! one masked vector.
 
 use super::Opt;
 use crate::accumulate::identity;
@@ -12,54 +13,55 @@ use doorbell_uop::{Arg, AxisKind, Op, Order, RangeArg, Srcs, UOp, USet, open_num
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
-/// Why an opt does not apply: what of the axis, and the limit.
-pub(super) type Why = std::borrow::Cow<'static, str>;
+/// Why an opt does not apply: the property of the axis, and the limit.
+pub(super) type Reason = std::borrow::Cow<'static, str>;
 
-/// A kernel graph with opts applied so far.
-pub(crate) struct Kernel<'a> {
+/// A kernel graph with the opts applied so far.
+pub(crate) struct OptKernel<'a> {
     pub sink: UOp,
     pub target: &'a Target,
     pub applied: Vec<Opt>,
-    /// Axes of the rests that splits left over: not for opts.
-    rests: USet,
-    /// What the axis of the last opt became: the loop that remains of it.
-    pub(super) remains: Option<UOp>,
-    /// And the inner loop that was split from it.
+    /// Axes of the remainders left by splits; opts do not apply to them.
+    remainders: USet,
+    /// The loop that remains of the axis of the last opt.
+    pub(super) remaining_loop: Option<UOp>,
+    /// The inner loop that was split from it.
     inner: Option<UOp>,
-    /// How many times the work a matrix unit does for padding to its tiles.
+    /// How many times the useful work a matrix unit does because of padding to its tiles.
     pub(super) waste: f64,
-    /// The loops over tiles of rows, columns and steps that the last matrix unit left.
+    /// The loops over tiles of rows, columns and reduction steps around the last matrix unit.
     pub(super) tiles: Vec<Option<UOp>>,
-    /// What the last matrix unit reads, and what each axis has become since (`None`: more than one expression, or one with a gate).
+    /// The operands of the last matrix unit, updated with what each axis has become since (`None`: an axis became
+    /// several expressions, or one with a gate).
     pub(super) operands: Option<super::pipe::Operands>,
     pub(super) history: Vec<(UOp, Option<UOp>)>,
     pub(super) subs: u32,
-    /// The axes of the graph that was last asked for them.
+    /// Cache: the last graph whose axes were computed, and those axes.
     axes: RefCell<Option<(UOp, Vec<UOp>)>>,
 }
 
-/// What an axis becomes.
+/// The replacement of an axis.
 struct Split {
     /// Value of the old range.
     value: UOp,
-    /// Ranges that take its place in the nest, outermost first.
+    /// Ranges that take its position in the nest, outermost first.
     ranges: Vec<UOp>,
-    /// Ranges that go to the outermost and the innermost place.
+    /// Ranges that go to the outermost and the innermost position.
     outer: Option<UOp>,
     inner: Option<UOp>,
-    /// Where this does not hold there is nothing to do.
+    /// The old loop's body runs only where this holds.
     gate: Option<UOp>,
 }
 
-impl<'a> Kernel<'a> {
-    pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
+impl<'a> OptKernel<'a> {
+    pub fn new(sink: UOp, target: &'a Target) -> OptKernel<'a> {
         let subs = last_sub(&sink);
-        Kernel {
+        OptKernel {
             sink,
             target,
             applied: vec![],
-            rests: USet::default(),
-            remains: None,
+            remainders: USet::default(),
+            remaining_loop: None,
             inner: None,
             waste: 1.0,
             tiles: vec![],
@@ -70,31 +72,32 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// The axes that opts name, by kind from the outside in, then by number.
+    /// The axes that opts refer to, by kind from the outside in, then by number.
     pub fn axes(&self) -> Vec<UOp> {
         let mut last = self.axes.borrow_mut();
         if last.as_ref().is_none_or(|(of, _)| *of != self.sink) {
             *last = Some((self.sink.clone(), crate::axes(&self.sink)));
         }
         let axes = last.iter().flat_map(|(_, axes)| axes);
-        axes.filter(|r| !self.rests.contains(*r)).cloned().collect()
+        axes.filter(|r| !self.remainders.contains(*r)).cloned().collect()
     }
 
-    /// Applies the opt that `make` builds for the number of axis `r`: what remains of the axis as a loop, if anything does.
+    /// Applies the opt that `make` builds for the number of axis `r`. Returns the loop that remains of the axis, if
+    /// any.
     ///
     /// # Errors
-    /// As [`Kernel::apply`].
+    /// As [`OptKernel::apply`].
     pub fn apply_to(&mut self, r: &UOp, make: impl Fn(usize) -> Opt) -> Result<Option<UOp>, CodegenError> {
         let n = self.axes().iter().position(|a| a == r).unwrap_or(usize::MAX);
-        self.remains = None;
+        self.remaining_loop = None;
         self.apply(make(n))?;
-        Ok(self.remains.take())
+        Ok(self.remaining_loop.take())
     }
 
     /// # Errors
-    /// The opt does not apply to this kernel or target; the kernel is unchanged then.
+    /// The opt does not apply to this kernel or target; the kernel is then unchanged.
     pub fn apply(&mut self, opt: Opt) -> Result<(), CodegenError> {
-        let fail = |why: Why| CodegenError::Opt { opt, why: why.into() };
+        let fail = |why: Reason| CodegenError::Opt { opt, why: why.into() };
         let axes = self.axes();
         let axis = |n: usize| {
             axes.get(n).cloned().ok_or_else(|| fail(format!("no axis {n}, the kernel has {}", axes.len()).into()))
@@ -124,8 +127,8 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    /// Whether the target can launch the kernel as it is now.
-    fn launches(&self) -> Result<(), Why> {
+    /// Whether the target can launch the kernel in its current state.
+    fn launches(&self) -> Result<(), Reason> {
         if !self.target.has_grid() {
             return Ok(());
         }
@@ -139,7 +142,7 @@ impl<'a> Kernel<'a> {
         UOp::new(Op::Range, like.dtype(), [end.clone()], arg)
     }
 
-    fn copies(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
+    fn copies(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Reason> {
         let from = kind_of(r);
         let reduces = kind == AxisKind::Unroll;
         if reduces && from != AxisKind::Reduce || !reduces && from != AxisKind::Loop {
@@ -151,21 +154,21 @@ impl<'a> Kernel<'a> {
         self.split(r, amount, kind)
     }
 
-    fn vectorize(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
+    fn vectorize(&mut self, r: &UOp, amount: usize) -> Result<(), Reason> {
         if !matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce) {
             return Err("wrong kind of axis".into());
         }
         if !(2..=64).contains(&amount) || !amount.is_power_of_two() {
             return Err("lanes are a power of two up to 64".into());
         }
-        // A value has the lanes of one axis.
+        // A value can have the lanes of only one axis.
         if self.lanes_meet(r) {
             return Err("another axis of the same values is in lanes already".into());
         }
         self.split(r, amount, AxisKind::Vector)
     }
 
-    /// Whether some value depends on `r` and on an axis in lanes.
+    /// Whether some value depends on both `r` and an axis in lanes.
     fn lanes_meet(&self, r: &UOp) -> bool {
         let order = Order::of(&self.sink);
         let Some(r) = order.number(r).map(|k| k as u32) else { return false };
@@ -173,7 +176,7 @@ impl<'a> Kernel<'a> {
         open_numbers(&order).iter().any(|o| o.contains(&r) && o.iter().any(lanes))
     }
 
-    fn thread(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
+    fn thread(&mut self, r: &UOp, amount: usize) -> Result<(), Reason> {
         if kind_of(r) != AxisKind::Loop {
             return Err("wrong kind of axis".into());
         }
@@ -191,7 +194,7 @@ impl<'a> Kernel<'a> {
         if !even && chunk.vmax() < 2 {
             return Err("fewer steps than threads".into());
         }
-        // What is left from here to the end, at most a chunk and at least nothing.
+        // What is left from here to the end, clamped to 0..=chunk.
         let len = if even { chunk } else { clamp(&end.binary(Op::Sub, &first), &chunk) };
         let rest = self.fresh(r, &len, AxisKind::Loop);
         let split = Split { value: &first + &rest, ranges: vec![rest], outer: Some(tid), inner: None, gate: None };
@@ -199,8 +202,8 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    /// LOCAL and GROUP: `amount` neighbouring steps of an axis for as many threads of a workgroup.
-    fn threads_of(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
+    /// LOCAL and GROUP: gives `amount` neighbouring steps of an axis to that many threads of a workgroup.
+    fn threads_of(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Reason> {
         let Some(limits) = &self.target.grid else { return Err("the target has no workgroups".into()) };
         let (from, of) =
             if kind == AxisKind::Local { (AxisKind::Loop, "the output") } else { (AxisKind::Reduce, "a reduction") };
@@ -223,8 +226,8 @@ impl<'a> Kernel<'a> {
         self.split(r, amount, kind)
     }
 
-    /// The inner loop of the two that the axis becomes.
-    pub(super) fn tile(&mut self, r: &UOp, amount: usize) -> Result<UOp, Why> {
+    /// Tiles the axis and returns the inner loop.
+    pub(super) fn tile(&mut self, r: &UOp, amount: usize) -> Result<UOp, Reason> {
         let kind = kind_of(r);
         if !matches!(kind, AxisKind::Loop | AxisKind::Reduce) || amount < 2 {
             return Err("needs a loop and an amount of at least two".into());
@@ -233,8 +236,8 @@ impl<'a> Kernel<'a> {
         self.inner.clone().ok_or_else(|| "the axis is shorter than the tile".into())
     }
 
-    /// The longer axis.
-    pub(super) fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<UOp, Why> {
+    /// Pads the axis and returns the longer one.
+    pub(super) fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<UOp, Reason> {
         let Some(n) = r.src()[0].as_int() else { return Err("the axis has no fixed size".into()) };
         let a = amount as i64;
         if amount < 2 || n % a == 0 || (n + a - 1) / a * a > 4 * n {
@@ -246,11 +249,11 @@ impl<'a> Kernel<'a> {
             Split { value: padded.clone(), ranges: vec![padded.clone()], outer: None, inner: None, gate: Some(gate) };
         self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
         self.history.push((r.clone(), None));
-        self.remains = Some(padded.clone());
+        self.remaining_loop = Some(padded.clone());
         Ok(padded)
     }
 
-    fn swap(&mut self, a: &UOp, b: &UOp) -> Result<(), Why> {
+    fn swap(&mut self, a: &UOp, b: &UOp) -> Result<(), Reason> {
         if a == b || kind_of(a) != kind_of(b) {
             return Err("needs two axes of one kind".into());
         }
@@ -274,7 +277,7 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    fn bound(&mut self, r: &UOp) -> Result<(), Why> {
+    fn bound(&mut self, r: &UOp) -> Result<(), Reason> {
         if self.target.has_grid() || kind_of(r) != AxisKind::Reduce {
             return Err("needs a loop of a reduction, on a CPU".into());
         }
@@ -283,7 +286,7 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), Why> {
+    fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), Reason> {
         if self.target.has_grid() {
             if kind_of(axis) != AxisKind::Reduce {
                 return Err("needs a loop of a reduction, of which each round reads a tile".into());
@@ -298,8 +301,8 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    /// `r` into rest × amount, the new inner range of kind `kind`; a remainder becomes a rest of its own.
-    fn split(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
+    /// Splits `r` into outer × amount; the new inner range has kind `kind`. A remainder becomes a separate part.
+    fn split(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Reason> {
         if self.sink.any(|u| u.op() == Op::Range && u != r && u.contains(r)) {
             return Err("the bounds of another loop depend on it".into());
         }
@@ -307,7 +310,7 @@ impl<'a> Kernel<'a> {
         let lanes = kind == AxisKind::Vector;
         let tiled = kind == old;
         let mut parts = vec![];
-        (self.inner, self.remains) = (None, None);
+        (self.inner, self.remaining_loop) = (None, None);
         let whole = floor_div(&end, a);
         if end.as_int().is_none() && whole.vmax() < 2 {
             return Err("the axis may be too short".into());
@@ -315,7 +318,7 @@ impl<'a> Kernel<'a> {
         if whole.vmax() > 0 {
             let inner = self.fresh(r, &UOp::int(a), kind);
             let outer = (whole.as_int() != Some(1)).then(|| self.fresh(r, &whole, old));
-            self.remains = outer.clone();
+            self.remaining_loop = outer.clone();
             self.inner = Some(inner.clone());
             let value = outer.as_ref().map_or(inner.clone(), |o| &(o * a) + &inner);
             let (ranges, inner) = match (outer, tiled) {
@@ -334,12 +337,13 @@ impl<'a> Kernel<'a> {
                 Some(n) => UOp::int(n / a * a),
                 None => &whole * a,
             };
-            // A rest of unknown size may be none at all: it is a whole step of which the gate lets `left` happen.
+            // A remainder of unknown size may be empty: it becomes one whole masked step, with a gate that allows the
+            // first `left` elements.
             let masked = left.as_int() != Some(1) && (lanes || left.as_int().is_none());
             let copied = !tiled && !lanes && !masked;
             let kind = if copied || lanes && masked { kind } else { old };
             let t = self.fresh(r, &if masked { UOp::int(a) } else { left.clone() }, kind);
-            self.rests.insert(t.clone());
+            self.remainders.insert(t.clone());
             let gate = masked.then(|| t.lt(&left));
             parts.push(Split { value: &first + &t, ranges: vec![t], outer: None, inner: None, gate });
         }
@@ -361,7 +365,7 @@ fn size(r: &UOp) -> i128 {
     r.vmax() + 1
 }
 
-/// The largest number of a piece of an axis.
+/// The largest sub-number of the axes' ranges.
 fn last_sub(sink: &UOp) -> u32 {
     Order::of(sink).nodes().iter().filter_map(|u| u.range_arg()).map(|a| a.sub).max().unwrap_or(0)
 }
@@ -380,13 +384,13 @@ fn ceil_div(n: &UOp, d: i64) -> UOp {
     }
 }
 
-/// `x` within 0..=top. The smaller of two as -max(-a, -b), whose bounds are exact.
+/// `x` clamped to 0..=top. The minimum is written as -max(-a, -b), whose bounds are exact.
 fn clamp(x: &UOp, top: &UOp) -> UOp {
     -&(-&x.max(&UOp::int(0))).max(&-top)
 }
 
-/// One pass over the graph that replaces range `r` by what `parts` say: a Store that closes it is written once a part, a Reduce
-/// is reduced once a part and combined.
+/// One pass over the graph that replaces range `r` as `parts` say: a Store that closes `r` becomes one Store for each
+/// part; a Reduce becomes one Reduce for each part, and their results are combined.
 struct Rewrite<'a> {
     root: &'a UOp,
     r: &'a UOp,
@@ -400,7 +404,7 @@ impl<'a> Rewrite<'a> {
 
     fn run(&self) -> UOp {
         let order = Order::of(self.root);
-        // Nodes in which `r` is open have a version a part; everything else has one.
+        // Nodes in which `r` is open get one version for each part; all others have one version.
         let mut all = Versions::new(&order);
         let mut open = vec![false; order.len()];
         for (at, u) in order.nodes().iter().enumerate() {
@@ -430,7 +434,7 @@ impl<'a> Rewrite<'a> {
         all.root().unwrap_or_else(|| self.root.clone())
     }
 
-    /// What a Store or Reduce that closes `r` (node `at`) becomes.
+    /// The replacement of a Store or Reduce that closes `r` (node `at`).
     fn closed(&self, u: &UOp, all: &Versions, at: usize, first: usize) -> UOp {
         let parts = (0..self.parts.len()).map(|k| self.close(u, all.srcs(at, k), first, k));
         match u.op() {
@@ -441,7 +445,7 @@ impl<'a> Rewrite<'a> {
         }
     }
 
-    /// A node inside part `k`: loads are gated by the part's gate.
+    /// A node in part `k`: loads get the part's gate.
     fn masked(&self, u: &UOp, src: Srcs, k: usize) -> UOp {
         let effects = matches!(u.op(), Op::After | Op::Commit);
         let new = if effects { flat_sink(u, src.into_iter()) } else { u.with_src(src) };

@@ -1,20 +1,23 @@
-//! Products on GPUs that copy tiles while they compute: which block of the result a workgroup has, and the opts that make it so.
+//! Products on GPUs that copy tiles while they compute: chooses the block of the result that each workgroup computes,
+//! and the opts for it.
 //!
-//! A larger block reads less of the operands for each product, but there are fewer of them: a product that leaves units of the chip
-//! without work takes as long as its busiest unit. So the block is the one whose rounds over all units take the least time.
+//! With a larger block each product needs fewer operand reads, but there are fewer blocks, and a product that leaves
+//! parts of the chip idle takes as long as its busiest unit. So the chosen block is the one with the smallest total
+//! time: the time of one block, multiplied by how many blocks the busiest unit computes.
 
 use super::analysis::size;
-use super::{Kernel, Opt, kind_of};
+use super::{Opt, OptKernel, kind_of};
 use doorbell_sort as sort;
 use doorbell_uop::{AxisKind, Op, TileArg, UOp, WmmaArg};
 
-/// The share of a workgroup in the result, in tiles of the matrix unit.
+/// A workgroup's part of the result, in tiles of the matrix unit.
 #[derive(Clone, Copy)]
 struct Block {
-    /// Tiles of a wave, and waves: down and across.
+    /// Tiles per wave, and waves: down and across.
     copies: [i64; 2],
     waves: [i64; 2],
-    /// How fast the units are with blocks of this size, the largest being 1: by what they read of workgroup memory.
+    /// Relative speed of the units with blocks of this size (the largest is 1), limited by what they read of workgroup
+    /// memory.
     rate: f64,
 }
 
@@ -31,31 +34,34 @@ const BLOCKS: &[Block] = &[
     block([1, 2], [2, 2], 0.5),
     block([1, 1], [2, 2], 0.4),
 ];
-/// Blocks of units that read workgroup memory by themselves: so many warpgroups, one tile of columns. What a tile of 64 columns reads of workgroup
-/// memory takes as long as its products do; of more columns, less. The others read each fragment several times and reach six tenths.
+/// Blocks for units that read workgroup memory directly: number of warpgroups, columns of the one tile. With a tile of
+/// 64 columns, reading workgroup memory takes as long as the products; with more columns, less. The other units read
+/// each fragment several times and reach six tenths.
 const WARPGROUPS: &[(i64, u16, f64)] = &[(4, 128, 1.7), (2, 128, 1.6), (2, 64, 1.2), (1, 128, 1.4), (1, 64, 1.0)];
-/// Tiles of the unit along the sum in a round, and how fast rounds of that length are; bytes of a round along the sum.
+/// Tiles of the unit along the reduction in one iteration with the relative speed of such iterations; bytes of an
+/// iteration along the reduction.
 const STEPS: &[(i64, f64)] = &[(4, 1.0), (2, 1.0), (1, 0.85)];
 const ROUND: i64 = 64;
-/// How much of the work may be padding.
+/// Maximum ratio of the work with padding to the useful work.
 const WASTE: f64 = 2.0;
-/// Buffers of a pipe, where there is room for more and where not: powers of two, which rounds are counted by without division.
+/// Numbers of buffers of a pipelined loop, to use if there is enough room for the first, and if not. Powers of two, so
+/// that the buffer index needs no division.
 const DEPTHS: [i64; 2] = [4, 2];
-/// Those of a warpgroup's unit: of the last one the products may still be on their way.
+/// The same for wgmma, where the products of the last buffer may still be running.
 const LONG_DEPTHS: [i64; 2] = [4, 3];
-/// Plans of a kind of unit that are tried.
+/// How many plans are tried for each kind of unit.
 const TRIES: usize = 2;
-/// Where the chip does not say how many units it has.
+/// Number of units if the target does not say.
 const UNITS: u32 = 64;
 
 /// A way to compute the kernel's product.
 struct Plan {
     choice: usize,
     unit: &'static WmmaArg,
-    /// Rows, columns, steps.
+    /// Rows, columns, reduction steps.
     axes: [UOp; 3],
     block: Block,
-    /// Steps of the sum in a round, in tiles of the unit.
+    /// Reduction steps in one iteration, in tiles of the unit.
     steps: i64,
     time: f64,
 }
@@ -68,7 +74,7 @@ impl Plan {
         [m * i64::from(self.unit.m), n * i64::from(self.unit.n), self.steps * i64::from(self.unit.k)]
     }
 
-    /// Buffers that let two workgroups share a unit, if they can.
+    /// The number of buffers that lets two workgroups share a compute unit, if possible.
     fn depth(&self, local_bytes: usize) -> i64 {
         let [m, n, k] = self.sizes();
         let bytes = (m + n) * self.unit.a.size_bytes() as i64;
@@ -83,8 +89,9 @@ impl Plan {
     }
 }
 
-/// Makes the kernel's product one of blocks whose tiles are copied ahead; `false`: it is none, or they do not fit it.
-pub(super) fn choose(kernel: &mut Kernel) -> bool {
+/// Computes the kernel's product in blocks whose tiles are copied ahead; `false`: the kernel is not such a product, or
+/// no block fits.
+pub(super) fn choose(kernel: &mut OptKernel) -> bool {
     if !kernel.target.async_copies || kernel.sink.toposort().iter().filter(|u| u.op() == Op::Reduce).count() != 1 {
         return false;
     }
@@ -107,7 +114,7 @@ pub(super) fn choose(kernel: &mut Kernel) -> bool {
     false
 }
 
-fn plans(kernel: &Kernel) -> Vec<Plan> {
+fn plans(kernel: &OptKernel) -> Vec<Plan> {
     let mut plans = vec![];
     let outputs: f64 = outputs(&kernel.sink);
     let units = f64::from(if kernel.target.compute_units == 0 { UNITS } else { kernel.target.compute_units });
@@ -130,7 +137,7 @@ fn plans(kernel: &Kernel) -> Vec<Plan> {
     plans
 }
 
-/// Blocks and lengths of rounds, with their rates, for a sum of so many steps.
+/// Blocks and iteration lengths, with their relative speeds, for a reduction of so many steps.
 fn forms(unit: &WmmaArg, sum: i64) -> Vec<(Block, (i64, f64))> {
     let k = i64::from(unit.k);
     let bytes = k * unit.a.size_bytes() as i64;
@@ -143,13 +150,13 @@ fn forms(unit: &WmmaArg, sum: i64) -> Vec<(Block, (i64, f64))> {
     rounds.flat_map(|s| BLOCKS.iter().map(move |b| (*b, *s))).collect()
 }
 
-/// Elements that the kernel stores, at most.
+/// Upper bound of the number of elements that the kernel stores.
 fn outputs(sink: &UOp) -> f64 {
     let of = |s: &UOp| s.src()[2..].iter().map(|r| (r.vmax() + 1) as f64).product::<f64>();
     sink.src().iter().filter(|s| s.op() == Op::Store).map(of).fold(1.0, f64::max)
 }
 
-fn apply(kernel: &mut Kernel, plan: &Plan) -> Option<()> {
+fn apply(kernel: &mut OptKernel, plan: &Plan) -> Option<()> {
     for (r, n) in plan.axes.iter().zip(plan.sizes()) {
         if size(r) % n != 0 {
             kernel.apply_to(r, |axis| Opt::PadTo { axis, amount: n as usize }).ok()?;
@@ -169,7 +176,7 @@ fn apply(kernel: &mut Kernel, plan: &Plan) -> Option<()> {
     if plan.steps > 1 {
         round = kernel.apply_to(&round, |axis| opt(AxisKind::Unroll, axis, plan.steps as usize)).ok()??;
     }
-    // Other loops of the sum, a window's, go around the rounds.
+    // Other loops of the reduction (of a window) go around the pipelined loop.
     let last = last_loop(kernel, &round)?;
     if last != round {
         let with = kernel.axes().iter().position(|a| *a == last)?;
@@ -180,8 +187,8 @@ fn apply(kernel: &mut Kernel, plan: &Plan) -> Option<()> {
     Some(())
 }
 
-/// The innermost loop of the sum that has this one.
-fn last_loop(kernel: &Kernel, round: &UOp) -> Option<UOp> {
+/// The innermost loop of the reduction that contains this one.
+fn last_loop(kernel: &OptKernel, round: &UOp) -> Option<UOp> {
     let order = kernel.sink.toposort();
     let sum = order.iter().find(|u| u.op() == Op::Reduce && u.src()[1..].contains(round))?;
     sum.src()[1..].iter().rfind(|r| kind_of(r) == AxisKind::Reduce).cloned()

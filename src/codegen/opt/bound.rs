@@ -1,16 +1,17 @@
-//! BOUND: conditions on a loop of a sum become the loop's bounds.
+//! BOUND: turns conditions on a reduction's loop variable into loop bounds.
 //!
-//! `Σ_k where(k <= h and h < k + 20, x, 0)` runs k from max(0, h - 19) to h: what is zero is not computed, and nothing is asked in the
-//! loop. Only conditions that a loop around the sum decides can do that; lanes and copies keep theirs.
+//! `Σ_k where(k <= h and h < k + 20, x, 0)` runs k from max(0, h - 19) to h: the zero terms are not computed, and the
+//! loop contains no check. This works only for conditions that are constant inside the reduction except for the loop
+//! variable; lanes and unrolled copies keep their conditions.
 
 use super::kind_of;
 use crate::affine::AffineMemo;
 use doorbell_uop::{Arg, AxisKind, ConstVal, Op, RangeArg, Srcs, UMap, UOp};
 
-/// The kernel with the conditions on `r` in its sums turned into bounds; new ranges are numbered from `sub`.
+/// The kernel in which the conditions on `r` in its reductions became bounds. New ranges are numbered from `sub`.
 ///
 /// # Errors
-/// No sum over `r` has such a condition.
+/// No reduction over `r` has such a condition.
 pub(super) fn bound(sink: &UOp, r: &UOp, mut sub: u32) -> Result<UOp, &'static str> {
     let sums: Vec<UOp> = sink.toposort().into_iter().filter(|u| u.op() == Op::Reduce).collect();
     let mut map: UMap<UOp> = UMap::default();
@@ -46,7 +47,7 @@ fn bounded(sum: &UOp, r: &UOp, sub: u32) -> Option<UOp> {
     if known.is_empty() {
         return None;
     }
-    // At least none, at most all.
+    // Clamped to 0..=n.
     let count = least(&(&end - &first).max(&UOp::int(0)), &UOp::int(n));
     let id = r.range_arg().map_or(0, |a| a.id);
     let arg = Arg::Range(RangeArg { id, sub, kind: AxisKind::Reduce });
@@ -62,7 +63,7 @@ fn bounded(sum: &UOp, r: &UOp, sub: u32) -> Option<UOp> {
     Some(sum.with_src(src))
 }
 
-/// The smaller of two: as -max(-a, -b), whose bounds are exact.
+/// The minimum of two, written as -max(-a, -b), whose bounds are exact.
 fn least(a: &UOp, b: &UOp) -> UOp {
     -&(-a).max(&-b)
 }
@@ -72,7 +73,8 @@ enum Limit {
     Below(UOp),
 }
 
-/// What a condition says about `r`, if that is all and loops around the sum over `closed` know it.
+/// The bound that a condition gives for `r`, if the condition is only that and does not depend on the other ranges in
+/// `closed`.
 fn limit(condition: &UOp, r: &UOp, closed: &[UOp]) -> Option<Limit> {
     let not = condition.op() == Op::CmpNe && condition.src()[1].as_const() == Some(ConstVal::Bool(true));
     let less = if not { &condition.src()[0] } else { condition };
@@ -80,7 +82,7 @@ fn limit(condition: &UOp, r: &UOp, closed: &[UOp]) -> Option<Limit> {
     if !condition.contains(r) || a.dtype() != doorbell_uop::DType::INDEX {
         return None;
     }
-    // It holds where this is above zero: b - a, or a + 1 - b.
+    // The condition holds where this is above zero: b - a, or a + 1 - b.
     let above = if not { &(a + 1) - b } else { b - a };
     let sum = AffineMemo::default().of(&above).clone();
     let step = sum.coef(r);
@@ -110,7 +112,7 @@ fn conjuncts(gate: &UOp) -> Vec<UOp> {
     found
 }
 
-/// `x` where the known conditions hold: its loads need not ask for them.
+/// `x` where the known conditions hold: its loads drop them from their gates.
 fn without(x: &UOp, known: &[UOp]) -> UOp {
     x.rebuild(|m, u| match u.op() {
         Op::Load if u.src().len() > 1 && u.src()[0].op() == Op::Index && u.src()[0].src().len() > 2 => {

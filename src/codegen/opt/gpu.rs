@@ -1,21 +1,23 @@
-//! The rules that choose opts for a kernel of a GPU target: a matrix unit where one fits; reductions of few outputs shared by the
-//! threads of a workgroup; tiles for products; vectors and workgroups along the contiguous axis for everything else.
+//! The heuristics that choose opts for a kernel of a GPU target: a matrix unit where one fits; reductions with few
+//! outputs shared by the threads of a workgroup; tiles for products; vectors and workgroups along the contiguous axis
+//! for everything else.
 
 use super::analysis::{KernelAnalysis, Move, Site, is_free, size};
-use super::{Kernel, Opt, kind_of};
+use super::{Opt, OptKernel, kind_of};
 use crate::grid;
 use doorbell_uop::{Arg, AxisKind, Op, UOp};
 
-/// Outputs below which a reduction is shared by threads: fewer than this leave the machine empty.
+/// With fewer outputs than this, a reduction is shared by threads, because one thread per output would leave the GPU
+/// mostly idle.
 const FEW_OUTPUTS: i64 = 2048;
-/// How much of a matrix unit's work may be padding.
+/// Maximum ratio of a matrix unit's work, including padding, to the useful work.
 const WASTE: f64 = 2.0;
-/// Threads that fill the waves of every target.
+/// A number of threads that fills the waves of every target.
 const WAVES: i64 = 64;
-/// Threads of an ordinary workgroup.
+/// Threads of a typical workgroup.
 const WORKGROUP: i64 = 256;
 
-pub(super) fn choose(kernel: &mut Kernel) {
+pub(super) fn choose(kernel: &mut OptKernel) {
     if super::blocks::choose(kernel) || matrix_unit(kernel) {
         return;
     }
@@ -46,8 +48,8 @@ pub(super) fn choose(kernel: &mut Kernel) {
     }
 }
 
-/// Uses the matrix unit where padding to its tile costs less than the half; copies of tiles share operands.
-fn matrix_unit(kernel: &mut Kernel) -> bool {
+/// Uses the matrix unit if padding to its tile costs less than half of the work. Copies of tiles share operands.
+fn matrix_unit(kernel: &mut OptKernel) -> bool {
     let before = kernel.sink.clone();
     if kernel.apply(Opt::Tc { choice: 0 }).is_err() {
         return false;
@@ -72,8 +74,8 @@ fn matrix_unit(kernel: &mut Kernel) -> bool {
     true
 }
 
-/// Output loops that stay loops of the kernel, because a reduction serves all their steps.
-fn inner_loops(kernel: &Kernel) -> Vec<UOp> {
+/// Output loops that stay loops inside the kernel, because one reduction serves all their iterations.
+fn inner_loops(kernel: &OptKernel) -> Vec<UOp> {
     let stores = kernel.sink.src().iter().filter(|s| s.op() == Op::Store);
     let launched = grid::with_global_axes(&kernel.sink, kernel.target);
     let remain: Vec<UOp> = launched.toposort().into_iter().filter(|u| u.op() == Op::Range).collect();
@@ -86,7 +88,7 @@ fn inner_loops(kernel: &Kernel) -> Vec<UOp> {
     rows
 }
 
-/// Workgroups of one thread that the kernel would have.
+/// How many one-thread workgroups the kernel would have.
 fn outputs(analysis: &KernelAnalysis, rows: &[UOp]) -> i64 {
     let stores = analysis.sites.iter().filter(|s| s.node.op() == Op::Store);
     stores.map(|s| s.outer.iter().filter(|r| !rows.contains(r)).map(size).product()).max().unwrap_or(1)
@@ -98,15 +100,16 @@ fn is_shared(s: &Site, outputs: i64, rows: &[UOp]) -> bool {
     free && s.node.op() == Op::Reduce && (outputs <= FEW_OUTPUTS && steps >= 32 || !rows.is_empty())
 }
 
-/// Gives an axis to as many threads as divide it, or pads it.
-fn spread(kernel: &mut Kernel, r: &UOp, threads: i64, kind: AxisKind) {
+/// Splits an axis over as many threads as divide its size, or pads it.
+fn spread(kernel: &mut OptKernel, r: &UOp, threads: i64, kind: AxisKind) {
     let opt = |axis, amount: i64| match kind {
         AxisKind::GroupReduce => Opt::Group { axis, amount: amount as usize },
         _ => Opt::Local { axis, amount: amount as usize },
     };
     let mut axis = r.clone();
     if size(r) % threads != 0 && size(r) > 1 {
-        // A quarter of the work may be wasted; else the largest power of two that divides it.
+        // Prefer a thread count with at most a quarter of the work wasted; otherwise use the largest power of two that
+        // divides the size.
         let fits = [threads, threads / 2, threads / 4]
             .into_iter()
             .find(|t| *t > 1 && (size(r) + t - 1) / t * t * 4 <= size(r) * 5);
@@ -125,9 +128,9 @@ fn spread(kernel: &mut Kernel, r: &UOp, threads: i64, kind: AxisKind) {
     let _ = kernel.apply_to(&axis, |a| opt(a, threads));
 }
 
-/// A reduction of many outputs: copies along the axes that share loads, threads along both, the tiles of what they read in
-/// workgroup memory.
-fn tile(kernel: &mut Kernel, analysis: KernelAnalysis, k: usize) {
+/// A reduction with many outputs: unroll the axes that share loads, put threads along both, and put the tiles that they
+/// read into workgroup memory.
+fn tile(kernel: &mut OptKernel, analysis: KernelAnalysis, k: usize) {
     let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
     let reused = |r: &&UOp| is_free(r) && loads.iter().any(|l| !analysis.depends(l, r)) && loads.len() > 1;
@@ -143,7 +146,7 @@ fn tile(kernel: &mut Kernel, analysis: KernelAnalysis, k: usize) {
     let others = site.outer.iter().rev().filter(|r| !axes.contains(r) && is_free(r)).cloned();
     let mut threads = 1;
     for (n, r) in left.iter().cloned().chain(others).enumerate() {
-        // One axis beside those that share loads, and more of them only where waves would be left half empty.
+        // Use one axis beyond those that share loads, and further ones only if waves would be less than half full.
         if n > left.len() && threads >= WAVES {
             break;
         }
@@ -171,8 +174,8 @@ fn tile(kernel: &mut Kernel, analysis: KernelAnalysis, k: usize) {
     }
 }
 
-/// Four elements a thread where all accesses run along one axis, and threads beside each other on it.
-fn elementwise(kernel: &mut Kernel, mut analysis: KernelAnalysis) {
+/// Four elements per thread if all accesses are contiguous along one axis, with neighbouring threads adjacent on it.
+fn elementwise(kernel: &mut OptKernel, mut analysis: KernelAnalysis) {
     let Some(k) =
         (0..analysis.sites.len()).max_by(|a, b| analysis.sites[*a].trips().total_cmp(&analysis.sites[*b].trips()))
     else {
@@ -182,7 +185,7 @@ fn elementwise(kernel: &mut Kernel, mut analysis: KernelAnalysis) {
     let outer: Vec<UOp> = analysis.sites[k].outer.iter().filter(|r| is_free(r)).cloned().collect();
     let beside = |analysis: &mut KernelAnalysis, r: &UOp| {
         accesses.iter().all(|(i, store)| {
-            matches!(analysis.motion(i, r), Move::Step(1)) || !store && analysis.motion(i, r) == Move::Still
+            matches!(analysis.motion(i, r), Move::Step(1)) || !store && analysis.motion(i, r) == Move::Invariant
         })
     };
     let lanes = (kernel.target.vector_bytes as usize / analysis.sites[k].widest.max(1)).min(4) as i64;

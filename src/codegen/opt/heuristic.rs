@@ -1,30 +1,31 @@
-//! The rules that choose opts for a CPU kernel: lanes first, then register tiles or independent chains, small loops copied out,
-//! threads last.
+//! The heuristics that choose opts for a CPU kernel: vector lanes first, then register tiles or independent dependency
+//! chains, unrolling of small loops, and threads last.
 //!
-//! Lanes go along the axis on which most accesses move by one element. Where a reduction reads something again for each step of
-//! an output axis, a tile of outputs is held in registers. Everything else gets enough independent chains to hide latency.
+//! Lanes go along the axis on which most accesses move by one element. If a reduction reads something again in each
+//! iteration of an output axis, a tile of outputs is held in registers. Everything else gets enough independent chains
+//! to hide latency.
 
 use super::analysis::{KernelAnalysis, Move, Site, is_free, size};
 use super::panel::{packed_lanes, under_conditions};
-use super::{Kernel, Opt, kind_of};
+use super::{Opt, OptKernel, kind_of};
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, AxisKind, Op, UOp};
 
-/// Instructions of one loop body that copying out may reach.
+/// Limit on the instructions of one loop body after unrolling.
 const BODY: usize = 256;
-/// The same for long loops that only take several steps at a time.
+/// The same for long loops, of which only a few steps are unrolled.
 const STEPS: usize = 128;
-/// Cycles of one core below which spreading a kernel over threads costs more than it gains (about 50 us).
+/// Cycles on one core (about 50 us) below which spreading a kernel over threads costs more than it gains.
 const WORTH_THREADS: f64 = 150_000.0;
-/// Rows this far apart, or a multiple of it, meet in few sets of the first cache.
+/// Rows at a multiple of this distance map to few sets of the first-level cache.
 const CROWDED: i64 = 2048;
-/// Rows of a tile that decide all conditions of a window's sum, at most.
+/// Maximum number of rows of a tile in which all conditions of a window's reduction are decided by unrolling.
 const WHOLE: i64 = 24;
-/// Chunks a thread should get, so that uneven ones balance.
+/// Chunks for each thread, so that uneven chunks balance out.
 const CHUNKS: u32 = 4;
 
-/// Applies what suits the kernel. An opt that does not apply is left out.
-pub(crate) fn choose(kernel: &mut Kernel) {
+/// Applies the opts that suit the kernel. Opts that do not apply are skipped.
+pub(crate) fn choose(kernel: &mut OptKernel) {
     if kernel.target.has_grid() {
         super::gpu::choose(kernel);
         return;
@@ -36,7 +37,7 @@ pub(crate) fn choose(kernel: &mut Kernel) {
     let mut analysis = KernelAnalysis::of(&kernel.sink);
     let cycles = work(&analysis, kernel);
     let mut order: Vec<usize> = (0..analysis.sites.len()).collect();
-    // The heaviest loops choose first; a reduction before the store of its result.
+    // The heaviest loop nests choose first; a reduction chooses before the store of its result.
     sort::by(&mut order, |a, b| analysis.sites[*b].trips().total_cmp(&analysis.sites[*a].trips()));
     let mut threads = thread_axis(&analysis);
     let mut taken: Vec<UOp> = vec![];
@@ -48,7 +49,7 @@ pub(crate) fn choose(kernel: &mut Kernel) {
         let plan = plan(&mut analysis, (k, is_packed), lanes.clone(), kernel);
         let mut mine: Vec<UOp> = vec![];
         for (r, what, amount) in plan {
-            // An axis belongs to the first site that changed it.
+            // An axis belongs to the first loop nest that changed it.
             if taken.contains(&r) && !mine.contains(&r) {
                 continue;
             }
@@ -91,9 +92,10 @@ pub(crate) fn choose(kernel: &mut Kernel) {
     }
 }
 
-/// The loops of a sum that its conditions depend on go outside the others, so that a window's edges are looked at once for all
-/// channels. A window has few places: where the conditions depend on many steps, these are the rows that memory is walked along.
-fn conditions_outside(kernel: &mut Kernel) {
+/// Moves the reduction loops that the conditions depend on outside the other reduction loops, so that a window's edges
+/// are checked once for all channels. A window has few positions. If the conditions depend on many steps, those are
+/// rows along which memory should be walked.
+fn conditions_outside(kernel: &mut OptKernel) {
     const PLACES: i64 = 128;
     let sums: Vec<UOp> = kernel.sink.toposort().into_iter().filter(|u| u.op() == Op::Reduce).collect();
     for sum in sums {
@@ -112,7 +114,7 @@ fn conditions_outside(kernel: &mut Kernel) {
         }
         let mut wanted = order.clone();
         sort::by_key(&mut wanted, |r| !asked(r));
-        // A product with packed columns copies out the places along a row, where most conditions are decided.
+        // A product with packed columns unrolls the positions along a row, where most conditions are decided.
         if let Some(along) = taps(kernel, &sum) {
             wanted.retain(|r| *r != along);
             wanted.push(along);
@@ -129,7 +131,7 @@ fn conditions_outside(kernel: &mut Kernel) {
 }
 
 /// The loop along the rows of both operands of a product whose columns will be packed.
-fn taps(kernel: &Kernel, sum: &UOp) -> Option<UOp> {
+fn taps(kernel: &OptKernel, sum: &UOp) -> Option<UOp> {
     let mut analysis = KernelAnalysis::of(&kernel.sink);
     let k = analysis.sites.iter().position(|s| s.node == *sum).filter(|_| under_conditions(sum))?;
     packed_lanes(&mut analysis, k, kernel.target, &[])?;
@@ -138,12 +140,13 @@ fn taps(kernel: &Kernel, sum: &UOp) -> Option<UOp> {
     inner.into_iter().find(|r| size(r) <= 16 && steps(r))
 }
 
-/// A product on a matrix unit: two by two tiles in registers, the columns' operand packed once for all rows, threads along the columns.
-fn matrix_unit(kernel: &mut Kernel) -> bool {
-    /// Multiplications below which setting the unit up costs more than it gains.
+/// A product on a matrix unit: two by two tiles in registers, the columns' operand packed once for all rows, threads
+/// along the columns.
+fn matrix_unit(kernel: &mut OptKernel) -> bool {
+    /// Below this number of multiplications setting up the unit costs more than it gains.
     const WORTH: f64 = 32768.0;
     let before = kernel.sink.clone();
-    // Other sums beside the product would not know what to do with its tiles.
+    // Other reductions in the kernel cannot work with the product's tiles.
     let alone = before.toposort().iter().filter(|u| u.op() == Op::Reduce).count() == 1;
     if !alone || kernel.apply(Opt::Tc { choice: 0 }).is_err() {
         return false;
@@ -155,7 +158,7 @@ fn matrix_unit(kernel: &mut Kernel) -> bool {
         return false;
     }
     let tiles = kernel.tiles.clone();
-    let doubled = |kernel: &mut Kernel, r: &Option<UOp>| {
+    let doubled = |kernel: &mut OptKernel, r: &Option<UOp>| {
         let r = r.clone()?;
         match kernel.apply_to(&r, |axis| Opt::Upcast { axis, amount: 2 }) {
             Ok(left) => left,
@@ -192,7 +195,8 @@ fn matrix_unit(kernel: &mut Kernel) -> bool {
     true
 }
 
-/// A panel that was staged: its columns, the trips of the loop over them, and the rows that changed places with that loop.
+/// A staged panel: its columns, the trip count of the loop over them, and the rows whose loop was exchanged with that
+/// loop.
 struct Panel {
     columns: UOp,
     trips: i64,
@@ -200,9 +204,9 @@ struct Panel {
 }
 
 impl Panel {
-    /// The axis to split over threads, so that no thread packs what another packs too: the columns, unless a loop around them was
-    /// chosen.
-    fn threads(self, site: &Site, chosen: Option<UOp>, kernel: &Kernel) -> Option<UOp> {
+    /// The axis to split over threads so that no two threads pack the same panel: the columns, unless a loop around
+    /// them was chosen.
+    fn threads(self, site: &Site, chosen: Option<UOp>, kernel: &OptKernel) -> Option<UOp> {
         let place = |r: &UOp| site.outer.iter().position(|x| x == r);
         let around = |t: &UOp| place(t) < place(&self.columns) && self.inside.as_ref() != Some(t);
         if chosen.as_ref().is_some_and(around) || self.trips < kernel.target.threads as i64 {
@@ -212,13 +216,13 @@ impl Panel {
     }
 }
 
-/// A tile whose columns lie far apart in memory (or in lanes of their own: `always`) reads them from a packed panel, made once for
-/// all rows: the loop over the columns `v` goes outside the loop over the rows.
+/// A tile whose columns are far apart in memory (or which has columns in lanes: `always`) reads them from a packed
+/// panel that is made once for all rows: the loop over the columns `v` moves outside the loop over the rows.
 fn stage_panels(
     analysis: &mut KernelAnalysis,
     (k, always): (usize, bool),
     v: &UOp,
-    kernel: &mut Kernel,
+    kernel: &mut OptKernel,
     remains: &[(UOp, Option<UOp>)],
 ) -> Option<Panel> {
     let site = &analysis.sites[k];
@@ -229,10 +233,10 @@ fn stage_panels(
     let load = site.accesses.iter().find(|a| !a.store && analysis.depends(&a.node, v))?;
     let (node, index) = (load.node.clone(), load.index.clone());
     let Arg::Param(slot, _) = *node.src()[0].src()[0].arg() else { return None };
-    // The rows: an output loop whose steps read the same panel.
+    // The rows: an output loop whose iterations read the same panel.
     let rows: Vec<UOp> = site.outer.iter().filter(|r| *r != v && !analysis.depends(&node, r)).cloned().collect();
     let (row_axis, rows) = rows.iter().rev().find_map(|r| Some((r.clone(), current(remains, r)?)))?;
-    // Columns that are all in the tile: then the panel is made once, before the rows.
+    // All columns are in the tile: the panel is made once, before the loop over the rows.
     let columns = current(remains, v).or_else(|| always.then(|| rows.clone()))?;
     let far = match analysis.motion(&index, &outermost) {
         Move::Step(apart) => apart.unsigned_abs() as usize * node.dtype().size_bytes() >= 1024 && depth >= 64,
@@ -254,18 +258,18 @@ fn stage_panels(
     Some(Panel { columns: v.clone(), trips, inside: turned.then_some(row_axis) })
 }
 
-/// Of a product of a large matrix and one that stays in the cache: the loop over the large one's rows goes outside, so that it is
-/// read once. Answers that axis.
+/// For a product of a large matrix and one that stays in the cache: moves the loop over the large one's rows outside,
+/// so that the large one is read only once. Returns that axis.
 fn large_outside(
     analysis: &KernelAnalysis,
     k: usize,
-    kernel: &mut Kernel,
+    kernel: &mut OptKernel,
     remains: &[(UOp, Option<UOp>)],
 ) -> Option<UOp> {
     let site = &analysis.sites[k];
     let ([outer, inner], [_]) = (site.outer.as_slice(), site.inner.as_slice()) else { return None };
     let loads: Vec<&UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| &a.node).collect();
-    // Bytes of what depends on one axis only; nothing may depend on both.
+    // Bytes of the operands that depend on only one of the axes; no operand may depend on both.
     let bytes = |r: &UOp| {
         let mine = loads.iter().filter(|l| analysis.depends(l, r));
         let each = mine.map(|l| {
@@ -290,16 +294,22 @@ fn large_outside(
     Some(inner.clone())
 }
 
-/// How many vectors of columns `v` a panel may be wide, for it to fit where panels go.
-fn panel_vectors(analysis: &KernelAnalysis, k: usize, v: &UOp, vectors: &dyn Fn(&UOp) -> i64, kernel: &Kernel) -> i64 {
+/// How many vectors wide a panel of columns `v` may be and still fit into scratch memory.
+fn panel_vectors(
+    analysis: &KernelAnalysis,
+    k: usize,
+    v: &UOp,
+    vectors: &dyn Fn(&UOp) -> i64,
+    kernel: &OptKernel,
+) -> i64 {
     let site = &analysis.sites[k];
     let bytes = site.inner.iter().map(size).product::<i64>() * (size(v) / vectors(v).max(1)) * site.widest as i64;
     let room = kernel.target.local_bytes.min(kernel.target.cache_bytes / 2) as i64;
-    // Beyond that there is no panel, and nothing to fit.
+    // There is no panel then, so nothing has to fit.
     if room < bytes { i64::MAX } else { room / bytes.max(1) }
 }
 
-/// What is left of axis `r` after the opts so far.
+/// The loop that remains of axis `r` after the opts so far.
 fn current(remains: &[(UOp, Option<UOp>)], r: &UOp) -> Option<UOp> {
     match remains.iter().find(|(x, _)| x == r) {
         Some((_, left)) => left.clone(),
@@ -307,12 +317,12 @@ fn current(remains: &[(UOp, Option<UOp>)], r: &UOp) -> Option<UOp> {
     }
 }
 
-/// Cycles of the whole kernel on one core, roughly.
-fn work(analysis: &KernelAnalysis, kernel: &Kernel) -> f64 {
+/// Estimated cycles of the whole kernel on one core.
+fn work(analysis: &KernelAnalysis, kernel: &OptKernel) -> f64 {
     let per = |s: &Site| {
         let lanes = (kernel.target.vector_bytes as usize / s.widest).max(1) as f64;
         let ops = (s.ops + s.accesses.len()) as f64 / lanes / 2.0;
-        // What each step of the loops touches anew comes from memory.
+        // Data that every iteration of all loops touches anew comes from memory.
         let fresh = s.accesses.iter().filter(|a| s.loops().all(|r| analysis.depends(&a.node, r)));
         let bytes: usize = fresh.map(|a| access_bytes(&a.node)).sum();
         s.trips() * ops.max(bytes as f64 / 8.0)
@@ -324,7 +334,7 @@ fn access_bytes(u: &UOp) -> usize {
     if u.op() == Op::Store { u.src()[1].dtype().size_bytes() } else { u.dtype().size_bytes() }
 }
 
-/// The axis to split over threads: the outermost one of the stores that is long enough, else the longest.
+/// The axis to split over threads: the outermost axis of the stores that is long enough, otherwise the longest.
 fn thread_axis(analysis: &KernelAnalysis) -> Option<UOp> {
     let store =
         analysis.sites.iter().filter(|s| s.node.op() == Op::Store).max_by(|a, b| a.trips().total_cmp(&b.trips()))?;
@@ -332,13 +342,13 @@ fn thread_axis(analysis: &KernelAnalysis) -> Option<UOp> {
     free().find(|r| size(r) >= 16).or_else(|| free().max_by_key(|r| size(r))).cloned()
 }
 
-/// The axis of the site to put in lanes, with how many.
-fn best_lanes(analysis: &mut KernelAnalysis, k: usize, kernel: &Kernel, taken: &[UOp]) -> Option<(UOp, usize)> {
+/// The axis of the loop nest to vectorise, and the number of lanes.
+fn best_lanes(analysis: &mut KernelAnalysis, k: usize, kernel: &OptKernel, taken: &[UOp]) -> Option<(UOp, usize)> {
     let site = &analysis.sites[k];
     let most = kernel.target.vector_bytes as usize / site.widest;
     let moves: Vec<(UOp, bool)> = site.accesses.iter().map(|a| (a.index.clone(), a.store)).collect();
     let loops: Vec<UOp> = site.loops().filter(|r| is_free(r)).cloned().collect();
-    // The reduction's result is stored somewhere: along an output axis that should be contiguous as well.
+    // The reduction's result is stored somewhere: prefer an output axis along which that store is contiguous too.
     let stores: Vec<UOp> =
         analysis.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store).map(|a| a.index.clone()).collect();
     let mut best: Option<(i64, UOp)> = None;
@@ -350,7 +360,7 @@ fn best_lanes(analysis: &mut KernelAnalysis, k: usize, kernel: &Kernel, taken: &
         let score = |m: Move, store: bool| match m {
             Move::Step(1) => 3,
             Move::Step(-1) if !store => 2,
-            Move::Still => 0,
+            Move::Invariant => 0,
             _ if store => -4,
             _ => -2,
         };
@@ -358,7 +368,7 @@ fn best_lanes(analysis: &mut KernelAnalysis, k: usize, kernel: &Kernel, taken: &
         if !reduces && !analysis.sites[k].inner.is_empty() {
             points += stores.iter().map(|i| score(analysis.motion(i, &r), true)).max().unwrap_or(0);
         }
-        // A long axis fills more lanes.
+        // A long axis can fill more lanes.
         points = points * 4 + (size(&r) >= most as i64) as i64;
         if points > 0 && best.as_ref().is_none_or(|(p, _)| points > *p) {
             best = Some((points, r));
@@ -371,12 +381,12 @@ fn best_lanes(analysis: &mut KernelAnalysis, k: usize, kernel: &Kernel, taken: &
 
 type Step = (UOp, AxisKind, usize);
 
-/// The opts of one site, in order.
+/// The opts of one loop nest, in order.
 fn plan(
     analysis: &mut KernelAnalysis,
     (k, packed): (usize, bool),
     lanes: Option<(UOp, usize)>,
-    kernel: &Kernel,
+    kernel: &OptKernel,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = lanes.iter().map(|(r, n)| (r.clone(), AxisKind::Vector, *n)).collect();
     let vectors = |r: &UOp| match &lanes {
@@ -384,14 +394,14 @@ fn plan(
         _ => size(r),
     };
     if analysis.sites[k].inner.is_empty() {
-        // Elementwise: four vectors a step.
+        // Elementwise: four vectors per iteration.
         if let Some((v, _)) = &lanes {
-            // Where lanes lie apart in memory, as many rows of them as share the lines they touch.
+            // If lanes are far apart in memory, unroll as many rows as share the cache lines that the lanes touch.
             if let Some((across, rows)) = square(analysis, k, v) {
                 steps.push((across, AxisKind::Upcast, rows));
                 return steps;
             }
-            // A long body keeps a core busy by itself: copies of it would only be more to compile.
+            // A long body keeps a core busy by itself; copies of it would only be more code to compile.
             let short = |c: &i64| analysis.sites[k].ops * *c as usize <= STEPS;
             let fits = |c: &i64| vectors(v) >= *c && (vectors(v) % c == 0 || vectors(v) >= 16);
             let copies = [4, 3, 2].into_iter().find(|c| short(c) && fits(c));
@@ -401,14 +411,14 @@ fn plan(
     }
     let tile = register_tile(analysis, (k, packed), lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
     let copies: usize = tile.iter().map(|t| t.2).product();
-    // Copies decide the conditions of a packed product: what is left is the product.
+    // Unrolling decides the conditions of a packed product; only the product remains.
     let decided = packed && under_conditions(&analysis.sites[k].node);
     let ops = if decided { 1 } else { analysis.sites[k].ops };
     let mut body = copies * (1 + ops);
     let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
     steps.extend(tile);
     let along = lanes.as_ref().map(|(v, _)| v.clone());
-    // Independent chains where the tile alone does not give enough of them.
+    // Add independent chains if the tile alone does not give enough of them.
     if copies < 4
         && let Some(v) = &along
         && !tiled.contains(v)
@@ -421,7 +431,7 @@ fn plan(
             body *= c as usize;
         }
     }
-    // Small loops of the reduction disappear, innermost first; a long one takes a few steps at a time.
+    // Unroll the reduction's small loops fully, innermost first, and a long loop by a few steps.
     let inner = analysis.sites[k].inner.clone();
     for r in inner.iter().rev().filter(|r| Some(*r) != along.as_ref() && is_free(r)) {
         let n = size(r);
@@ -439,7 +449,8 @@ fn plan(
     steps
 }
 
-/// An axis along which loads that lanes of `v` gather from far apart move by one element, and how many copies of it to make.
+/// An axis along which loads move by one element, while the lanes of `v` gather them from far apart; and how often to
+/// unroll it.
 fn square(analysis: &mut KernelAnalysis, k: usize, v: &UOp) -> Option<(UOp, usize)> {
     let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
@@ -452,7 +463,7 @@ fn square(analysis: &mut KernelAnalysis, k: usize, v: &UOp) -> Option<(UOp, usiz
     })
 }
 
-/// Output axes whose steps read rows that meet in few sets of the first cache.
+/// Output axes whose iterations read rows that map to few sets of the first-level cache.
 fn crowded(analysis: &mut KernelAnalysis, k: usize) -> Vec<UOp> {
     let site = &analysis.sites[k];
     let loads: Vec<(UOp, i64)> = site
@@ -468,15 +479,15 @@ fn crowded(analysis: &mut KernelAnalysis, k: usize) -> Vec<UOp> {
     axes.into_iter().filter(|r| far(analysis, r)).collect()
 }
 
-/// The output axes by how far apart the steps of each lie in what they read.
+/// The output axes, sorted by the distance in memory between what consecutive iterations read.
 fn nearest(analysis: &mut KernelAnalysis, k: usize) -> Vec<UOp> {
     let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
     let far = |analysis: &mut KernelAnalysis, r: &UOp| {
         let step = |m| match m {
-            Move::Still => 0,
+            Move::Invariant => 0,
             Move::Step(s) => s.unsigned_abs(),
-            Move::Wild => u64::MAX,
+            Move::Irregular => u64::MAX,
         };
         loads.iter().map(|i| step(analysis.motion(i, r))).max().unwrap_or(0)
     };
@@ -485,7 +496,8 @@ fn nearest(analysis: &mut KernelAnalysis, k: usize) -> Vec<UOp> {
     axes.into_iter().map(|a| a.1).collect()
 }
 
-/// A short output axis along which some load slides: its steps read nearly the same elements in lanes as the step before.
+/// A short output axis along which some load is a sliding window: its iterations read nearly the same elements in lanes
+/// as the iteration before.
 fn sliding(analysis: &mut KernelAnalysis, k: usize, lanes: &UOp) -> Option<UOp> {
     let site = &analysis.sites[k];
     if kind_of(lanes) != AxisKind::Reduce {
@@ -499,12 +511,12 @@ fn sliding(analysis: &mut KernelAnalysis, k: usize, lanes: &UOp) -> Option<UOp> 
     })
 }
 
-/// The axes of a register tile: columns and rows, and how much of each it may take.
+/// The axes of a register tile: columns and rows, and the largest allowed size of each.
 struct TileAxes {
     columns: Option<UOp>,
     rows: Option<UOp>,
     most: (i64, i64),
-    /// All rows in one tile.
+    /// The tile contains all rows.
     whole: bool,
 }
 
@@ -519,7 +531,7 @@ fn tile_axes(
     (k, packed): (usize, bool),
     along: Option<&UOp>,
     vectors: &dyn Fn(&UOp) -> i64,
-    kernel: &Kernel,
+    kernel: &OptKernel,
 ) -> TileAxes {
     let sliding = along.and_then(|v| sliding(analysis, k, v));
     let (crowded, nearest) = (crowded(analysis, k), nearest(analysis, k));
@@ -528,7 +540,7 @@ fn tile_axes(
     let shared = |r: &UOp| loads.iter().filter(|l| !analysis.depends(l, r)).count();
     let free = site.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop && vectors(r) >= 2);
     let mut reuse: Vec<UOp> = free.filter(|r| shared(r) > 0 && loads.len() > 1).cloned().collect();
-    // Rather the axis whose steps share a vector load, and the inner one of two equals.
+    // Prefer the axis whose iterations share a vector load; of two equal ones, prefer the inner one.
     let vector_shared = |r: &UOp| {
         loads.iter().filter(|l| along.is_some_and(|v| analysis.depends(l, v)) && !analysis.depends(l, r)).count()
     };
@@ -545,11 +557,12 @@ fn tile_axes(
     if columns.is_none() {
         return TileAxes::of(&reuse, (6, 14));
     }
-    // Rows beside a packed panel: rather those that lie next to one another, which share lines.
+    // Rows next to a packed panel: prefer those that are adjacent in memory and share cache lines.
     let near = nearest.iter().find(|r| packed && Some(*r) != along && reuse.contains(r) && vectors(r) >= 8);
     rows = near.cloned().or(rows);
     let mut most = (6, if rows.as_ref().is_some_and(|r| crowded.contains(r)) { 8 } else { 14 });
-    // All rows at once decide their conditions; each vector of a panel serves all of them for every place that is copied out.
+    // With all rows unrolled, their conditions are decided, and each vector of a panel serves all of them at every
+    // unrolled position.
     let room = WHOLE.min(i64::from(kernel.target.vector_regs) - 6);
     let decided = rows.as_ref().filter(|r| packed && under_conditions(&site.node) && size(r) <= room);
     let whole = decided.is_some();
@@ -558,7 +571,7 @@ fn tile_axes(
     }
     if let Some(v) = along {
         most.0 = panel_vectors(analysis, k, v, vectors, kernel).min(most.0);
-        // A loop must be left to pack in: one over columns, a long one over the rows, or another.
+        // A loop must remain in which the panel is packed: one over columns, a long one over the rows, or another.
         let another = site.outer.iter().any(|r| r != v && rows.as_ref() != Some(r));
         if packed && !another && rows.as_ref().is_none_or(|r| size(r) < 32) {
             most.0 = most.0.min(vectors(v) / 2);
@@ -567,13 +580,13 @@ fn tile_axes(
     TileAxes { columns, rows, most, whole }
 }
 
-/// Output axes whose copies share loads: amounts that fill the registers with the least work lost at the edges.
+/// Output axes whose copies share loads, with amounts that fill the registers and lose the least work at the edges.
 fn register_tile(
     analysis: &mut KernelAnalysis,
     site: (usize, bool),
     along: Option<&UOp>,
     vectors: &dyn Fn(&UOp) -> i64,
-    kernel: &Kernel,
+    kernel: &OptKernel,
 ) -> Vec<Step> {
     let TileAxes { columns: n_axis, rows: m_axis, most: (most_n, most_m), whole } =
         tile_axes(analysis, site, along, vectors, kernel);
@@ -583,7 +596,7 @@ fn register_tile(
     let mut best: Option<(f64, i64, i64)> = None;
     for nr in 1..=n.min(most_n) {
         for mr in (if whole { m } else { 1 })..=m.min(most_m) {
-            // Accumulators, one row of vectors, one or two values at a time of the other side.
+            // Registers needed: accumulators, one row of vectors, and one or two values at a time of the other operand.
             if mr * nr + nr + 2 > registers {
                 continue;
             }
@@ -595,13 +608,14 @@ fn register_tile(
     }
     let Some((_, nr, mr)) = best else { return vec![] };
     let mut tile = vec![];
-    // The rows inside the columns: neighbours in the list share the row's vectors.
+    // Rows inside columns: neighbouring copies share the row's vectors.
     tile.extend(m_axis.filter(|_| mr > 1).map(|r| (r, AxisKind::Upcast, mr as usize)));
     tile.extend(n_axis.filter(|_| nr > 1).map(|r| (r, AxisKind::Upcast, nr as usize)));
     tile
 }
 
-/// Cycles for one step of the reduction over `n` by `m` vectors in tiles of `nr` by `mr`, with what is left over at the edges.
+/// Cycles for one reduction step over `n` by `m` vectors in tiles of `nr` by `mr`, including the remainders at the
+/// edges.
 fn tile_cost((n, nr): (i64, i64), (m, mr): (i64, i64)) -> f64 {
     let ((nf, nl), (mf, ml)) = ((n / nr, n % nr), (m / mr, m % mr));
     let part = |count: i64, a: i64, b: i64| {
@@ -609,7 +623,7 @@ fn tile_cost((n, nr): (i64, i64), (m, mr): (i64, i64)) -> f64 {
         count as f64 * (fma.max(8.0) / 2.0 + loads * 0.4 + 1.0)
     };
     let rest = |l: i64| (l > 0) as i64;
-    // Each rest is code of its own.
+    // Each remainder is separate code.
     let code = 1.0 + 0.02 * (rest(nl) + rest(ml)) as f64;
     code * (part(nf * mf, nr, mr)
         + part(nf * rest(ml), nr, ml)

@@ -1,7 +1,7 @@
-//! Opts: how a kernel's loops are split, copied out, turned into lanes or spread over threads.
+//! Opts: how a kernel's loops are split, unrolled, vectorised or spread over threads.
 //!
-//! An opt names an axis by its number at the time it is applied, so a list of opts means the same
-//! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
+//! An opt names an axis by its number at the time it is applied, so a list of opts has the same meaning whenever it is
+//! applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
 mod analysis;
 mod apply;
@@ -16,7 +16,7 @@ mod swizzle;
 mod tc;
 mod tma;
 
-pub(super) use apply::{Kernel, gate_index, kind_of};
+pub(super) use apply::{OptKernel, gate_index, kind_of};
 pub(super) use heuristic::choose;
 
 use std::fmt;
@@ -25,32 +25,34 @@ use std::str::FromStr;
 /// One change to the loops of a kernel.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Opt {
-    /// Output axis: this many copies of the code side by side.
+    /// Output axis: this many adjacent copies of the code.
     Upcast { axis: usize, amount: usize },
     /// Reduction axis: this many copies of the code.
     Unroll { axis: usize, amount: usize },
-    /// Output or reduction axis: this many lanes.
+    /// Output or reduction axis: this many vector lanes.
     Vectorize { axis: usize, amount: usize },
-    /// Output axis: this many chunks, each run by one thread.
+    /// Output axis: this many chunks, each run by one CPU thread.
     Thread { axis: usize, amount: usize },
     /// Output axis: this many threads of a workgroup (GPU targets).
     Local { axis: usize, amount: usize },
-    /// Reduction axis: this many threads of a workgroup share it (GPU targets).
+    /// Reduction axis: shared by this many threads of a workgroup (GPU targets).
     Group { axis: usize, amount: usize },
-    /// Axis padded up to a multiple; what is beyond the end is masked.
+    /// Pads the axis to a multiple of this; the steps beyond the end are masked.
     PadTo { axis: usize, amount: usize },
-    /// These two axes change places in the loop nest.
+    /// Exchanges two axes in the loop nest.
     Swap { axis: usize, with: usize },
-    /// Loop split in two, the inner one of this many steps placed innermost.
+    /// Splits a loop in two; the inner one has this many steps and becomes the innermost loop.
     Tile { axis: usize, amount: usize },
-    /// What the loops inside this axis read of a buffer is copied to scratch memory first, in the order they read it.
+    /// Copies what the loops inside this axis read of a buffer to scratch memory first, in the order in which they read
+    /// it.
     Stage { param: usize, axis: usize },
-    /// Reduction axis: conditions on it that loops around the sum decide become its bounds.
+    /// Reduction axis: conditions on it that are known outside the reduction become its loop bounds.
     Bound { axis: usize },
-    /// Loop of a matrix unit's sum: both operands' tiles of a round go through workgroup memory, in this many buffers: while one is multiplied, the
-    /// next ones are copied (GPU targets, after TC).
+    /// Reduction loop of a matrix unit: the tiles of both operands go through workgroup memory, in this many buffers;
+    /// while one is multiplied, the next ones are copied (GPU targets, after TC).
     Pipe { axis: usize, depth: usize },
-    /// Matrix unit in the choice-th way that one of the target's fits a sum of products; axes are padded to its tile.
+    /// Uses a matrix unit, in the choice-th of the ways in which one of the target's units fits a sum of products. Axes
+    /// are padded to its tile.
     Tc { choice: usize },
 }
 
@@ -83,7 +85,7 @@ impl fmt::Display for Opt {
     }
 }
 
-/// Text that is no opt.
+/// Text that is not an opt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no opt: expected NAME(number,number) with one of UPCAST UNROLL VECTORIZE THREAD LOCAL GROUP PADTO SWAP TILE STAGE PIPE, or one of BOUND TC (number)"

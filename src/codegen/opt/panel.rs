@@ -1,35 +1,37 @@
-//! Products whose columns are better packed than read where they lie: which axis goes into lanes then.
+//! Products whose columns are better packed into a panel than read in place, and which axis to vectorise then.
 //!
-//! A row of `a @ b.t()` times a row of the other is a sum over lanes: every result ends in a fold of a whole register, and what
-//! follows the sum is computed one element at a time. With the columns in lanes neither is so, but a vector of columns must be
-//! put together from as many rows; STAGE does that once for all rows of the result.
+//! A row of `a` times a row of `b` (as in `a @ b.t()`) would be a reduction over lanes: every result ends with a
+//! horizontal fold of a register, and the code after the reduction works on one element at a time. With the columns in
+//! lanes neither happens, but each vector of columns must be gathered from as many rows. STAGE does that once for all
+//! rows of the result.
 
 use super::analysis::{KernelAnalysis, Move, is_free, size};
 use super::kind_of;
 use crate::Target;
 use doorbell_uop::{AxisKind, Op, UOp};
 
-/// Cycles of packing one vector, from rows that are turned in registers or element by element.
+/// Cycles of packing one vector, from rows that are transposed in registers or element by element.
 const TURNED: f64 = 7.0;
 const GATHERED: f64 = 30.0;
-/// Cycles of folding a register into one number.
+/// Cycles of the horizontal fold of a register into one number.
 const FOLD: f64 = 12.0;
-/// Steps of a sum from which on its results may be stored lane by lane.
+/// With at least this many reduction steps, the results may be stored lane by lane.
 const DEEP: i64 = 512;
 
-/// A product of two loads: their nodes and indices, the loops of the results and of the sum.
+/// A product of two loads: their nodes and indices, the output loops and the reduction loops.
 struct Product {
     loads: [(UOp, UOp); 2],
     outer: Vec<UOp>,
     inner: Vec<UOp>,
     depth: i64,
     lanes: i64,
-    /// Bytes of one vector of columns in a panel, and of the largest panel.
+    /// Bytes of one vector of columns in a panel, and of the largest allowed panel.
     bytes: i64,
     room: i64,
 }
 
-/// The output axis of a product to put in lanes although the product reads along the reduction; with how many lanes.
+/// The output axis of a product to vectorise although the product reads memory along the reduction, with the number of
+/// lanes.
 pub(super) fn packed_lanes(
     analysis: &mut KernelAnalysis,
     k: usize,
@@ -61,7 +63,8 @@ fn product(analysis: &KernelAnalysis, k: usize, target: &Target) -> Option<Produ
     let depth: i64 = site.inner.iter().map(size).product();
     let bytes = depth * lanes * site.widest as i64;
     let room = target.local_bytes.min(target.cache_bytes / 2) as i64;
-    // A gate would be asked again for every use, but the conditions of a whole product are mostly decided in loops or in copies.
+    // A gate would be evaluated again for every use, but the conditions of a whole product are mostly decided in loops
+    // or by unrolling.
     let plain = loads.iter().all(|(l, _)| l.src().len() == 1) || under_conditions(&site.node);
     let loops = !site.inner.is_empty() && site.inner.iter().all(|r| fixed(r) && is_free(r));
     let (outer, inner) = (site.outer.clone(), site.inner.clone());
@@ -76,12 +79,12 @@ fn product(analysis: &KernelAnalysis, k: usize, target: &Target) -> Option<Produ
     })
 }
 
-/// Whether a sum's terms count only where conditions hold.
+/// Whether the terms of a reduction are under conditions.
 pub(super) fn under_conditions(sum: &UOp) -> bool {
     sum.op() == Op::Reduce && sum.src()[0].op() == Op::Where
 }
 
-/// Cycles of a vector of results with `v` in lanes; `None`: that cannot be, or a sum over lanes is faster.
+/// Cycles of a vector of results with `v` in lanes; `None`: not possible, or a reduction over lanes is faster.
 fn cost(analysis: &mut KernelAnalysis, p: &Product, v: &UOp, target: &Target) -> Option<f64> {
     if kind_of(v) != AxisKind::Loop || !fixed(v) || size(v) < p.lanes {
         return None;
@@ -95,7 +98,8 @@ fn cost(analysis: &mut KernelAnalysis, p: &Product, v: &UOp, target: &Target) ->
     if panel.src().len() > 1 {
         return None;
     }
-    // Rows of the result that one packed panel serves: those inside its loop, or one axis that changes places with it.
+    // Rows of the result that share one packed panel: those inside the panel's loop, or one axis whose loop is
+    // exchanged with it.
     let place = p.outer.iter().position(|r| r == v)?;
     let is_row = |r: &&UOp| !analysis.depends(panel, r) && analysis.depends(beside, r);
     let longest = p.outer.iter().filter(is_row).map(size).max().unwrap_or(1);
@@ -112,7 +116,8 @@ fn cost(analysis: &mut KernelAnalysis, p: &Product, v: &UOp, target: &Target) ->
         return None;
     }
     let along = p.inner.iter().find(|r| analysis.motion(there, r) == Move::Step(1))?;
-    // A sum over lanes needs one direction on both sides (or the opposite one); a short axis leaves lanes empty.
+    // A reduction over lanes needs both operands to move in one direction (or in opposite ones); a short axis leaves
+    // lanes empty.
     let folds = matches!(analysis.motion(here, along), Move::Step(1 | -1));
     let full = (size(along) as f64 / p.lanes as f64).ceil() * p.lanes as f64 / size(along) as f64;
     let summed = p.depth as f64 * 0.6 * full + FOLD * p.lanes as f64;

@@ -1,21 +1,24 @@
-//! PIPE: the tiles that a workgroup's matrix units read go through workgroup memory, copied while the tiles before them are multiplied.
+//! PIPE: software pipelining of a product on GPUs. The tiles that a workgroup's matrix units read are copied through
+//! workgroup memory while earlier tiles are multiplied.
 //!
-//! Each round of the sum's loop reads one tile of either operand. An area holds `depth` of each:
+//! Each iteration of the reduction loop reads one tile of each operand. An area has `depth` buffers for each:
 //! ```text
 //! copy tiles 0 .. depth-1, each a group of copies
 //! loop k: wait for all but the newest depth-2 groups, barrier
-//!         copy tile k + depth-1 to buffer (k + depth-1) % depth
-//!         multiply tile k from buffer k % depth
+//! copy tile k + depth-1 to buffer (k + depth-1) % depth
+//! multiply tile k from buffer k % depth
 //! ```
-//! so one barrier a round serves both directions, and a copy has `depth-1` rounds of time. All threads copy, neighbours neighbouring pieces
-//! of up to 16 bytes along whichever side of the tile is contiguous in the buffer. Rows of an area are 16 bytes longer than
-//! what they hold: eight rows' pieces at one place lie in different banks. What is no plain load (a cast, a sum) is computed by whoever copies it.
+//! One barrier per iteration orders both directions, and a copy has `depth-1` iterations to complete. All threads copy;
+//! neighbouring threads copy neighbouring pieces of up to 16 bytes along whichever side of the tile is contiguous in
+//! the buffer. Rows of an area are padded by 16 bytes, so that pieces at the same column of eight rows are in different
+//! banks. If an operand is not a plain load (but a cast or a sum, for example), the thread that copies it computes it.
 //!
-//! A unit that reads workgroup memory by itself (`WmmaArg::from_memory`) multiplies beside the threads: when round k's barrier comes, only the products
-//! of round k - 1 are still on their way. So copies go one tile less ahead, into the buffer that round k - 2 has read. Its areas have rows of 128
-//! bytes whose pieces change places, as [`TileArg`](doorbell_uop::TileArg) says.
+//! A unit that reads workgroup memory directly (`WmmaArg::from_memory`) runs asynchronously: at the barrier of
+//! iteration k, only the products of iteration k - 1 may still be running. So copies run one tile less ahead and go
+//! into the buffer that iteration k - 2 has read. Its areas have swizzled rows of 128 bytes, see
+//! [`TileArg`](doorbell_uop::TileArg).
 
-use super::apply::{Kernel, Why, gate_load, kind_of};
+use super::apply::{OptKernel, Reason, gate_load, kind_of};
 use super::tc::coordinate;
 use super::tma::TmaCopies;
 use crate::affine::AffineMemo;
@@ -23,17 +26,17 @@ use crate::grid::{next_area, workgroup};
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, AxisKind, DType, Op, RangeArg, Spread, UMap, UOp};
 
-/// What a matrix unit multiplies, as TC found it.
+/// The operands of a matrix unit, as TC found them.
 #[derive(Clone)]
 pub(crate) struct Operands {
-    /// The thread in its wave.
+    /// Number of the thread in its wave.
     pub lane: Option<UOp>,
     pub both: [Operand; 2],
-    /// The unit reads them from workgroup memory by itself.
+    /// The unit reads them directly from workgroup memory.
     pub from_memory: bool,
 }
 
-/// One of the two: its elements by line (row of a, column of b) and step of the sum within the unit's tile.
+/// One operand: its elements by line (row of a, column of b) and by reduction step within the unit's tile.
 #[derive(Clone)]
 pub(crate) struct Operand {
     pub value: UOp,
@@ -45,17 +48,17 @@ pub(crate) struct Operand {
     pub spread: Spread,
 }
 
-/// Bytes of the longest copy, and by which rows of an area are longer than what they hold.
+/// Bytes of the longest copy; also the padding of an area's rows.
 const PIECE: i64 = 16;
-/// Copies of a thread that are written out.
-const ROUNDS: i64 = 16;
+/// Copies of one thread that are unrolled.
+const MOST_UNROLLED: i64 = 16;
 
-/// The loop and what its rounds are counted by.
-pub(super) struct Rounds {
+/// The pipelined loop and its iteration counts.
+pub(super) struct Iterations {
     axis: UOp,
     trips: i64,
     depth: i64,
-    /// Tiles that copies are ahead of the round.
+    /// How many tiles the copies run ahead of the multiplication.
     ahead: i64,
 }
 
@@ -66,19 +69,19 @@ pub(super) struct Tile {
     /// Ranges of its lines and steps, the fastest first.
     pub lines: Vec<UOp>,
     pub steps: Vec<UOp>,
-    /// Rows of the area are steps, not lines.
+    /// The area is stored row by step instead of row by line.
     pub by_steps: bool,
-    /// The range that is contiguous in the buffer too, and how many of its elements are copied at once.
+    /// The range that is contiguous in the buffer too, and how many of its elements one copy moves.
     along: Option<(UOp, i64)>,
     /// Elements of a row of the area, and of one buffer.
     pub pitch: i64,
     pub len: i64,
-    /// Rows of 128 bytes, for a unit that reads them by itself.
+    /// Swizzled rows of 128 bytes, for a unit that reads them directly.
     pub swizzled: bool,
 }
 
-impl Rounds {
-    /// Where the round's buffer begins, of an area's that have so many elements each.
+impl Iterations {
+    /// Offset of the iteration's buffer in an area whose buffers have `len` elements.
     pub(super) fn buffer(&self, len: i64) -> UOp {
         &(&self.axis % self.depth) * len
     }
@@ -92,9 +95,10 @@ pub(super) fn extent(ranges: &[UOp]) -> i64 {
     ranges.iter().map(size).product()
 }
 
-impl Kernel<'_> {
-    /// Sends the operands of the matrix unit in the sum over `axis` through `depth` buffers of workgroup memory.
-    pub(super) fn pipe(&mut self, axis: &UOp, depth: usize) -> Result<(), Why> {
+impl OptKernel<'_> {
+    /// Pipelines the operands of the matrix unit in the reduction over `axis` through `depth` buffers of workgroup
+    /// memory.
+    pub(super) fn pipe(&mut self, axis: &UOp, depth: usize) -> Result<(), Reason> {
         if !self.target.has_grid() || kind_of(axis) != AxisKind::Reduce {
             return Err("needs a loop of a reduction, on a GPU".into());
         }
@@ -105,8 +109,8 @@ impl Kernel<'_> {
         }
         let trips = axis.src()[0].as_int().ok_or("the loop has no fixed size")?;
         let depth = depth as i64;
-        let rounds = Rounds { axis: axis.clone(), trips, depth, ahead: depth + 1 - least as i64 };
-        let both = operands.both.iter().map(|o| self.today(o)).collect::<Result<Vec<Operand>, Why>>()?;
+        let iterations = Iterations { axis: axis.clone(), trips, depth, ahead: depth + 1 - least as i64 };
+        let both = operands.both.iter().map(|o| self.current_operand(o)).collect::<Result<Vec<Operand>, Reason>>()?;
         let (unit, inside) = product(&self.sink, axis, &both)?;
         let order = self.sink.toposort();
         let mut tiles = vec![];
@@ -117,14 +121,14 @@ impl Kernel<'_> {
         let threads = workgroup(&self.sink);
         let wanted = self.target.tma_copies && operands.from_memory && super::tma::alone(&self.sink, axis);
         let tma = if wanted { TmaCopies::of(&tiles, depth) } else { None };
-        let read = self.filled((&tiles, tma.as_ref()), &rounds, &threads);
+        let read = self.issue_copies((&tiles, tma.as_ref()), &iterations, &threads);
         let lane = operands.lane;
         let by_rows = self.target.matrix_loads;
         let mut src = unit.src().to_vec();
         for ((tile, area), to) in tiles.iter().zip(&read).zip(&mut src) {
             *to = match tile.swizzled {
-                true => tile.whole(area, &rounds),
-                false => tile.fragment(area, &rounds, lane.as_ref(), by_rows),
+                true => tile.whole(area, &iterations),
+                false => tile.fragment(area, &iterations, lane.as_ref(), by_rows),
             };
         }
         let map: UMap<UOp> = [(unit.clone(), unit.with_src(src))].into_iter().collect();
@@ -132,8 +136,8 @@ impl Kernel<'_> {
         Ok(())
     }
 
-    /// An operand after the opts since TC.
-    fn today(&self, o: &Operand) -> Result<Operand, Why> {
+    /// An operand after the opts that were applied since TC.
+    fn current_operand(&self, o: &Operand) -> Result<Operand, Reason> {
         let mut o = o.clone();
         for (r, value) in &self.history {
             if !o.value.contains(r) {
@@ -146,7 +150,7 @@ impl Kernel<'_> {
         Ok(o)
     }
 
-    fn tile_of(&self, o: Operand, area: u32, axis: &UOp, inside: &[UOp]) -> Result<Tile, Why> {
+    fn tile_of(&self, o: Operand, area: u32, axis: &UOp, inside: &[UOp]) -> Result<Tile, Reason> {
         let step_id = o.step.range_arg().map(|a| a.id);
         let (mut lines, mut steps) = (vec![], vec![]);
         for r in o.value.open_ranges() {
@@ -170,7 +174,7 @@ impl Kernel<'_> {
         let sum = load.as_ref().map(|l| memo.of(&l.src()[0].src()[1]).clone()).unwrap_or_default();
         let plain = |r: &UOp| sum.coef(r) == 1 && sum.terms.iter().all(|(t, _)| t == r || !t.contains(r));
         let contiguous = [&o.step, &o.line].into_iter().find(|r| plain(r)).cloned();
-        // Only elements of two bytes can be turned when they are read.
+        // Only two-byte elements can be transposed when they are read.
         let by_steps = contiguous.as_ref() == Some(&o.line) && self.target.matrix_loads && bytes == 2;
         for (ranges, first) in [(&mut lines, &o.line), (&mut steps, &o.step)] {
             sort::by_key(ranges, |r| (r != first, sum.coef(r).unsigned_abs(), std::cmp::Reverse(r.range_arg())));
@@ -190,9 +194,14 @@ impl Kernel<'_> {
         Ok(Tile { operand: o, area, lines, steps, by_steps, along, pitch, len, swizzled: false })
     }
 
-    /// All copies; the areas as they are when the tiles of a round may be read.
-    fn filled(&mut self, (tiles, tma): (&[Tile], Option<&TmaCopies>), rounds: &Rounds, threads: &[UOp]) -> Vec<UOp> {
-        let Rounds { axis, trips, depth, ahead } = rounds;
+    /// Issues all copies; returns the areas in the state in which an iteration's tiles may be read.
+    fn issue_copies(
+        &mut self,
+        (tiles, tma): (&[Tile], Option<&TmaCopies>),
+        iterations: &Iterations,
+        threads: &[UOp],
+    ) -> Vec<UOp> {
+        let Iterations { axis, trips, depth, ahead } = iterations;
         let areas: Vec<UOp> =
             tiles.iter().map(|t| UOp::local(t.number(), t.area.dtype(), (t.len * depth) as usize)).collect();
         let commit = |deps: Vec<UOp>| UOp::new(Op::Commit, DType::VOID, deps, Arg::None);
@@ -205,7 +214,7 @@ impl Kernel<'_> {
                     .iter()
                     .map(|a| last.as_ref().map_or(a.clone(), |l| a.after(std::slice::from_ref(l))))
                     .collect();
-                group.extend(self.round_copies((tiles, tma), &areas, (&at, &at, None), (axis, threads)));
+                group.extend(self.iteration_copies((tiles, tma), &areas, (&at, &at, None), (axis, threads)));
             }
             last = Some(commit(group));
         }
@@ -215,14 +224,14 @@ impl Kernel<'_> {
         let buffer = &next % *depth;
         let some = next.lt(&UOp::int(*trips));
         let free: Vec<UOp> = areas.iter().map(|a| a.after(std::slice::from_ref(&wait))).collect();
-        let group = self.round_copies((tiles, tma), &free, (&next, &buffer, Some(&some)), (axis, threads));
+        let group = self.iteration_copies((tiles, tma), &free, (&next, &buffer, Some(&some)), (axis, threads));
         let done = commit(group);
         let done = if let Some(tma) = tma { tma.awaited(axis, done) } else { done };
         areas.iter().map(|a| a.after(std::slice::from_ref(&done))).collect()
     }
 
-    /// What copies a round's tiles to a buffer of their areas, where there is such a round.
-    fn round_copies(
+    /// The nodes that copy an iteration's tiles to one buffer of each area, if there is such an iteration.
+    fn iteration_copies(
         &mut self,
         (tiles, tma): (&[Tile], Option<&TmaCopies>),
         areas: &[UOp],
@@ -239,7 +248,7 @@ impl Kernel<'_> {
         group
     }
 
-    /// The store that copies a round's tile to a buffer of its area, where there is such a round.
+    /// The store that copies an iteration's tile to one buffer of its area, if there is such an iteration.
     fn copied(
         &mut self,
         tile: &Tile,
@@ -250,16 +259,16 @@ impl Kernel<'_> {
     ) -> UOp {
         let o = &tile.operand;
         let (along, lanes) = tile.along.clone().unwrap_or((o.step.clone(), 1));
-        // What moves least in the buffer is what neighbouring threads differ by.
+        // Neighbouring threads take the range that moves least in the buffer.
         let first_steps = tile.steps.contains(&along);
         let sides = if first_steps { [&tile.steps, &tile.lines] } else { [&tile.lines, &tile.steps] };
         let len = extent(&tile.lines) * extent(&tile.steps) / lanes;
         let all = extent(threads);
-        let turns = (len + all - 1) / all;
-        let kind = if turns <= ROUNDS { AxisKind::Upcast } else { AxisKind::Loop };
-        let turn = self.fresh_range(&o.line, turns, kind);
+        let pieces = (len + all - 1) / all;
+        let kind = if pieces <= MOST_UNROLLED { AxisKind::Upcast } else { AxisKind::Loop };
+        let piece = self.fresh_range(&o.line, pieces, kind);
         let vector = (lanes > 1).then(|| self.fresh_range(&o.line, lanes, AxisKind::Vector));
-        let mut number = if turns > 1 { &turn * all } else { UOp::int(0) };
+        let mut number = if pieces > 1 { &piece * all } else { UOp::int(0) };
         let mut step = 1;
         for t in threads {
             number = &number + &(t * step);
@@ -274,7 +283,7 @@ impl Kernel<'_> {
             map.insert(r.clone(), if vector.is_some() && *r == along { &digit * lanes } else { digit });
         }
         map.insert(axis.clone(), round.clone());
-        let mut at = &tile.place(&map) + &(buffer * tile.len);
+        let mut at = &tile.position(&map) + &(buffer * tile.len);
         if let Some(v) = &vector {
             at = &at + v;
             let first = map[&along].clone();
@@ -297,7 +306,7 @@ impl Kernel<'_> {
             (to, value) = (super::gate_index(&to, &gate), value.substitute(&loads));
         }
         let mut loops = threads.to_vec();
-        loops.extend((turns > 1).then_some(turn));
+        loops.extend((pieces > 1).then_some(piece));
         loops.extend(vector);
         to.store(&value, &loops).with_arg(Arg::Stage(0))
     }
@@ -314,51 +323,53 @@ impl Tile {
         if let Arg::Local(n, _) = self.area.arg() { *n } else { 0 }
     }
 
-    /// The number along one side of the tile.
+    /// The position along one side of the tile.
     pub(super) fn side(ranges: &[UOp], at: &UMap<UOp>) -> UOp {
         let value = |r: &UOp| at.get(r).unwrap_or(r).clone();
         let outer = |sum: Option<UOp>, r: &UOp| Some(sum.map_or_else(|| value(r), |s| &(&s * size(r)) + &value(r)));
         ranges.iter().rev().fold(None, outer).unwrap_or_else(|| UOp::int(0))
     }
 
-    /// Where an element lies in a buffer of the area, its ranges by these values.
-    fn place(&self, at: &UMap<UOp>) -> UOp {
+    /// Position of an element in a buffer of the area, with these values of its ranges.
+    fn position(&self, at: &UMap<UOp>) -> UOp {
         let (line, step) = (Tile::side(&self.lines, at), Tile::side(&self.steps, at));
         if self.swizzled {
-            return self.swizzled_place(&line, &step);
+            return self.swizzled_position(&line, &step);
         }
         let (row, column) = if self.by_steps { (step, line) } else { (line, step) };
         (&(&row * self.pitch) + &column).simplify()
     }
 
-    /// Rows in an order in which eight neighbouring threads' pieces of 16 bytes lie in different banks, although a row holds fewer than eight.
+    /// Permutes rows so that the 16-byte pieces of eight neighbouring threads are in different banks, although a row
+    /// has fewer than eight pieces.
     fn spread_rows(&self, row: &UOp, lanes: i64) -> UOp {
         let bytes = self.area.dtype().scalar.size_bytes() as i64;
         let pieces = (self.pitch - PIECE / bytes) / lanes.max(1);
         if self.swizzled || lanes * bytes != PIECE || !matches!(pieces, 2 | 4) || row.vmax() % 8 != 7 {
             return row.clone();
         }
-        // As the rows of an area are an odd number of pieces apart, rows that are as far apart as a row is long do not meet.
+        // The rows of an area are an odd number of pieces apart, so rows whose distance is the number of pieces in a
+        // row do not conflict.
         let together = 8 / pieces;
         &(&(&(row % together) * pieces) + &(&(row / together) % pieces)) + &(&(row / 8) * 8)
     }
 
-    /// The elements that a thread gives to the matrix unit.
-    fn fragment(&self, area: &UOp, rounds: &Rounds, lane: Option<&UOp>, by_rows: bool) -> UOp {
+    /// The elements that a thread passes to the matrix unit.
+    fn fragment(&self, area: &UOp, iterations: &Iterations, lane: Option<&UOp>, by_rows: bool) -> UOp {
         let o = &self.operand;
-        let buffer = rounds.buffer(self.len);
+        let buffer = iterations.buffer(self.len);
         let index = |lane: Option<&UOp>, e: &UOp| {
             let at = |bits| coordinate(bits, lane, e);
             let map: UMap<UOp> =
                 [(o.line.clone(), at(o.spread.row)), (o.step.clone(), at(o.spread.col))].into_iter().collect();
-            area.index(&(&self.place(&map) + &buffer))
+            area.index(&(&self.position(&map) + &buffer))
         };
         let word = 4 / self.area.dtype().scalar.size_bytes().max(1) as i64;
         let words = i64::from(o.spread.elements()) / word.max(1);
         let Some(lane) = lane.filter(|l| by_rows && size(l) == 32 && words == 4) else {
             return index(lane, &o.element).load();
         };
-        // The lane and the element that hold the start of the row whose address this lane gives.
+        // The lane and the element that hold the start of the row whose address this lane supplies.
         let (row, matrix) = (&(lane % 8), &(lane / 8));
         let (holder, e) =
             if self.by_steps { (row / 2, &(row % 2) + &(matrix * word)) } else { (row * 4, matrix * word) };
@@ -367,8 +378,8 @@ impl Tile {
     }
 }
 
-/// The matrix unit in the sum over `axis`, and the loops of the sum inside that one.
-fn product(sink: &UOp, axis: &UOp, both: &[Operand]) -> Result<(UOp, Vec<UOp>), Why> {
+/// The matrix unit in the reduction over `axis`, and the reduction's loops inside that one.
+fn product(sink: &UOp, axis: &UOp, both: &[Operand]) -> Result<(UOp, Vec<UOp>), Reason> {
     let order = sink.toposort();
     let sums = |u: &&UOp| u.op() == Op::Reduce && u.src()[1..].contains(axis);
     let reduce = order.iter().find(sums).ok_or("no sum has this loop")?;
@@ -381,7 +392,7 @@ fn product(sink: &UOp, axis: &UOp, both: &[Operand]) -> Result<(UOp, Vec<UOp>), 
     Ok((unit.clone(), inside))
 }
 
-/// The one load that the operand is computed from, if it is one.
+/// The load that the operand is computed from, if it is a single load.
 fn single_load(o: &Operand) -> Option<UOp> {
     let moves = |u: &UOp| u.op() == Op::Load && (u.contains(&o.line) || u.contains(&o.step));
     let mut loads = o.value.toposort().into_iter().filter(moves);
@@ -399,7 +410,7 @@ fn conditions(value: &UOp, r: &UOp) -> Vec<UOp> {
     conditions.filter(|c| c.contains(r)).collect()
 }
 
-/// Whether all conditions are the same for each `n` neighbours along `r`.
+/// Whether all conditions have the same value for each `n` neighbours along `r`.
 fn even(o: &Operand, r: &UOp, n: i64) -> bool {
     let piece = UOp::range(UOp::int(size(r) / n), u32::MAX, AxisKind::Loop);
     let at = |c: &UOp, k: i64| {
@@ -409,7 +420,7 @@ fn even(o: &Operand, r: &UOp, n: i64) -> bool {
     conditions(&o.value, r).iter().all(|c| at(c, 0) == at(c, n - 1))
 }
 
-/// The value with its conditions taken at the first of each `n` neighbours along `r`.
+/// The value with its conditions evaluated at the first of each `n` neighbours along `r`.
 fn without_lanes(value: &UOp, along: Option<(&UOp, i64)>) -> UOp {
     let Some((r, n)) = along else { return value.clone() };
     let first = &(r / n) * n;

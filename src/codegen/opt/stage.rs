@@ -1,4 +1,5 @@
-//! STAGE: what the loops inside an axis read of a buffer is copied to scratch memory first, packed in the order they read it.
+//! STAGE: copies what the loops inside an axis read of a buffer to scratch memory first, packed in the order in which
+//! they read it.
 
 use super::kind_of;
 use crate::affine::AffineMemo;
@@ -6,10 +7,11 @@ use crate::grid::{area_bytes, next_area, position, workgroup};
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 
-/// The kernel with the loads of buffer `param` that depend on `axis` staged inside it; if none does, those of the loops in it.
+/// The kernel in which the loads of buffer `param` that depend on `axis` are staged inside `axis`. If no load depends
+/// on it, the loads in the loops inside `axis` are staged.
 ///
 /// # Errors
-/// Nothing to stage, a tile of unknown size, or one beyond `most_bytes`.
+/// There is nothing to stage, or the tile has no known size or is larger than `most_bytes`.
 pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> Result<UOp, &'static str> {
     let mut open: UMap<Vec<UOp>> = UMap::default();
     doorbell_uop::open_ranges(sink, &mut open);
@@ -49,7 +51,7 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
     if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
 }
 
-/// The store that copies what `load` reads along `dims` to `area`, in loops of its own numbered from `subs`.
+/// The store that copies what `load` reads along `dims` to `area`, in new loops of its own, numbered from `subs`.
 fn fill(load: &UOp, area: &UOp, dims: &[UOp], sizes: &[i64], subs: &mut u32) -> UOp {
     let mut fresh = |r: &UOp, n: i64, kind: AxisKind| {
         *subs += 1;
@@ -64,7 +66,8 @@ fn fill(load: &UOp, area: &UOp, dims: &[UOp], sizes: &[i64], subs: &mut u32) -> 
             AxisKind::Reduce => AxisKind::Loop,
             k => k,
         };
-        // A tile of a matrix unit is copied in rows; of rows that lie apart, four neighbouring columns are read together.
+        // A tile of a matrix unit is copied row by row. If the rows are apart in memory, four neighbouring columns are
+        // read together.
         let inner = match apart {
             Some((at, by)) if at == k => Some((by, AxisKind::Upcast)),
             _ => (kind == AxisKind::Vector && *n > ROW).then_some((ROW, kind)),
@@ -86,8 +89,8 @@ fn fill(load: &UOp, area: &UOp, dims: &[UOp], sizes: &[i64], subs: &mut u32) -> 
     area.index(&position(&values, sizes)).store(&load.substitute(&renamed), &loops)
 }
 
-/// Of a load whose lanes lie rows apart: the loop along the rows, by its place, and how many of its steps make four neighbouring
-/// columns together with what is copied out of it already.
+/// For a load whose lanes are rows apart: the index in `dims` of the loop along the rows, and by how many steps to
+/// unroll it, so that together with what is already unrolled four neighbouring columns are read.
 fn rows_apart(load: &UOp, dims: &[UOp]) -> Option<(usize, i64)> {
     const COLUMNS: i64 = 4;
     if load.src().len() > 1 || !dims.iter().any(|r| kind_of(r) == AxisKind::Vector) {
@@ -113,11 +116,11 @@ fn rows_apart(load: &UOp, dims: &[UOp]) -> Option<(usize, i64)> {
     }
 }
 
-/// GPU: in each round of the reduction's loop `axis` the threads of a workgroup copy together what they will read of buffer `param`
-/// until the next round, neighbouring threads neighbouring elements.
+/// GPU: in each iteration of the reduction loop `axis`, the threads of a workgroup together copy what they will read of
+/// buffer `param` in that iteration; neighbouring threads copy neighbouring elements.
 ///
 /// # Errors
-/// Nothing to stage, or a tile of unknown size.
+/// There is nothing to stage, or the tile has no known size.
 pub(super) fn cooperate(sink: &UOp, param: usize, axis: &UOp) -> Result<UOp, &'static str> {
     let mut open: UMap<Vec<UOp>> = UMap::default();
     doorbell_uop::open_ranges(sink, &mut open);
@@ -146,7 +149,7 @@ pub(super) fn cooperate(sink: &UOp, param: usize, axis: &UOp) -> Result<UOp, &'s
     if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
 }
 
-/// Numbers not yet taken in the kernel.
+/// Unused numbers of ranges and areas.
 struct Fresh {
     area: u32,
     sub: u32,
@@ -175,7 +178,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
         number = &number + &(t * step);
         step *= size(t);
     }
-    // Neighbours differ in what moves least in the buffer.
+    // Neighbouring threads take the range that moves least in the buffer.
     let mut memo = AffineMemo::default();
     let sum = memo.of(&load.src()[0].src()[1]);
     let mut by_stride = dims.clone();
@@ -210,14 +213,14 @@ fn outer_ranges(order: &[UOp], axis: &UOp) -> Vec<UOp> {
     out
 }
 
-/// Lanes of a row of a matrix unit's tile.
+/// Lanes of one row of a matrix unit's tile.
 const ROW: i64 = 32;
 
 fn is_loop(r: &UOp) -> bool {
     !matches!(kind_of(r), AxisKind::Upcast | AxisKind::Unroll | AxisKind::Vector)
 }
 
-/// Where a loop stands when the tile is read, from the outside in.
+/// Nesting order of a loop where the tile is read, from the outside in.
 fn place(r: &UOp) -> u8 {
     match kind_of(r) {
         AxisKind::Vector => 4,

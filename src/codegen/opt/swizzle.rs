@@ -1,22 +1,24 @@
-//! Tiles in workgroup memory for a matrix unit that reads them by itself: rows of 128 bytes whose pieces of 16 bytes change places.
+//! Tiles in workgroup memory for a matrix unit that reads them directly: rows of 128 bytes whose 16-byte pieces are
+//! permuted (swizzled).
 //!
-//! Rows are lines of 128 bytes of steps, or (where a buffer of halves is contiguous along lines) steps of 64 lines, one run of 64 lines behind the other. The unit
-//! is told where a tile begins and finds everything else by [`TileArg`]; who copies swaps the pieces.
+//! A row is 128 bytes of reduction steps of one line. Or, where a buffer of halves is contiguous along lines, a row is
+//! 64 lines of one step, and runs of 64 lines follow each other. The unit takes the address of a tile and derives
+//! everything else from [`TileArg`]; the code that copies applies the swizzle.
 
-use super::apply::Why;
-use super::pipe::{Rounds, Tile, extent};
+use super::apply::Reason;
+use super::pipe::{Iterations, Tile, extent};
 use doorbell_uop::{Arg, Op, TileArg, UMap, UOp};
 use std::sync::Arc;
 
-/// Rows after which the order of pieces begins again.
+/// Number of rows after which the permutation repeats.
 const PATTERN: i64 = 8;
 
 impl Tile {
     /// The tile with such rows.
     ///
     /// # Errors
-    /// Its elements or its sizes do not make them.
-    pub(super) fn swizzled(mut self) -> Result<Tile, Why> {
+    /// Its element type or its sizes do not allow such rows.
+    pub(super) fn swizzled(mut self) -> Result<Tile, Reason> {
         let (lines, steps) = (extent(&self.lines), extent(&self.steps));
         let bytes = self.area.dtype().scalar.size_bytes();
         if !matches!(bytes, 1 | 2 | 4) || self.by_steps && bytes != 2 {
@@ -40,13 +42,13 @@ impl Tile {
         TileArg::row(self.area.dtype().scalar)
     }
 
-    /// Elements from one run of a row's lines to the next, where rows are steps.
+    /// Elements from one run of lines to the next, if rows are steps.
     pub(super) fn panel(&self) -> i64 {
         extent(&self.steps) * self.row()
     }
 
-    /// Where an element would stand if no pieces changed places.
-    pub(super) fn plain_place(&self, line: &UOp, step: &UOp) -> UOp {
+    /// Position of an element without the swizzle.
+    pub(super) fn linear_position(&self, line: &UOp, step: &UOp) -> UOp {
         let row = self.row();
         match self.by_steps {
             true => &(&(&(line / row) * self.panel()) + &(step * row)) + &(line % row),
@@ -54,25 +56,25 @@ impl Tile {
         }
     }
 
-    /// Where an element stands.
-    pub(super) fn swizzled_place(&self, line: &UOp, step: &UOp) -> UOp {
+    /// Position of an element with the swizzle.
+    pub(super) fn swizzled_position(&self, line: &UOp, step: &UOp) -> UOp {
         let (row, column) = if self.by_steps { (step, line) } else { (line, step) };
         let elements = TileArg::piece(self.area.dtype().scalar);
         let piece = &(column / elements) % (self.row() / elements);
         let swapped = &piece.simplify() ^ &(row % PATTERN).simplify();
-        let start = self.plain_place(line, step);
-        // The place less its piece, the piece where it has gone, and what is within it.
+        let start = self.linear_position(line, step);
+        // The position without its piece, the permuted piece, and the offset within the piece.
         let rest = (&start - &(&piece * elements)).simplify();
         (&rest + &(&swapped * elements)).simplify()
     }
 
-    /// The tile that the unit reads in a round.
-    pub(super) fn whole(&self, area: &UOp, rounds: &Rounds) -> UOp {
+    /// The tile that the unit reads in one iteration.
+    pub(super) fn whole(&self, area: &UOp, iterations: &Iterations) -> UOp {
         let o = &self.operand;
         let zero = UOp::int(0);
         let map: UMap<UOp> = [(o.line.clone(), zero.clone()), (o.step.clone(), zero)].into_iter().collect();
         let [line, step] = [&self.lines, &self.steps].map(|side| Tile::side(side, &map));
-        let first = &self.plain_place(&line, &step).simplify() + &rounds.buffer(self.len);
+        let first = &self.linear_position(&line, &step).simplify() + &iterations.buffer(self.len);
         let tile = TileArg { spread: o.spread, by_steps: self.by_steps, panel: self.panel() as u32 };
         UOp::new(Op::LoadMatrix, o.value.dtype(), [area.index(&first), o.element.clone()], Arg::Tile(Arc::new(tile)))
     }

@@ -1,25 +1,27 @@
-//! TC: a sum of products over a tile of output and reduction becomes one instruction of a matrix unit.
+//! TC: turns a sum of products over a tile of output and reduction axes into one instruction of a matrix unit.
 //!
-//! `Σ_k a[m][k] · b[k][n]` is cut into tiles of the unit's size. Inside a tile the rows, columns and steps are no loops any more
-//! but functions of the thread's number in its wave and of the elements it holds, as [`Spread`] says: three substitutions of
-//! ranges, one for each operand and one for the result. The result's elements are lanes of a vector.
+//! `Σ_k a[m][k] · b[k][n]` is cut into tiles of the unit's size. Inside a tile, rows, columns and reduction steps are
+//! no longer loops but functions of the thread's lane number and of the elements that it holds, as [`Spread`] says.
+//! This takes three substitutions of ranges, one for each operand and one for the result. The elements of the result
+//! are the lanes of a vector.
 
-use super::apply::{Kernel, Why, kind_of};
+use super::apply::{OptKernel, Reason, kind_of};
 use super::pipe::{Operand, Operands};
 use doorbell_sort as sort;
 use doorbell_uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg};
 use std::sync::Arc;
 
-/// A sum that the unit can do, and on which axes.
+/// A reduction that the unit can compute, and on which axes.
 struct Match {
     unit: &'static WmmaArg,
-    /// Axes of rows, columns and of the sum.
+    /// Axes of rows, of columns and of the reduction.
     axes: [UOp; 3],
-    /// The product's second operand has the rows.
+    /// The second operand of the product has the rows.
     swapped: bool,
 }
 
-/// The operands of a product to be summed, as values of the unit's operand type; a gate around the product moves into both.
+/// The operands of a product to be summed, as values of the unit's operand type. A gate around the product moves into
+/// both operands.
 fn operands(x: &UOp, unit: &WmmaArg) -> Option<(UOp, UOp)> {
     let narrow = |v: &UOp| {
         let v = if v.op() == Op::Cast { &v.src()[0] } else { v };
@@ -27,7 +29,8 @@ fn operands(x: &UOp, unit: &WmmaArg) -> Option<(UOp, UOp)> {
     };
     match x.op() {
         Op::Mul => Some((narrow(&x.src()[0])?, narrow(&x.src()[1])?)),
-        // A product in the operands' type, rounded before it is added: the unit does not round it. (One of bytes has wrapped around.)
+        // A product in the operands' type is rounded before it is added, which the unit does not do; that is allowed.
+        // (A product of bytes would have wrapped around.)
         Op::Cast if x.src()[0].op() == Op::Mul && unit.acc.is_float() => operands(&x.src()[0], unit),
         Op::Where if x.src()[2].as_const().is_some_and(ConstVal::is_zero) => {
             let (a, b) = operands(&x.src()[1], unit)?;
@@ -37,7 +40,7 @@ fn operands(x: &UOp, unit: &WmmaArg) -> Option<(UOp, UOp)> {
     }
 }
 
-/// `x` where the gate holds, else 0; a load that says so already is left alone.
+/// `x` where the gate holds, else 0. A load that already has this gate is left unchanged.
 fn gated(x: &UOp, gate: &UOp) -> UOp {
     let says = |g: &UOp| g.toposort_if(|u| u.op() == Op::And).contains(gate);
     let zero = |l: &UOp| l.src().get(1).is_some_and(|a| a.as_const().is_some_and(ConstVal::is_zero));
@@ -47,7 +50,7 @@ fn gated(x: &UOp, gate: &UOp) -> UOp {
     gate.select(x, &x.const_like(0))
 }
 
-/// All ways to use the target's matrix units, the likeliest first.
+/// All ways to use the target's matrix units, the most promising first.
 fn matches(sink: &UOp, units: &'static [WmmaArg]) -> Vec<Match> {
     let sums = |u: &UOp| u.op() == Op::Reduce && u.reduce_op() == Some(Op::Add);
     let mut found = vec![];
@@ -78,7 +81,7 @@ fn matches(sink: &UOp, units: &'static [WmmaArg]) -> Vec<Match> {
             }
         }
     }
-    // Columns along the inner axis of the result, where its neighbours lie.
+    // Prefer columns along the inner axis of the result, where memory is contiguous.
     sort::by_key(&mut found, |m| m.axes[0].range_arg() > m.axes[1].range_arg());
     found
 }
@@ -87,7 +90,8 @@ fn whole(r: &UOp) -> bool {
     r.src()[0].as_int().is_some()
 }
 
-/// Coordinate of a tile from the lane and the element: bits that go together move together.
+/// A coordinate within a tile, computed from lane and element number; adjacent bits that move together are extracted
+/// together.
 pub(super) fn coordinate(bits: &[TileBit], lane: Option<&UOp>, element: &UOp) -> UOp {
     let mut sum: Option<UOp> = None;
     let mut j = 0;
@@ -111,14 +115,15 @@ pub(super) fn coordinate(bits: &[TileBit], lane: Option<&UOp>, element: &UOp) ->
     sum.unwrap_or_else(|| UOp::int(0)).simplify()
 }
 
-impl Kernel<'_> {
-    /// The sums that the target's matrix units can do, in the order that TC counts them: the unit, axes of rows, columns and steps.
+impl OptKernel<'_> {
+    /// The reductions that the target's matrix units can compute, in the order in which TC counts them: the unit, and
+    /// the axes of rows, columns and reduction steps.
     pub(super) fn products(&self) -> Vec<(&'static WmmaArg, [UOp; 3])> {
         matches(&self.sink, self.target.tensor_cores).into_iter().map(|m| (m.unit, m.axes)).collect()
     }
 
-    /// Uses a matrix unit in the `choice`-th way that it fits. Axes that are no multiple of the tile are padded.
-    pub(super) fn tensor_core(&mut self, choice: usize) -> Result<(), Why> {
+    /// Uses a matrix unit in the `choice`-th way that it fits. Axes that are not a multiple of the tile are padded.
+    pub(super) fn tensor_core(&mut self, choice: usize) -> Result<(), Reason> {
         let units = self.target.tensor_cores;
         if units.is_empty() {
             return Err("the target has no matrix unit".into());
@@ -147,7 +152,7 @@ impl Kernel<'_> {
                 axis = self.pad_to(&axis, n as usize)?;
             }
             inner.push(self.tile(&axis, n as usize)?);
-            self.tiles.push(self.remains.clone());
+            self.tiles.push(self.remaining_loop.clone());
         }
         let [row, column, step] = inner.as_slice() else { return Err("a product has three axes".into()) };
         let reduce = self.sink.toposort().into_iter().find(|u| u.op() == Op::Reduce && u.src()[1..].contains(step));
@@ -189,8 +194,8 @@ impl Kernel<'_> {
     }
 }
 
-/// The kernel with the reduction done by `total`, the tile's ranges by what they are in a thread, and stores over a thread's
-/// ranges instead of the tile's.
+/// The kernel with `total` in place of the reduction, each of the tile's ranges replaced by its expression in a thread,
+/// and stores over a thread's ranges instead of the tile's.
 fn replace(sink: &UOp, (reduce, total): (&UOp, &UOp), places: &[(&UOp, UOp)], threads: &[Option<&UOp>]) -> UOp {
     let mut done: UMap<UOp> = places.iter().map(|(r, at)| ((*r).clone(), at.clone())).collect();
     done.insert(reduce.clone(), total.clone());

@@ -1,12 +1,17 @@
-//! Tiles that the copy engine brings: which copies of PIPE are boxes of a matrix in memory, and the nodes that say so.
+//! Tiles copied by TMA: which copies of PIPE are rectangular tiles of a matrix in memory, and the nodes that represent
+//! them.
 //!
-//! A tile for a unit that reads workgroup memory by itself has rows of 128 bytes, as the engine writes them too. Where a tile is a plain part of a buffer (its
-//! rows equally far apart, by a multiple of 16 bytes) one thread has it brought in one or a few boxes: a [`CopyTile`](Op::CopyTile) beside the stores
-//! that do the same, of which the back end takes one. Conditions that cut the matrix off to the right or below become its sizes: the engine fills with zeros.
+//! A tile for a unit that reads workgroup memory directly has rows of 128 bytes, the layout that TMA writes too. If a
+//! tile is a plain part of a buffer (its rows are at a constant distance, a multiple of 16 bytes), one thread can copy
+//! it with one or a few TMA operations: a [`CopyTile`](Op::CopyTile) next to the stores that do the same; the back end
+//! uses one or the other. Conditions that cut off the matrix on the right or below become the tensor map's sizes: TMA
+//! fills with zeros.
 //!
-//! Each buffer of the pipe has a barrier that counts bytes. The buffer's n-th box completes its n-th turn; a round waits for its own
-//! ([`AwaitTile`](Op::AwaitTile)), by which the turns alternate between two parities. That a buffer is free again is what the pipe's own barrier says.
-//! Left out: tiles of several dimensions (windows), conditions on the left and above, a pipe inside another loop.
+//! Each buffer of the pipelined loop has an mbarrier that counts bytes. The n-th tile of a buffer completes the n-th
+//! phase of its mbarrier. An iteration waits for its own phase ([`AwaitTile`](Op::AwaitTile)); phases alternate between
+//! two parities. The pipelined loop's own barrier guarantees that a buffer is free again.
+//! Left out: tiles of several dimensions (windows), conditions on the left and above, a pipelined loop inside another
+//! loop.
 
 use super::kind_of;
 use super::pipe::{Tile, extent};
@@ -14,34 +19,34 @@ use crate::affine::{Affine, AffineMemo};
 use doorbell_uop::{Arg, AxisKind, ConstVal, DType, Op, Tensor2, TileArg, TmaArg, UMap, UOp};
 use std::sync::Arc;
 
-/// Rows from one to the next are a multiple of this many bytes, below this many; rows and columns of a box are at most so many.
+/// The row pitch is a multiple of this many bytes, and below PITCH_LIMIT. A TMA tile has at most MOST rows and columns.
 const PITCH: i64 = 16;
 const PITCH_LIMIT: i64 = 1 << 40;
 const MOST: i64 = 256;
 
-/// A tile as boxes of a matrix.
+/// A tile of PIPE as one or more TMA tiles of a matrix.
 pub(super) struct TmaTile {
     tensor: Tensor2,
     param: UOp,
-    /// Place of the tile's first element: column and row.
+    /// Column and row of the tile's first element.
     at: [UOp; 2],
-    /// TmaCopies side by side, and elements from one's place in the area to the next's.
+    /// Number of adjacent TMA tiles, and the distance between them in the area, in elements.
     count: i64,
     apart: i64,
-    /// Columns of a box.
+    /// Columns of a TMA tile.
     columns: i64,
-    /// Bytes of a box.
+    /// Bytes of a TMA tile.
     bytes: u32,
 }
 
-/// A coordinate of the matrix by ranges, and the coordinates that are not cut off.
+/// A coordinate of the matrix as a function of ranges, and its upper limit (the matrix's size).
 struct Side {
     sum: Affine,
     limit: i64,
 }
 
 impl Tile {
-    /// The tile as boxes, if it is one in memory.
+    /// The tile as TMA tiles, if its layout in memory allows that.
     pub(super) fn tma_tile(&self) -> Option<TmaTile> {
         let o = &self.operand;
         let (load, conditions) = plain(&o.value)?;
@@ -90,7 +95,7 @@ impl Tile {
 }
 
 impl Side {
-    /// Smallest and largest value, were nothing cut off.
+    /// Smallest and largest value, without the limit.
     fn bounds(&self) -> (i64, i64) {
         let (mut low, mut high) = (self.sum.constant, self.sum.constant);
         for (t, c) in &self.sum.terms {
@@ -106,12 +111,12 @@ impl Side {
     }
 }
 
-/// Whether a coordinate is more than the engine's 32 bits.
+/// Whether a coordinate may exceed TMA's 32 bits.
 fn sums_beyond(side: &Side) -> bool {
     i32::try_from(side.bounds().1).is_err()
 }
 
-/// The load that a value is, and the conditions without which it is zero.
+/// The load that a value consists of, and the conditions outside of which it is zero.
 fn plain(value: &UOp) -> Option<(UOp, Vec<UOp>)> {
     let is_zero = |u: &UOp| u.as_const().is_some_and(ConstVal::is_zero);
     let (load, outer) = match value.op() {
@@ -129,7 +134,7 @@ fn plain(value: &UOp) -> Option<(UOp, Vec<UOp>)> {
     Some((load.clone(), conditions))
 }
 
-/// Whether these ranges, the fastest first, count places that are `step` apart.
+/// Whether these ranges, the fastest first, enumerate positions that are `step` apart.
 fn runs(sum: &Affine, ranges: &[UOp], mut step: i64) -> bool {
     ranges.iter().all(|r| {
         let is_next = sum.coef(r) == step;
@@ -138,7 +143,7 @@ fn runs(sum: &Affine, ranges: &[UOp], mut step: i64) -> bool {
     })
 }
 
-/// An index as column and row of a matrix.
+/// Splits an index into column and row of a matrix.
 fn split(sum: &Affine, pitch: i64, is_inner: &dyn Fn(&UOp) -> bool) -> [Side; 2] {
     let mut sides = [(); 2].map(|()| Affine::default());
     for (t, c) in &sum.terms {
@@ -155,7 +160,7 @@ fn split(sum: &Affine, pitch: i64, is_inner: &dyn Fn(&UOp) -> bool) -> [Side; 2]
     })
 }
 
-/// Cuts off what a condition does; `None`: it is no upper limit of a coordinate.
+/// Applies the limit that a condition implies; `None`: the condition is not an upper limit of a coordinate.
 fn limit(condition: &UOp, sides: &mut [Side; 2], memo: &mut AffineMemo) -> Option<()> {
     if condition.op() != Op::CmpLt {
         return None;
@@ -169,7 +174,7 @@ fn limit(condition: &UOp, sides: &mut [Side; 2], memo: &mut AffineMemo) -> Optio
     Some(())
 }
 
-/// Whether the rounds of `axis` are all that the sum of this unit does in loops.
+/// Whether `axis` is the only loop of this unit's reduction.
 pub(super) fn alone(sink: &UOp, axis: &UOp) -> bool {
     let loops = |r: &UOp| matches!(kind_of(r), AxisKind::Reduce | AxisKind::GroupReduce | AxisKind::Thread);
     let order = sink.toposort();
@@ -177,17 +182,17 @@ pub(super) fn alone(sink: &UOp, axis: &UOp) -> bool {
     sums.all(|u| u.src()[1..].iter().all(|r| r == axis || !loops(r)))
 }
 
-/// The boxes of a pipe's tiles.
+/// The TMA copies of a pipelined loop's tiles.
 pub(super) struct TmaCopies {
-    /// By tile; `None`: its copies are the threads'.
+    /// For each tile; `None`: the threads copy it.
     pub tiles: Vec<Option<TmaTile>>,
-    /// A barrier for each buffer.
+    /// One mbarrier for each buffer.
     bars: UOp,
     depth: i64,
 }
 
 impl TmaCopies {
-    /// `None`: there is none.
+    /// `None`: there is no tile that TMA can copy.
     pub fn of(tiles: &[Tile], depth: i64) -> Option<TmaCopies> {
         let area = tiles.iter().map(Tile::number).max().unwrap_or(0) + 1;
         let tiles: Vec<Option<TmaTile>> = tiles.iter().map(Tile::tma_tile).collect();
@@ -195,7 +200,7 @@ impl TmaCopies {
         tiles.iter().any(Option::is_some).then_some(TmaCopies { tiles, bars, depth })
     }
 
-    /// A round's boxes, to a buffer of the areas, where there is such a round.
+    /// The TMA copies of an iteration, to one buffer of the areas, if there is such an iteration.
     pub fn group(
         &self,
         areas: &[(UOp, i64)],
@@ -221,7 +226,7 @@ impl TmaCopies {
         all
     }
 
-    /// When the boxes of this round of `axis` have come.
+    /// Waits for the TMA tiles of this iteration of `axis`.
     pub fn awaited(&self, axis: &UOp, after: UOp) -> UOp {
         let bar = self.bars.index(&(axis % self.depth));
         let parity = &(axis / self.depth) % 2;

@@ -1,9 +1,9 @@
-//! Proof that an allocation is right, by symbolic execution of the allocated code. It knows nothing of how it was made.
+//! Verifies an allocation by symbolic execution of the allocated code. It does not use how the allocation was made.
 //!
-//! The state says for each register and each slot which values it certainly holds now (a value of a tuple part by part). Edits
-//! and instructions change the state, paths that meet keep what all agree on, and at the fixed point each operand that is read
-//! must find its value. A write to a value makes all other copies of it stale. Also checked: classes, alignment, fixed registers,
-//! reserved registers, results that share registers, slots that overlap.
+//! The state maps each register and each slot to the values that it certainly holds (values of tuples part by part).
+//! Edits and instructions change the state; where paths join, only what all agree on is kept; at the fixed point, each
+//! operand that is read must find its value. A write to a value makes all other copies of it stale. Also checked:
+//! classes, alignment, fixed registers, reserved registers, results that share registers, slots that overlap.
 
 use super::{Allocation, Constraint, Edit, Flow, Func, Kind, Loc, Operand, PReg, RegInfo, Role};
 use std::collections::BTreeMap;
@@ -22,32 +22,32 @@ pub enum CheckError {
         /// Where it is read.
         loc: Loc,
     },
-    /// An operand's place breaks its class, its constraint, or a neighbour's needs.
+    /// An operand's location violates its class, its constraint, or the needs of another operand.
     #[error("instruction {inst} may not have v{vreg} in {loc:?}: {why}")]
     WrongPlace {
         /// The instruction.
         inst: u32,
         /// The value.
         vreg: u32,
-        /// The place.
+        /// The location.
         loc: Loc,
-        /// The rule that is broken.
+        /// The rule that is violated.
         why: &'static str,
     },
-    /// An edit that no target can carry out.
+    /// An edit that no target can execute.
     #[error("edit before instruction {inst}: {why}")]
     BadEdit {
         /// The instruction.
         inst: u32,
-        /// The rule that is broken.
+        /// The rule that is violated.
         why: &'static str,
     },
-    /// Slots overlap or lie outside the frame.
+    /// Slots overlap or are outside the frame.
     #[error("slot {slot}: {why}")]
     BadSlot {
         /// The slot.
         slot: u32,
-        /// The rule that is broken.
+        /// The rule that is violated.
         why: &'static str,
     },
 }
@@ -66,10 +66,10 @@ struct Checker<'a> {
     edits: Vec<Vec<Edit>>,
 }
 
-/// Proves that each read of the allocated code finds its value.
+/// Verifies that each read of the allocated code finds its value.
 ///
 /// # Errors
-/// The first thing found wrong.
+/// The first violation found.
 pub fn check(func: &Func, regs: &RegInfo, alloc: &Allocation) -> Result<(), CheckError> {
     let mut edits = vec![Vec::new(); func.len() + 1];
     for (i, e) in &alloc.edits {
@@ -85,7 +85,7 @@ pub fn check(func: &Func, regs: &RegInfo, alloc: &Allocation) -> Result<(), Chec
 }
 
 impl Checker<'_> {
-    /// Runs over all paths until nothing changes, then once more to judge.
+    /// Runs over all paths until a fixed point, then once more to check.
     fn run(&self) -> Result<(), CheckError> {
         let n = self.func.len();
         if n == 0 {
@@ -94,7 +94,7 @@ impl Checker<'_> {
         let labels: BTreeMap<u32, u32> = (0..n as u32)
             .filter_map(|i| if let Flow::Label(l) = self.func.inst(i).flow { Some((l.0, i)) } else { None })
             .collect();
-        // The state on arrival at each place where paths may meet: labels, and the instruction after a branch.
+        // The state at the entry of each point where paths can join: labels, and the instruction after a branch.
         let mut at: BTreeMap<u32, State> = BTreeMap::from([(0, State::new())]);
         let mut work = vec![0];
         while let Some(start) = work.pop() {
@@ -104,7 +104,7 @@ impl Checker<'_> {
                     break;
                 }
                 if i != start || start == 0 {
-                    // Arriving by a jump at a label skips what stands before it; falling in does not.
+                    // A jump to a label skips the edits before the label; fallthrough does not.
                     self.edits_before(i, &mut state)?;
                     if i != start && matches!(self.func.inst(i).flow, Flow::Label(_)) {
                         meet(&mut at, &mut work, i, &state);
@@ -195,7 +195,7 @@ impl Checker<'_> {
                     }
                     let width = self.regs.classes[self.func.class(op.vreg).0 as usize].width;
                     for (k, u) in units(Loc::Reg(to), width).enumerate() {
-                        // Every copy of a constant is as good as the first.
+                        // Every copy of a constant is equally valid.
                         state.insert(u, vec![(op.vreg.0, k as u16)]);
                     }
                 }
@@ -212,7 +212,7 @@ impl Checker<'_> {
         self.regs.classes[self.func.class(op.vreg).0 as usize].width
     }
 
-    /// Executes one instruction on the state; `judge` makes wrong reads errors.
+    /// Executes one instruction on the state; with `judge`, wrong reads are errors.
     fn step(&self, i: u32, state: &mut State, judge: bool) -> Result<(), CheckError> {
         let range = self.func.operand_range(i);
         let ops = || self.func.operands(i).iter().zip(&self.alloc.operands[range.clone()]);
@@ -236,7 +236,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks one instruction's places on their own.
+    /// Checks one instruction's locations on their own.
     fn places(&self, i: u32) -> Result<(), CheckError> {
         let ops: Vec<(&Operand, Loc)> =
             self.func.operands(i).iter().zip(self.alloc.operands[self.func.operand_range(i)].iter().copied()).collect();
@@ -287,7 +287,8 @@ impl Checker<'_> {
     }
 }
 
-/// Whether two operands of one instruction may not share a register: their times overlap, and they are not reads of one value.
+/// Whether two operands of one instruction may not share a register: their times overlap, and they are not reads of one
+/// value.
 fn clash(a: &Operand, b: &Operand) -> bool {
     let (early, late) = (|r: Role| r != Role::Def, |r: Role| r != Role::Use);
     let together = (early(a.role) && early(b.role)) || (late(a.role) && late(b.role));
@@ -296,7 +297,7 @@ fn clash(a: &Operand, b: &Operand) -> bool {
     together && !both_read && !other_reads
 }
 
-/// Joins a state into the one known on arrival at `i`; queues `i` if that changed.
+/// Joins a state into the one recorded at `i`; queues `i` if that changed it.
 fn meet(at: &mut BTreeMap<u32, State>, work: &mut Vec<u32>, i: u32, state: &State) {
     let Some(known) = at.get_mut(&i) else {
         at.insert(i, state.clone());

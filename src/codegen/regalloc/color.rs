@@ -1,4 +1,4 @@
-//! Registers for pieces, in order of their start.
+//! Assigns registers to pieces, in order of their start.
 
 use super::live::NONE;
 use super::spill::{Assignment, Gap, Piece, Pieces};
@@ -7,27 +7,27 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Registers of a file as bits.
+/// A set of registers of one file.
 pub(super) type Bits = [u64; 4];
 
-/// Points of a block, for which occupation is also kept as a whole.
+/// Number of points in a block; the occupancy of whole blocks is also kept.
 const BLOCK: usize = 32;
 
-/// Which registers of one file are occupied at each point. Blocks of points that a piece covers are marked as one, so that long lives cost
-/// little.
+/// Which registers of one file are occupied at each point. A block of points that a piece covers completely is marked
+/// as a whole, so that long live ranges are cheap.
 struct Occupancy {
     words: usize,
-    /// How many points there are; the tables are made with the first mark.
+    /// Number of points; the tables are allocated at the first mark.
     count: usize,
-    /// By point: what is marked there, but for marks of whole blocks.
+    /// By point: the registers marked there, except by marks of whole blocks.
     points: Vec<u64>,
-    /// By block: what is marked in all of it at once.
+    /// By block: the registers marked in the whole block at once.
     whole: Vec<u64>,
-    /// By block: everything that is marked somewhere in it.
+    /// By block: all registers marked anywhere in it.
     any: Vec<u64>,
 }
 
-/// Points and whole blocks that make up a range of points.
+/// Splits a range of points into single points, whole blocks, and single points.
 fn cover(from: u32, to: u32) -> (Range<usize>, Range<usize>, Range<usize>) {
     let (from, to) = (from as usize, to as usize);
     let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
@@ -52,7 +52,7 @@ impl Occupancy {
             if p.is_empty() {
                 continue;
             }
-            // A range of points that holds no whole block lies in at most two.
+            // A range that contains no whole block touches at most two blocks.
             let around = p.start / BLOCK * w..((p.end - 1) / BLOCK + 1) * w;
             spread(&mut self.points[p.start * w..p.end * w], mask, w);
             spread(&mut self.any[around], mask, w);
@@ -61,7 +61,7 @@ impl Occupancy {
         spread(&mut self.any[blocks.start * w..blocks.end * w], mask, w);
     }
 
-    /// Takes back a mark of the same range.
+    /// Removes a mark of the same range.
     fn clear(&mut self, from: u32, to: u32, mask: &Bits) {
         let w = self.words;
         let (head, blocks, tail) = cover(from, to);
@@ -80,7 +80,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds the occupied registers of a range of points to `sum`.
+    /// Adds the registers that are occupied in a range of points to `sum`.
     fn gather(&self, from: u32, to: u32, sum: &mut Bits) {
         if self.points.is_empty() {
             return;
@@ -96,7 +96,7 @@ impl Occupancy {
             } else {
                 self.points[p.start * w..p.end * w].chunks_exact(w).for_each(|row| add(sum, row));
             }
-            // A range of points that holds no whole block lies in at most two.
+            // A range that contains no whole block touches at most two blocks.
             for b in p.start / BLOCK..=(p.end - 1) / BLOCK {
                 add(sum, &self.whole[b * w..][..w]);
             }
@@ -121,12 +121,12 @@ fn remove(from: &mut [u64], bits: &[u64]) {
     from.iter_mut().zip(bits).for_each(|(f, b)| *f &= !b);
 }
 
-/// What gives values registers that save moves.
+/// Preferred registers of values, chosen to save moves.
 pub(super) struct Hints {
-    /// A register that the value meets as a fixed operand, or `u16::MAX`; empty if there is none.
-    wish: Vec<u16>,
+    /// A register that the value uses as a fixed operand, or `u16::MAX`; empty if no value has one.
+    preferred: Vec<u16>,
     /// Up to two values that this one is copied from or to; empty if there is no copy.
-    kin: Vec<[u32; 2]>,
+    copy_related: Vec<[u32; 2]>,
 }
 
 impl Hints {
@@ -140,63 +140,65 @@ impl Hints {
         if !func.fixes {
             return hints;
         }
-        hints.wish = vec![u16::MAX; nv];
+        hints.preferred = vec![u16::MAX; nv];
         for op in &func.operands {
             if let Constraint::Fixed(preg) = op.constraint {
-                hints.wish[op.vreg.0 as usize] = preg.index;
+                hints.preferred[op.vreg.0 as usize] = preg.index;
             }
         }
         for v in 0..nv {
-            let near = hints.kin(v as u32).into_iter().filter(|k| *k != NONE).map(|k| hints.wish[k as usize]);
-            if let (u16::MAX, Some(w)) = (hints.wish[v], near.into_iter().find(|w| *w != u16::MAX)) {
-                hints.wish[v] = w;
+            let near =
+                hints.copy_related(v as u32).into_iter().filter(|k| *k != NONE).map(|k| hints.preferred[k as usize]);
+            if let (u16::MAX, Some(w)) = (hints.preferred[v], near.into_iter().find(|w| *w != u16::MAX)) {
+                hints.preferred[v] = w;
             }
         }
         hints
     }
 
-    /// Those of copies (to, from) alone.
+    /// Hints from copies (to, from) only.
     pub fn of_copies(values: usize, copies: impl Iterator<Item = (VReg, VReg)>) -> Hints {
-        let mut kin: Vec<[u32; 2]> = vec![];
+        let mut copy_related: Vec<[u32; 2]> = vec![];
         for (to, from) in copies {
-            if kin.is_empty() {
-                kin = vec![[NONE; 2]; values];
+            if copy_related.is_empty() {
+                copy_related = vec![[NONE; 2]; values];
             }
             for (a, b) in [(to, from), (from, to)] {
-                if let Some(free) = kin[a.0 as usize].iter_mut().find(|k| **k == NONE) {
+                if let Some(free) = copy_related[a.0 as usize].iter_mut().find(|k| **k == NONE) {
                     *free = b.0;
                 }
             }
         }
-        Hints { wish: vec![], kin }
+        Hints { preferred: vec![], copy_related }
     }
 
     #[inline]
-    fn wish(&self, v: u32) -> u16 {
-        self.wish.get(v as usize).copied().unwrap_or(u16::MAX)
+    fn preferred(&self, v: u32) -> u16 {
+        self.preferred.get(v as usize).copied().unwrap_or(u16::MAX)
     }
 
     #[inline]
-    fn kin(&self, v: u32) -> [u32; 2] {
-        self.kin.get(v as usize).copied().unwrap_or([NONE; 2])
+    fn copy_related(&self, v: u32) -> [u32; 2] {
+        self.copy_related.get(v as usize).copied().unwrap_or([NONE; 2])
     }
 }
 
-/// Registers held now, where pieces come in order of their start: one segment that has begun holds its register until it ends, and is in the
-/// way of all that comes before that. So nothing need be marked point by point but pieces with holes.
+/// The registers held at the current point, if pieces arrive in order of their start. A piece of one segment that has
+/// begun holds its register until it ends, and conflicts with every piece that starts before that. So only pieces with
+/// holes need to be marked point by point.
 pub(super) struct Sweep {
     /// By file.
     held: Vec<Bits>,
-    /// What ends at each point: a list.
+    /// Linked list of the pieces that end at each point.
     ends: Vec<u32>,
     list: Vec<End>,
-    /// The point that has been reached.
+    /// The current point.
     at: u32,
     /// By file: the end of the last piece with holes.
     scattered: Vec<u32>,
 }
 
-/// Registers that become free: file, first, how many; the next that do at the same point.
+/// Registers that become free (file, first, count), and the next such entry at the same point.
 struct End {
     file: u8,
     first: u16,
@@ -215,7 +217,7 @@ impl Sweep {
         self.held[usize::from(file)]
     }
 
-    /// Frees what ends up to a point.
+    /// Frees everything that ends up to a point.
     pub fn reach(&mut self, point: u32) {
         while self.at < point {
             self.at += 1;
@@ -237,25 +239,25 @@ impl Sweep {
     }
 }
 
-/// What registers there are to choose from, and what values were given.
+/// The registers to choose from, and the registers that values were given.
 pub(super) struct Choice<'a> {
     classes: &'a [Class],
     regs: &'a RegInfo,
     hints: &'a Hints,
     files: Vec<File>,
-    /// The last register given to each value, or `u16::MAX`.
+    /// The register last given to each value, or `u16::MAX`.
     last: Vec<u16>,
 }
 
 /// A file's registers.
 struct File {
-    /// Those that may be given out.
+    /// Registers that may be allocated.
     given: Bits,
-    /// Those that may be where none of the others is free.
+    /// Reserve registers, used only if none of the others is free.
     spare: Bits,
-    /// It has classes of several registers.
+    /// The file has classes of several registers.
     tuples: bool,
-    /// Its order is that of the registers' numbers.
+    /// The allocation order is that of the registers' numbers.
     ascending: bool,
 }
 
@@ -271,24 +273,25 @@ impl<'a> Choice<'a> {
         Choice { classes, regs, hints, files, last: vec![u16::MAX; classes.len()] }
     }
 
-    /// More registers of each file, for values that find none.
+    /// Adds reserve registers to each file, for values that find no free one.
     pub fn add(&mut self, spare: &[Range<u16>]) {
         for (file, spare) in self.files.iter_mut().zip(spare) {
             spare.clone().for_each(|r| file.spare[usize::from(r) / 64] |= 1 << (r % 64));
         }
     }
 
-    /// The register given to each value last, or `u16::MAX`.
+    /// The register last given to each value, or `u16::MAX`.
     pub fn all(self) -> Vec<u16> {
         self.last
     }
 
-    /// Notes that a value is in that register.
+    /// Records that a value is in that register.
     pub fn give(&mut self, vreg: u32, r: u16) {
         self.last[vreg as usize] = r;
     }
 
-    /// The best free register: one that saves a move, or else the first in the file's order, or the first of those to spare.
+    /// The best free register: one that saves a move, else the first in the file's order, else the first of the
+    /// reserve.
     #[inline]
     pub fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
         self.among(vreg, class, busy).or_else(|| self.spare(class, busy))
@@ -308,7 +311,7 @@ impl<'a> Choice<'a> {
         if let Some(r) = self.hinted(vreg, class, busy) {
             return Some(r);
         }
-        // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
+        // In a file with tuples, single registers are taken from the end, so that aligned windows stay free.
         let tuples = class.width == 1 && file.tuples;
         if file.ascending && class.align == class.width && class.width.is_power_of_two() {
             let all = std::array::from_fn(|k| file.given[k] & !busy[k]);
@@ -323,16 +326,23 @@ impl<'a> Choice<'a> {
     /// A free register that saves a move.
     #[inline]
     fn hinted(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
-        let (kin, wishes) = (self.hints.kin(vreg), [self.last[vreg as usize], self.hints.wish(vreg)]);
-        if kin == [NONE; 2] && wishes == [u16::MAX; 2] {
+        let (copy_related, wishes) =
+            (self.hints.copy_related(vreg), [self.last[vreg as usize], self.hints.preferred(vreg)]);
+        if copy_related == [NONE; 2] && wishes == [u16::MAX; 2] {
             return None;
         }
-        self.near(class, vreg, (kin, wishes), busy)
+        self.near(class, vreg, (copy_related, wishes), busy)
     }
 
-    fn near(&self, class: &RegClass, vreg: u32, (kin, wishes): ([u32; 2], [u16; 2]), busy: &Bits) -> Option<u16> {
+    fn near(
+        &self,
+        class: &RegClass,
+        vreg: u32,
+        (copy_related, wishes): ([u32; 2], [u16; 2]),
+        busy: &Bits,
+    ) -> Option<u16> {
         let (classes, given) = (self.classes, &self.files[usize::from(class.file)].given);
-        let related = kin.iter().filter(|k| **k != NONE && classes[**k as usize] == classes[vreg as usize]);
+        let related = copy_related.iter().filter(|k| **k != NONE && classes[**k as usize] == classes[vreg as usize]);
         let mut hints = wishes.into_iter().chain(related.map(|k| self.last[*k as usize]));
         hints.find(|r| *r != u16::MAX && self.is_free(class, busy, *r) && within(given, *r, class.width))
     }
@@ -349,15 +359,15 @@ impl<'a> Choice<'a> {
 struct Color<'p, 'a> {
     p: &'p mut Pieces<'a>,
     choice: Choice<'p>,
-    /// Where nothing may go to memory, so that pieces come in order.
+    /// Used if spilling is not allowed, because then pieces arrive in order.
     sweep: Option<Sweep>,
-    /// By pieces: all, or those with holes.
+    /// Occupancy by pieces: all pieces, or only those with holes.
     occupied: Vec<Occupancy>,
-    /// By instructions themselves.
+    /// Occupancy by the instructions' own registers.
     taken: Vec<Occupancy>,
-    /// Pieces in each register of each file; where nothing may go to memory nobody asks.
+    /// The pieces in each register of each file. Not kept if spilling is not allowed.
     holders: Vec<Vec<Vec<u32>>>,
-    /// The pieces there are at first, in reverse order.
+    /// The initial pieces, in reverse order.
     first: Vec<u32>,
     /// Pieces that were split off or lost their register.
     queue: BinaryHeap<Reverse<Entry>>,
@@ -366,8 +376,8 @@ struct Color<'p, 'a> {
 /// `(start, wide first, piece)`.
 type Entry = (u32, Reverse<u16>, u32);
 
-/// Gives each piece that is not in memory a register, splitting further where it must; false: a value would have to go to memory, and
-/// may not.
+/// Assigns a register to each piece that is not spilled, and splits pieces further where needed. Returns false if a
+/// value would have to be spilled but `memory` does not allow it.
 pub(super) fn color(p: &mut Pieces, hints: &Hints, memory: bool) -> Result<bool, RegAllocError> {
     let points = 2 * p.func.insts.len() + 2;
     let regs = p.regs;
@@ -392,12 +402,12 @@ pub(super) fn color(p: &mut Pieces, hints: &Hints, memory: bool) -> Result<bool,
 }
 
 impl Color<'_, '_> {
-    /// Marks fixed registers, puts the pieces in order.
+    /// Marks fixed registers and sorts the pieces.
     fn prepare(&mut self) {
         for t in self.p.taken {
             self.taken[t.preg.file as usize].mark(t.from, t.to, &window(t.preg.index, 1));
         }
-        // By start, counted; of those that start together the wide ones first.
+        // A counting sort by start; of pieces that start together the wide ones come first.
         let open = |id: &u32| self.p.pieces[*id as usize].assigned == Assignment::Unassigned;
         let all = || (0..self.p.pieces.len() as u32).filter(open);
         let mut places = vec![0u32; 2 * self.p.func.insts.len() + 3];
@@ -436,7 +446,8 @@ impl Color<'_, '_> {
         self.queue.push(Reverse(entry));
     }
 
-    /// Finds a register for a piece; splits it, or makes room, if no register is free all along; false: room is wanted and may not be made.
+    /// Finds a register for a piece. If no register is free over the whole piece, splits it or evicts others. Returns
+    /// false if eviction is needed but not allowed.
     fn place(&mut self, id: u32, memory: bool) -> Result<bool, RegAllocError> {
         let piece = &self.p.pieces[id as usize];
         let class = self.p.class(piece.vreg);
@@ -467,7 +478,8 @@ impl Color<'_, '_> {
         Ok(true)
     }
 
-    /// Adds registers that instructions take at the piece's points, but not those they take for the piece's own value.
+    /// Adds the registers that instructions use at the piece's points, except those that they use for the piece's own
+    /// value.
     fn gather_taken(&self, piece: &Piece, file: u8, busy: &mut Bits) {
         if self.p.taken.is_empty() {
             return;
@@ -493,7 +505,7 @@ impl Color<'_, '_> {
 
     /// Fixed operands of the piece's own value as `(from, to, register)`, in order.
     fn own_fixed<'s>(&'s self, piece: &'s Piece, file: u8) -> impl Iterator<Item = (u32, u32, u16)> + 's {
-        let wanted = self.choice.hints.wish(piece.vreg) != u16::MAX;
+        let wanted = self.choice.hints.preferred(piece.vreg) != u16::MAX;
         let uses = if wanted { self.p.live.uses(piece.vreg) } else { &[] };
         uses.iter().filter_map(move |(i, o)| {
             let op = &self.p.func.operands[*o as usize];
@@ -507,7 +519,8 @@ impl Color<'_, '_> {
         })
     }
 
-    /// Where to split a piece so that the part before has a register for as long as possible; `None` if it has none at its start.
+    /// Where to split a piece so that the first part can keep a register for as long as possible; `None` if no register
+    /// is free at its start.
     fn split_point(&self, id: u32, class: &RegClass) -> Option<u32> {
         let piece = &self.p.pieces[id as usize];
         let mut busy = self.sweep.as_ref().map_or([0; 4], |s| s.held[usize::from(class.file)]);
@@ -515,7 +528,7 @@ impl Color<'_, '_> {
         'points: for s in &piece.segs {
             for point in s.from..s.to {
                 self.occupied[class.file as usize].gather(point, point + 1, &mut busy);
-                let one = piece.at([super::lives::Seg { from: point, to: point + 1 }]);
+                let one = piece.at([super::live_ranges::Seg { from: point, to: point + 1 }]);
                 self.gather_taken(&one, class.file, &mut busy);
                 if self.choice.choose(piece.vreg, class, &busy).is_none() {
                     reached = point;
@@ -524,7 +537,7 @@ impl Color<'_, '_> {
             }
         }
         let mut at = reached & !1; // before the instruction
-        // Rather split before a loop than in it.
+        // Prefer to split before a loop rather than in it.
         let mut l = self.p.live.loop_of(at / 2);
         while l != NONE {
             let lp = self.p.live.loops[l as usize];
@@ -560,13 +573,13 @@ impl Color<'_, '_> {
         }
     }
 
-    /// Sends the cheapest pieces that stand in the way at a piece's start into memory.
+    /// Spills the cheapest pieces that occupy registers at a piece's start.
     fn make_room(&mut self, id: u32, class: &RegClass) -> Result<(), RegAllocError> {
         let piece = &self.p.pieces[id as usize];
         let (vreg, from) = (piece.vreg, piece.start());
         let to = piece.segs[0].to.min((from | 1) + 1);
         let mut taken = [0; 4];
-        let head = piece.at([super::lives::Seg { from, to }]);
+        let head = piece.at([super::live_ranges::Seg { from, to }]);
         self.gather_taken(&head, class.file, &mut taken);
         let file = &self.p.regs.files[class.file as usize];
         let mut best: Option<(f32, Vec<(u32, Gap)>)> = None;
@@ -592,7 +605,8 @@ impl Color<'_, '_> {
         Ok(())
     }
 
-    /// For each piece in the window's registers during `from..to`, its gap there; `None` if one of them cannot leave.
+    /// For each piece in the window's registers during `from..to`, its gap there; `None` if one of them cannot be
+    /// evicted.
     fn gaps_at(&self, class: &RegClass, r: u16, from: u32, to: u32) -> Option<Vec<(u32, Gap)>> {
         let mut gaps: Vec<(u32, Gap)> = Vec::new();
         for k in r..r + class.width {
@@ -615,7 +629,7 @@ impl Color<'_, '_> {
         Some(gaps)
     }
 
-    /// Takes a placed piece's register away for a gap; what follows the gap waits for a register again.
+    /// Takes a piece out of its register for a gap; the part after the gap is queued for a register again.
     fn evict(&mut self, id: u32, gap: Gap) {
         let Assignment::Reg(r) = self.p.pieces[id as usize].assigned else { return };
         let class = self.p.class(self.p.pieces[id as usize].vreg);
@@ -625,7 +639,7 @@ impl Color<'_, '_> {
         }
         let first_new = self.p.pieces.len() as u32;
         self.p.cut(id, gap);
-        // What is left of the piece keeps its register; new parts that want one queue up.
+        // The rest of the piece keeps its register; new parts that need one are queued.
         if self.p.pieces[id as usize].assigned == Assignment::Reg(r) {
             for s in &self.p.pieces[id as usize].segs {
                 self.occupied[class.file as usize].mark(s.from, s.to, &mask);
@@ -656,11 +670,11 @@ fn last_of(set: &Bits) -> Option<u16> {
     Some(k as u16 * 64 + 63 - set[k].leading_zeros() as u16)
 }
 
-/// The multiples of 1, 2, 4 ... 64 among 64 registers.
+/// The bit positions 0..64 that are multiples of 1, 2, 4 ... 64.
 const STARTS: [u64; 7] =
     [u64::MAX, u64::MAX / 0x3, u64::MAX / 0xf, u64::MAX / 0xff, u64::MAX / 0xffff, u64::MAX / 0xffff_ffff, 1];
 
-/// The lowest `width` registers of a set that begin at a multiple of `width`, a power of two of at most 64.
+/// The lowest `width` registers of a set that start at a multiple of `width`, a power of two of at most 64.
 fn first_window(set: &Bits, width: u16) -> Option<u16> {
     let starts = STARTS[width.trailing_zeros() as usize];
     set.iter().enumerate().find_map(|(k, w)| {
@@ -675,7 +689,7 @@ fn first_window(set: &Bits, width: u16) -> Option<u16> {
     })
 }
 
-/// Whether the registers `r .. r + width` are among those given out.
+/// Whether the registers `r .. r + width` may all be allocated.
 fn within(given: &Bits, r: u16, width: u16) -> bool {
     usize::from(r + width) <= 64 * given.len() && {
         let w = window(r, width);

@@ -30,12 +30,12 @@ pub struct RegFile {
     pub name: &'static str,
     /// Number of registers, at most [`RegFile::MAX`].
     pub count: u16,
-    /// Those that may be given out, best first; the others are reserved.
+    /// Registers that may be allocated, best first; the others are reserved.
     pub order: Vec<u16>,
 }
 
 impl RegFile {
-    /// The largest file: four words of bits.
+    /// The largest file: four 64-bit words of bits.
     pub const MAX: u16 = 256;
 }
 
@@ -65,16 +65,17 @@ pub struct RegInfo {
     pub classes: Vec<RegClass>,
 }
 
-/// When an instruction reads or writes an operand. An instruction reads first and writes later, unless the role says otherwise.
+/// When an instruction reads or writes an operand. Reads happen before writes, unless the role says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Read before anything is written: may share a register with a `Def`.
     Use,
-    /// Read while results are written: shares with no `Def`.
+    /// Read while results are written: may not share a register with a `Def`.
     UseLate,
     /// Written at the end.
     Def,
-    /// Written while inputs are still read: shares with no input. The instruction must not read the same virtual register.
+    /// Written while inputs are still read: may not share a register with an input. The instruction must not read the
+    /// same virtual register.
     DefEarly,
     /// Read and written in the same register (two-address forms, accumulators, partial and predicated writes).
     Mod,
@@ -102,25 +103,25 @@ impl Role {
     }
 }
 
-/// Where an operand may live.
+/// Where an operand may be located.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// Any register of the class.
     Reg,
     /// A register or, if spilled, the slot itself (a memory operand). Only for `Role::Use`.
     RegOrSlot,
-    /// This register.
+    /// This register only.
     Fixed(PReg),
 }
 
 /// One operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// Which value.
+    /// The value.
     pub vreg: VReg,
     /// Read, written, or both, and when.
     pub role: Role,
-    /// Where it may live.
+    /// Where it may be located.
     pub constraint: Constraint,
 }
 
@@ -161,14 +162,14 @@ pub enum Flow {
     Return,
 }
 
-/// What the allocator may know of an instruction's nature.
+/// What the allocator may assume about an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing special.
     Plain,
     /// Operand 0 receives operand 1 unchanged: worth giving both the same register.
     Copy,
-    /// Operand 0 is written from nothing that can change (a constant): cheaper to repeat than to spill.
+    /// Operand 0 is written from nothing that can change (a constant): rematerialising it is cheaper than spilling.
     Remat,
 }
 
@@ -190,7 +191,7 @@ pub struct Func {
     pub(super) insts: Vec<Inst>,
     pub(super) operands: Vec<Operand>,
     pub(super) clobbers: Vec<PReg>,
-    /// Some operand must be in one register.
+    /// Some operand is fixed to a register.
     pub(super) fixes: bool,
     labels: u32,
 }
@@ -202,7 +203,7 @@ impl Func {
         VReg(self.vregs.len() as u32 - 1)
     }
 
-    /// Makes room for that many instructions and operands more.
+    /// Reserves room for that many more instructions and operands.
     pub fn reserve(&mut self, insts: usize, operands: usize) {
         self.insts.reserve(insts);
         self.operands.reserve(operands);
@@ -214,8 +215,8 @@ impl Func {
         Label(self.labels - 1)
     }
 
-    /// Appends an instruction and returns its index. `clobbers` are registers destroyed as results are written; do not repeat
-    /// the registers of fixed results there.
+    /// Appends an instruction and returns its index. `clobbers` are registers that are overwritten when results are
+    /// written; the registers of fixed results need not be repeated there.
     pub fn push(&mut self, kind: Kind, flow: Flow, operands: &[Operand], clobbers: &[PReg]) -> u32 {
         let (o, c) = (self.operands.len() as u32, self.clobbers.len() as u32);
         self.operands.extend_from_slice(operands);
@@ -257,7 +258,7 @@ impl Func {
         &self.operands[self.operand_range(i)]
     }
 
-    /// Registers that an instruction destroys.
+    /// Registers that an instruction clobbers.
     pub fn clobbers(&self, i: u32) -> &[PReg] {
         let (from, to) = self.insts[i as usize].clobbers;
         &self.clobbers[from as usize..to as usize]
@@ -274,7 +275,7 @@ impl Func {
     }
 }
 
-/// Where a value is.
+/// Where a value is located.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Loc {
     /// In a register (the first of a tuple).
@@ -283,7 +284,7 @@ pub enum Loc {
     Slot(u32),
 }
 
-/// An instruction that the allocator adds.
+/// An instruction that the allocator inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// Copy between registers, store to a slot or load from it; never slot to slot.
@@ -295,7 +296,7 @@ pub enum Edit {
         /// Destination.
         to: Loc,
     },
-    /// Repeat a [`Kind::Remat`] instruction into another register.
+    /// Rematerialise: repeat a [`Kind::Remat`] instruction into another register.
     Remat {
         /// The instruction to repeat.
         inst: u32,
@@ -327,11 +328,13 @@ pub struct Frame {
 /// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Allocation {
-    /// A place for each operand; [`Func::operand_range`] finds an instruction's.
+    /// A location for each operand; [`Func::operand_range`] gives an instruction's range.
     pub operands: Vec<Loc>,
-    /// Instructions to insert: `(i, edit)` stands before instruction `i`, in list order. Before a label means: only on falling into it.
+    /// Instructions to insert: `(i, edit)` goes before instruction `i`, in list order. Before a label it means: only on
+    /// fallthrough into the label.
     pub edits: Vec<(u32, Edit)>,
-    /// Edits that run only if the branch `i` is taken: send the branch to a stub that holds them and then jumps on.
+    /// Edits that run only if the branch `i` is taken: retarget the branch to a stub that contains them and then jumps
+    /// on.
     pub edge_edits: Vec<(u32, Vec<Edit>)>,
     /// The spill area.
     pub frame: Frame,

@@ -1,6 +1,6 @@
 //! Blocks, loops, liveness; the live segments and the operand positions of each value.
 
-use super::lives::{Lives, Seg, Sight};
+use super::live_ranges::{LiveRangeRecorder, LiveRanges, Seg};
 use super::{Flow, Func, RegAllocError, VReg};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
@@ -35,11 +35,11 @@ pub(super) struct Live<'a> {
     pub loops: Vec<Loop>,
     /// Block of each instruction.
     pub block_of: Vec<u32>,
-    /// `live_in[block * words ..]`: bits of values alive at the block's start.
+    /// `live_in[block * words ..]`: bit set of the values that are live at the block's start.
     live_in: Vec<u64>,
     words: usize,
-    pub lives: Lives,
-    /// Made when they are asked for: an allocation without spills asks for none.
+    pub ranges: LiveRanges,
+    /// Computed on first use: an allocation without spills does not need them.
     uses: OnceCell<Uses>,
 }
 
@@ -62,10 +62,10 @@ impl<'a> Live<'a> {
             block_of,
             live_in: Vec::new(),
             words,
-            lives: Lives::default(),
+            ranges: LiveRanges::default(),
             uses: OnceCell::new(),
         };
-        live.lives = live.walk(func);
+        live.ranges = live.walk(func);
         if let Some(v) = live.live_in(0).next() {
             return Err(RegAllocError::Undefined { vreg: v });
         }
@@ -74,7 +74,7 @@ impl<'a> Live<'a> {
 
     /// Live segments of a value, in order.
     pub fn segs(&self, v: u32) -> &[Seg] {
-        self.lives.segs(v)
+        self.ranges.segs(v)
     }
 
     /// Operands of a value as `(instruction, operand index)`, in order.
@@ -83,17 +83,17 @@ impl<'a> Live<'a> {
         &uses.all[uses.start[v as usize] as usize..uses.start[v as usize + 1] as usize]
     }
 
-    /// Values alive at a block's start.
+    /// Values live at a block's start.
     pub fn live_in(&self, block: u32) -> impl Iterator<Item = u32> + '_ {
         bits(&self.live_in[block as usize * self.words..][..self.words])
     }
 
-    /// Whether a value is alive at a block's start.
+    /// Whether a value is live at a block's start.
     pub fn is_live_in(&self, block: u32, v: u32) -> bool {
         self.live_in[block as usize * self.words + v as usize / 64] >> (v % 64) & 1 == 1
     }
 
-    /// How often an instruction runs, as a guess: eight times a loop level.
+    /// Estimated execution frequency of an instruction: a factor of eight for each loop level.
     pub fn freq(&self, inst: u32) -> f32 {
         let block = self.block_of.get(inst as usize).map_or(0, |b| self.blocks[*b as usize].depth);
         (1u32 << (3 * block.min(6))) as f32
@@ -104,7 +104,8 @@ impl<'a> Live<'a> {
         self.block_of.get(inst as usize).map_or(NONE, |b| self.blocks[*b as usize].in_loop)
     }
 
-    /// The first of the blocks that the way back from some block makes a loop, with those that such loops overlap; `None`: there is no way back.
+    /// The first block of the loop that a back edge from this block forms, extended by overlapping loops; `None`: there
+    /// is no back edge from it.
     fn loop_start(&self, block: usize) -> Option<usize> {
         let leads = |b: usize| self.blocks[b].succs.iter().min().map_or(b + 1, |s| *s as usize);
         let (mut first, mut b) = (leads(block), block);
@@ -118,12 +119,13 @@ impl<'a> Live<'a> {
         Some(first)
     }
 
-    /// Solves liveness backwards over blocks that lead to each other, behind which it is known.
+    /// Solves liveness backwards over a set of blocks that can reach each other; the liveness of the blocks after them
+    /// is known.
     fn flow(&mut self, func: &Func, all: Range<usize>) {
         let w = self.words;
         let mut kill = vec![0u64; all.len() * w];
         for b in all.clone() {
-            // Starts as what a block reads before writing it.
+            // The initial value is what a block reads before writing it.
             let (reads, writes) = (&mut self.live_in[b * w..][..w], &mut kill[(b - all.start) * w..][..w]);
             let block = &self.blocks[b];
             for i in block.start..block.end {
@@ -155,15 +157,15 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Walks each block backwards and notes where values are alive. Outside loops all that a block leads to has been walked before it, and
-    /// what is alive at its start comes out as well.
-    fn walk(&mut self, func: &Func) -> Lives {
+    /// Walks each block backwards and records live ranges. Outside loops, all successors of a block have been walked
+    /// before it, so this also computes what is live at the block's start.
+    fn walk(&mut self, func: &Func) -> LiveRanges {
         let w = self.words;
         self.live_in = vec![0; self.blocks.len() * w];
-        // Blocks from here on are solved.
+        // Liveness is solved for the blocks from here on.
         let mut solved = self.blocks.len();
         let mut now = vec![0u64; w];
-        let mut sight = Sight::new(func.vregs.len(), self.blocks.len(), func.insts.len());
+        let mut recorder = LiveRangeRecorder::new(func.vregs.len(), self.blocks.len(), func.insts.len());
         for b in (0..self.blocks.len()).rev() {
             if b < solved
                 && let Some(first) = self.loop_start(b)
@@ -176,8 +178,8 @@ impl<'a> Live<'a> {
             for s in &block.succs {
                 now.iter_mut().zip(&self.live_in[*s as usize * w..]).for_each(|(n, l)| *n |= l);
             }
-            sight.block(b);
-            bits(&now).for_each(|v| sight.until(VReg(v), 2 * block.end));
+            recorder.block(b);
+            bits(&now).for_each(|v| recorder.until(VReg(v), 2 * block.end));
             for i in (block.start..block.end).rev() {
                 let ops = func.operands(i);
                 for op in ops.iter().filter(|op| op.role.writes() && !op.role.reads()) {
@@ -186,16 +188,16 @@ impl<'a> Live<'a> {
                 for op in ops.iter().filter(|op| op.role.reads()) {
                     now[op.vreg.0 as usize / 64] |= 1 << (op.vreg.0 % 64);
                 }
-                sight.inst(i, ops);
+                recorder.inst(i, ops);
             }
             let first = &mut self.live_in[b * w..][..w];
             if b < solved {
                 first.copy_from_slice(&now);
             }
-            bits(first).for_each(|v| sight.enter(VReg(v), 2 * block.start));
-            sight.end_block();
+            bits(first).for_each(|v| recorder.enter(VReg(v), 2 * block.start));
+            recorder.end_block();
         }
-        sight.lives()
+        recorder.ranges()
     }
 }
 
@@ -234,7 +236,7 @@ fn bits(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// Cuts the code at labels and after jumps, and links the blocks.
+/// Cuts the code into blocks at labels and after jumps, and links them.
 fn blocks(func: &Func) -> Result<(Vec<Block>, Vec<u32>), RegAllocError> {
     let n = func.insts.len() as u32;
     let mut blocks: Vec<Block> = Vec::new();
@@ -276,7 +278,7 @@ fn blocks(func: &Func) -> Result<(Vec<Block>, Vec<u32>), RegAllocError> {
     Ok((blocks, block_of))
 }
 
-/// Finds loops as jumps backwards and notes each block's innermost one.
+/// Finds loops by their backward jumps and records each block's innermost loop.
 fn loops(blocks: &mut [Block]) -> Vec<Loop> {
     let mut loops: Vec<Loop> = Vec::new();
     for (b, block) in blocks.iter().enumerate() {
@@ -284,7 +286,7 @@ fn loops(blocks: &mut [Block]) -> Vec<Loop> {
             loops.push(Loop { start: block.start, end: blocks[*last as usize].end, parent: NONE });
         }
     }
-    // Headers come in order, so an outer loop stands before its inner ones.
+    // Headers are in order, so an outer loop comes before its inner ones.
     for l in 0..loops.len() {
         let me = loops[l];
         loops[l].parent = (0..l).rev().find(|p| loops[*p].end >= me.end).map_or(NONE, |p| p as u32);

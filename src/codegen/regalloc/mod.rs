@@ -1,29 +1,32 @@
 //! Register allocation for all targets.
 //!
-//! Models: virtual registers of a linear function (labels, jumps, loops; not SSA) are given physical registers, singly or as
-//! aligned tuples; what does not fit goes to the frame for a while. Arrows: knows no target and no UOp; a target describes its
-//! registers ([`RegInfo`]) and its instructions ([`Func`]) and applies the [`Allocation`].
+//! The virtual registers of a linear function (labels, jumps, loops; not SSA) get physical registers, singly or as
+//! aligned tuples; values that do not fit are spilled to the frame for a part of their live range. This module knows no
+//! target and no UOp: a target describes its registers ([`RegInfo`]) and its instructions ([`Func`]), and applies the
+//! [`Allocation`].
 //!
-//! Method: values in order of their start take a register that is free all their life (`scan`), one pass over the lives and no more. `lives` notes
-//! those from a walk over blocks from their ends, ours ([`Analysis`]) or a target's own ([`Sight`], then [`whole`]). Where
-//! one finds none, or instructions name registers themselves, four steps, each a file:
-//! 1. `live`: blocks, loops, liveness, and per value its live segments with holes;
-//! 2. `spill`: wherever more is live than there are registers, the value whose gap between two uses is longest and cheapest (by
-//!    loop depth) leaves its register for that gap. A value that a loop does not use leaves around the whole loop; constants are
-//!    repeated instead of stored;
-//! 3. `color`: pieces in order of their start take a register that is free over their segments; a piece that finds none is split
-//!    where the best register ends;
+//! Method: first `scan`, a linear scan without splitting: values in order of their start take a register that is free
+//! over their whole live range. Live ranges come from `live_ranges`, which records them during a backward walk over blocks:
+//! our own ([`Analysis`]) or a target's ([`LiveRangeRecorder`], then [`allocate_unsplit`]). If a value finds no register, or if instructions
+//! name registers themselves, four steps follow, each in its own file:
+//! 1. `live`: blocks, loops, liveness, and for each value its live segments with holes;
+//! 2. `spill`: wherever more values are live than there are registers, the value whose gap between two uses is longest
+//! and cheapest (by loop depth) is spilled for that gap. A value that a loop does not use is spilled around the whole
+//! loop; constants are rematerialised instead of stored;
+//! 3. `color`: pieces, in order of their start, take a register that is free over their segments; a piece that finds
+//! none is split where the best register stops being free;
 //! 4. `resolve`: moves between the pieces of a value, inside blocks and on edges, as ordered edits.
 //!
-//! `checker` proves the result by abstract interpretation and shares no code with the four. Sources: linear scan with holes
-//! (Wimmer, Mössenböck 2005), spilling apart from colouring (Braun, Hack 2009), the checker's idea from regalloc2.
-//! Left out: sub-register operands (a partial write is a `Mod` of the whole), calls' argument shuffles.
+//! `checker` proves the result by abstract interpretation and shares no code with these steps. Sources: linear scan
+//! with holes (Wimmer, Mössenböck 2005), spilling separate from colouring (Braun, Hack 2009), the checker's idea from
+//! regalloc2.
+//! Left out: sub-register operands (a partial write is a `Mod` of the whole), shuffling of call arguments.
 
 pub mod checker;
 mod color;
 mod func;
 mod live;
-mod lives;
+mod live_ranges;
 mod resolve;
 mod scan;
 mod spill;
@@ -38,20 +41,20 @@ pub use func::{
     Allocation, Class, Constraint, Edit, Flow, Frame, Func, Inst, Kind, Label, Loc, Operand, PReg, RegClass, RegFile,
     RegInfo, Role, Slot, VReg,
 };
-pub use lives::{Lives, Sight};
-pub use scan::{Values, Whole, whole};
+pub use live_ranges::{LiveRangeRecorder, LiveRanges};
+pub use scan::{Unsplit, Values, allocate_unsplit};
 
-/// Why a function has no allocation.
+/// Why register allocation failed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegAllocError {
-    /// A value is read on some path before anything wrote it.
+    /// A value is read on some path before it is written.
     #[error("register allocation: v{vreg} is read before it is written")]
     Undefined {
         /// The virtual register.
         vreg: u32,
     },
-    /// A jump to a label that no instruction places.
+    /// A jump to a label that is not placed anywhere.
     #[error("register allocation: label {label} of instruction {inst} is nowhere placed")]
     NoLabel {
         /// The label.
@@ -69,38 +72,40 @@ pub enum RegAllocError {
         /// The instruction.
         inst: u32,
     },
-    /// The checker refused the result: a fault in the allocator.
+    /// The checker rejected the result: a bug in the allocator.
     #[error("register allocation is wrong: {0}")]
     Check(#[from] CheckError),
 }
 
-/// What is known of a function whatever registers there are: blocks, loops, lives of values. Classes are as wide in all that is asked.
+/// The part of the analysis that does not depend on the available registers: blocks, loops, live ranges. The widths of
+/// the classes must be the same in all queries.
 pub struct Analysis<'a> {
     func: &'a Func,
     live: live::Live<'a>,
     hints: color::Hints,
-    taken: Vec<spill::Taken>,
-    /// The values in order of their start: made for the first try.
+    taken: Vec<spill::ReservedRegs>,
+    /// The values in order of their start; computed at the first attempt.
     order: OnceCell<Vec<u32>>,
 }
 
 impl<'a> Analysis<'a> {
-    /// Looks at a function.
+    /// Analyses a function.
     ///
     /// # Errors
-    /// A value that is read before it is written, a label that is nowhere.
+    /// A value is read before it is written, or a label is not placed.
     pub fn new(func: &'a Func) -> Result<Analysis<'a>, RegAllocError> {
         let (live, hints, taken) = (live::Live::new(func)?, color::Hints::of(func), spill::taken(func));
         Ok(Analysis { func, live, hints, taken, order: OnceCell::new() })
     }
 
-    /// The most registers of each file that are wanted at once.
+    /// The maximum register pressure of each file.
     #[must_use]
     pub fn pressure(&self, regs: &RegInfo) -> Vec<u16> {
-        spill::most_wanted(self.func, regs, &self.live)
+        spill::max_pressure(self.func, regs, &self.live)
     }
 
-    /// Allocates registers as long as no value has to go to the frame; `None`: one has to. `need` is the [`Analysis::pressure`].
+    /// Allocates registers without spilling; `None`: something would have to be spilled. `need` is the
+    /// [`Analysis::pressure`].
     ///
     /// # Errors
     /// See [`RegAllocError`].
@@ -109,9 +114,9 @@ impl<'a> Analysis<'a> {
             return Ok(None);
         }
         match self.scanned(regs) {
-            Scanned::Whole(w) => return self.proved(regs, w.allocation(self.func, regs)).map(Some),
+            Scanned::Unsplit(w) => return self.proved(regs, w.allocation(self.func, regs)).map(Some),
             Scanned::Full => return Ok(None),
-            Scanned::Parted => {}
+            Scanned::NeedsSplit => {}
         }
         let mut pieces = spill::Pieces::new(self.func, regs, &self.live, &self.taken);
         if !color::color(&mut pieces, &self.hints, false)? {
@@ -120,33 +125,33 @@ impl<'a> Analysis<'a> {
         self.resolved(regs, &pieces).map(Some)
     }
 
-    /// Allocates registers. In debug builds the result is proved by [`check`].
+    /// Allocates registers. In debug builds the result is verified by [`check`].
     ///
     /// # Errors
     /// See [`RegAllocError`].
     pub fn allocate(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
-        if let Scanned::Whole(w) = self.scanned(regs) {
+        if let Scanned::Unsplit(w) = self.scanned(regs) {
             return self.proved(regs, w.allocation(self.func, regs));
         }
         self.in_pieces(regs)
     }
 
-    /// Registers for lives that may be parted and go to the frame.
+    /// Allocates registers with splitting and spilling.
     fn in_pieces(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
         let mut pieces = spill::Pieces::new(self.func, regs, &self.live, &self.taken);
-        pieces.find_constants();
-        spill::relieve(&mut pieces);
+        pieces.find_rematerialisable();
+        spill::reduce_pressure(&mut pieces);
         color::color(&mut pieces, &self.hints, true)?;
         self.resolved(regs, &pieces)
     }
 
-    /// One register for each value all its life, where there is one.
+    /// Allocation without splitting, if possible.
     fn scanned(&self, regs: &RegInfo) -> Scanned {
         if !self.taken.is_empty() {
-            return Scanned::Parted;
+            return Scanned::NeedsSplit;
         }
-        let (func, lives) = (self.func, &self.live.lives);
-        let values = Values { classes: &func.vregs, lives, points: 2 * func.insts.len() + 2 };
+        let (func, ranges) = (self.func, &self.live.ranges);
+        let values = Values { classes: &func.vregs, ranges, points: 2 * func.insts.len() + 2 };
         let order = self.order.get_or_init(|| scan::order(values, regs));
         scan::scan(values, regs, color::Choice::new(&func.vregs, regs, &self.hints), order)
     }
@@ -163,7 +168,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// Allocates registers: [`Analysis::allocate`] for who allocates once.
+/// Allocates registers once; see [`Analysis::allocate`].
 ///
 /// # Errors
 /// See [`RegAllocError`].
@@ -171,10 +176,10 @@ pub fn allocate(func: &Func, regs: &RegInfo) -> Result<Allocation, RegAllocError
     Analysis::new(func)?.allocate(regs)
 }
 
-/// The most registers of each file that are wanted at once.
+/// The maximum register pressure of each file.
 ///
 /// # Errors
-/// A value that is read before it is written, a label that is nowhere.
+/// A value is read before it is written, or a label is not placed.
 pub fn pressure(func: &Func, regs: &RegInfo) -> Result<Vec<u16>, RegAllocError> {
     Ok(Analysis::new(func)?.pressure(regs))
 }

@@ -1,32 +1,32 @@
-//! From placed pieces to operand places, ordered edits and a frame.
+//! Turns assigned pieces into operand locations, ordered edits and a frame.
 
 use super::live::NONE;
-use super::lives::Seg;
+use super::live_ranges::Seg;
 use super::spill::{Assignment, Pieces};
 use super::{Allocation, Class, Constraint, Edit, Flow, Loc, PReg, Slot};
 use doorbell_sort as sort;
 use smallvec::SmallVec;
 
-/// Order of edits that stand before the same instruction.
+/// Order of edits at the same instruction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// A fixed result goes to its value's register.
+    /// A fixed result is moved to its value's register.
     AfterResult,
     /// A result is stored to its slot.
     AfterStore,
-    /// On entry of the block by its only branch.
+    /// On entry to a block through its only branch.
     EdgeIn,
-    /// A value changes its place inside the block.
+    /// A value changes its location inside the block.
     Inside,
-    /// On falling out of the block before (which may be a mere label with an `EdgeIn`).
+    /// On fallthrough from the previous block (which may be a mere label with an `EdgeIn`).
     Fall,
     /// On jumping out of the block.
     EdgeOut,
-    /// Values go to fixed inputs; a value that is read for the last time for now goes to its slot.
+    /// Values are moved to fixed inputs; a value that is spilled after its last read here is stored to its slot.
     BeforeInputs,
 }
 
-/// A move that has still to be put in order with its neighbours.
+/// A move that still has to be ordered among its neighbours.
 #[derive(Clone, Copy)]
 struct Pending {
     inst: u32,
@@ -38,15 +38,15 @@ struct Resolve<'p, 'a> {
     p: &'p Pieces<'a>,
     /// Slot of each value, or `NONE`.
     slot: Vec<u32>,
-    /// Values stored where they are written, not where they leave their register.
+    /// Values that are stored where they are written, not where they leave their register.
     store_at_defs: Vec<bool>,
     pending: Vec<Pending>,
     out: Allocation,
-    /// A slot for breaking cycles, by class.
+    /// By class: a slot for breaking cycles of moves.
     scratch: Vec<Option<u32>>,
 }
 
-/// A value changes its place here.
+/// A value changes its location here.
 #[derive(Clone, Copy)]
 struct Change {
     v: u32,
@@ -63,8 +63,8 @@ enum At {
 }
 
 pub(super) fn resolve(p: &Pieces) -> Allocation {
-    if !p.parted && p.taken.is_empty() {
-        return whole(p);
+    if !p.was_split && p.taken.is_empty() {
+        return unsplit(p);
     }
     let nv = p.func.vregs.len();
     let mut r = Resolve {
@@ -102,7 +102,7 @@ pub(super) fn resolve(p: &Pieces) -> Allocation {
 }
 
 impl Resolve<'_, '_> {
-    /// The values with more than one piece, and those by start.
+    /// The values with more than one piece, each with its pieces sorted by start.
     fn sorted_pieces(&self) -> Vec<(u32, Vec<u32>)> {
         let mut order = Vec::new();
         for v in 0..self.p.values() as u32 {
@@ -154,7 +154,7 @@ impl Resolve<'_, '_> {
         changes
     }
 
-    /// Where code for an edge goes: two places if a branch goes to the instruction after it.
+    /// Where code for an edge goes: two positions if a branch goes to the instruction after it.
     fn edge(&self, from: u32, to: u32) -> SmallVec<[At; 2]> {
         let (func, live) = (self.p.func, self.p.live);
         let (a, b) = (&live.blocks[from as usize], &live.blocks[to as usize]);
@@ -178,7 +178,7 @@ impl Resolve<'_, '_> {
         block.succs.first().map_or(0, |s| 2 * self.p.live.blocks[*s as usize].start)
     }
 
-    /// Stores a value where it is written if that happens less often than leaving its register.
+    /// Decides to store a value where it is written if that happens less often than leaving its register.
     fn decide_stores(&mut self, changes: &[Change]) {
         let live = self.p.live;
         let mut leave = vec![0.0f32; self.slot.len()];
@@ -195,7 +195,7 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// Slots for spilled values; values whose lives do not meet may share one.
+    /// Allocates slots for spilled values; values whose live ranges do not overlap may share one.
     fn assign_slots(&mut self) {
         let mut values: Vec<(u32, u32, u32)> = (0..self.slot.len() as u32)
             .filter(|v| self.p.spilled[*v as usize] && self.p.remat[*v as usize] == NONE)
@@ -241,7 +241,7 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// The edit that carries out a change of place, if it needs one.
+    /// The edit for a change of location, if it needs one.
     fn edit(&self, c: &Change) -> Option<Edit> {
         let class = self.p.func.vregs[c.v as usize];
         let (from, to) = (&self.p.pieces[c.from as usize], &self.p.pieces[c.to as usize]);
@@ -258,7 +258,7 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// Gives each operand its place; fixed operands get moves, spilled results stores.
+    /// Sets each operand's location; fixed operands get moves, spilled results get stores.
     fn operands(&mut self, order: &[(u32, Vec<u32>)]) {
         self.out.operands = vec![NOWHERE; self.p.func.operands.len()];
         let mut order = order.iter().peekable();
@@ -293,7 +293,7 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// Puts the moves of each place and phase in an order that reads every source before it is overwritten.
+    /// Orders the moves of each position and phase so that every source is read before it is overwritten.
     fn order_edits(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         sort::by_key(&mut pending, |m| (m.inst, m.phase));
@@ -305,7 +305,8 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// One parallel move as a sequence. A cycle is broken over a register that is free at the two points, or a slot.
+    /// Sequentialises a parallel move. A cycle is broken through a register that is free at the two points, or through
+    /// a slot.
     fn sequence(&mut self, edits: &[Edit], points: [u32; 2]) -> Vec<Edit> {
         if let [one] = edits {
             return vec![*one];
@@ -322,7 +323,7 @@ impl Resolve<'_, '_> {
                 done.push(todo.remove(k));
                 continue;
             }
-            // All that is left are cycles of moves between registers: take one source out of the way.
+            // Only cycles of moves between registers are left: copy one source elsewhere.
             let in_cycle = |e: &&Edit| {
                 self.reads(e).is_some_and(|r| todo.iter().any(|w| w != *e && self.overlap(r, self.writes(w))))
             };
@@ -376,7 +377,7 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// A register (tuple) of a class that nothing uses at two points, nor the moves there.
+    /// A register (tuple) of a class that is used neither at the two points nor by the moves there.
     fn free_register(&self, class: Class, points: [u32; 2], edits: &[Edit], done: &[Edit]) -> Option<Loc> {
         let c = &self.p.regs.classes[class.0 as usize];
         let file = &self.p.regs.files[c.file as usize];
@@ -389,7 +390,7 @@ impl Resolve<'_, '_> {
                 ),
                 _ => false,
             };
-            let by_inst = |t: &super::spill::Taken| {
+            let by_inst = |t: &super::spill::ReservedRegs| {
                 points.iter().any(|pt| t.from <= *pt && *pt < t.to) && self.overlap(me, (Loc::Reg(t.preg), 1))
             };
             self.p.pieces.iter().any(by_piece)
@@ -404,7 +405,7 @@ impl Resolve<'_, '_> {
         Some(Loc::Reg(PReg { file: c.file, index }))
     }
 
-    /// Lists the registers that anything writes.
+    /// Lists the registers that are written anywhere.
     fn written(&mut self) {
         let mut all = of_pieces(self.p);
         let mut add = |file: u8, first: u16, width: u16| {
@@ -423,11 +424,11 @@ impl Resolve<'_, '_> {
     }
 }
 
-/// No register yet.
+/// A placeholder: no register yet.
 pub(super) const NOWHERE: Loc = Loc::Reg(PReg { file: 0, index: 0 });
 
-/// Where every value has one register all its life there is nothing to move.
-fn whole(p: &Pieces) -> Allocation {
+/// The allocation if every value has a single register: nothing to move.
+fn unsplit(p: &Pieces) -> Allocation {
     let place = |v: u32| match p.of(v).next().map(|id| p.pieces[id as usize].assigned) {
         Some(Assignment::Reg(index)) => Loc::Reg(PReg { file: p.class(v).file, index }),
         _ => NOWHERE,

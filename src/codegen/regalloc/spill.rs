@@ -1,29 +1,29 @@
-//! Pieces of live ranges, and cutting gaps out of them until no point has more live values than registers.
+//! Splits live ranges into pieces, and cuts gaps out of them until no point has more live values than registers.
 
 use super::live::{Live, NONE};
-use super::lives::{self, Seg};
+use super::live_ranges::{self, Seg};
 use super::{Constraint, Func, Kind, PReg, RegClass, RegInfo, Role};
 use smallvec::SmallVec;
 use std::collections::BinaryHeap;
 
-/// Where a piece lives.
+/// Where a piece is assigned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Assignment {
-    /// Not decided yet; wants a register.
+    /// Not assigned yet; needs a register.
     Unassigned,
-    /// In this register (first of a tuple) of its file.
+    /// In this register (the first of a tuple) of its file.
     Reg(u16),
-    /// In its value's slot, or nowhere if the value can be repeated.
+    /// In the value's spill slot, or nowhere if the value can be rematerialised.
     Spilled,
 }
 
-/// A part of a value's life that stays in one place.
+/// A part of a value's live range that stays in one register or slot.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub vreg: u32,
     pub segs: SmallVec<[Seg; 2]>,
     pub assigned: Assignment,
-    /// The piece of the same value that was made after it, or `NONE`.
+    /// The next piece of the same value in order of creation, or `NONE`.
     next: u32,
 }
 
@@ -36,7 +36,7 @@ impl Piece {
         self.segs[self.segs.len() - 1].to
     }
 
-    /// The same value for a segment of its own.
+    /// A piece of the same value that covers only this segment.
     pub fn at(&self, seg: [Seg; 1]) -> Piece {
         Piece { vreg: self.vreg, segs: seg.into_iter().collect(), assigned: self.assigned, next: NONE }
     }
@@ -46,56 +46,57 @@ impl Piece {
     }
 }
 
-/// A hole that can be cut into a piece: the value leaves its register for `from..to`.
+/// A gap that can be cut out of a piece: the value leaves its register for `from..to`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     pub from: u32,
     pub to: u32,
     pub cost: f32,
-    /// A second gap of the same piece, before this one: from a loop's start to the first use in it.
+    /// A second gap of the same piece, before this one: from a loop's start to the first use in the loop.
     pub head: Option<(u32, u32)>,
 }
 
-/// What a gap that wraps around a loop's end meets at the loop's start.
+/// What happens at the loop's start when a gap wraps around the loop's end.
 #[derive(Clone, Copy, Debug)]
 enum Head {
-    /// It does not wrap, or the value is in a register there.
+    /// The gap does not wrap, or the value is in a register there.
     None,
     /// The value is in memory there already.
     In,
-    /// This range can be cut too.
+    /// This range can be cut out as well.
     Cut(u32, u32),
 }
 
-/// All pieces of all values, and the points' register needs.
+/// All pieces of all values, and the register pressure at each point.
 pub(super) struct Pieces<'a> {
     pub func: &'a Func,
     pub regs: &'a RegInfo,
     pub live: &'a Live<'a>,
     pub pieces: Vec<Piece>,
-    /// The first and last piece of each value, in the order they were made, or `NONE`.
+    /// The first and last piece of each value in order of creation, or `NONE`.
     ends: Vec<(u32, u32)>,
-    /// A value has several pieces, or one in memory.
-    pub parted: bool,
-    /// The instruction that can be repeated to get a value, or `NONE`; where nothing may go to memory nobody looked for it.
+    /// Some value has several pieces, or one that is spilled.
+    pub was_split: bool,
+    /// The instruction that can be repeated to rematerialise a value, or `NONE`. Not computed if spilling is not
+    /// allowed.
     pub remat: Vec<u32>,
-    /// Values with some piece in memory.
+    /// Values with a spilled piece.
     pub spilled: Vec<bool>,
-    /// Registers that an instruction itself takes.
-    pub taken: &'a [Taken],
+    /// Registers that instructions themselves use.
+    pub taken: &'a [ReservedRegs],
 }
 
-/// A register that an instruction names: for an operand fixed to it, or because it destroys it.
+/// A register that an instruction names: for an operand fixed to it, or because it clobbers it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct ReservedRegs {
     pub preg: PReg,
     pub from: u32,
     pub to: u32,
     pub clobber: bool,
 }
 
-/// Registers that instructions themselves take.
-pub(super) fn taken(func: &Func) -> Vec<Taken> {
+/// The registers that instructions themselves use.
+pub(super) fn taken(func: &Func) -> Vec<ReservedRegs> {
     let mut taken = Vec::new();
     if !func.fixes && func.clobbers.is_empty() {
         return taken;
@@ -104,18 +105,18 @@ pub(super) fn taken(func: &Func) -> Vec<Taken> {
         for op in func.operands(i) {
             if let Constraint::Fixed(preg) = op.constraint {
                 let span = op.role.points(i);
-                taken.push(Taken { preg, from: span.start, to: span.end, clobber: false });
+                taken.push(ReservedRegs { preg, from: span.start, to: span.end, clobber: false });
             }
         }
         for preg in func.clobbers(i) {
-            taken.push(Taken { preg: *preg, from: 2 * i + 1, to: 2 * i + 2, clobber: true });
+            taken.push(ReservedRegs { preg: *preg, from: 2 * i + 1, to: 2 * i + 2, clobber: true });
         }
     }
     taken
 }
 
 impl<'a> Pieces<'a> {
-    pub fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live<'a>, taken: &'a [Taken]) -> Self {
+    pub fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live<'a>, taken: &'a [ReservedRegs]) -> Self {
         let nv = func.vregs.len();
         let mut me = Pieces {
             func,
@@ -123,7 +124,7 @@ impl<'a> Pieces<'a> {
             live,
             pieces: Vec::with_capacity(nv + nv / 8),
             ends: vec![(NONE, NONE); nv],
-            parted: false,
+            was_split: false,
             remat: vec![NONE; nv],
             spilled: vec![false; nv],
             taken,
@@ -131,7 +132,7 @@ impl<'a> Pieces<'a> {
         for v in 0..nv as u32 {
             match live.segs(v) {
                 [] => {}
-                // The most by far.
+                // By far the most common case.
                 [one] => {
                     me.add(v, SmallVec::from_buf_and_len([*one, *one], 1), Assignment::Unassigned);
                 }
@@ -143,8 +144,8 @@ impl<'a> Pieces<'a> {
         me
     }
 
-    /// Finds the values that can be had again by repeating an instruction.
-    pub fn find_constants(&mut self) {
+    /// Finds the values that can be rematerialised by repeating an instruction.
+    pub fn find_rematerialisable(&mut self) {
         let func = self.func;
         for i in 0..func.insts.len() as u32 {
             let ops = func.operands(i);
@@ -157,7 +158,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The pieces of a value, in the order they were made.
+    /// The pieces of a value, in order of creation.
     pub fn of(&self, vreg: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = self.ends[vreg as usize].0;
         std::iter::from_fn(move || {
@@ -167,7 +168,7 @@ impl<'a> Pieces<'a> {
         })
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn values(&self) -> usize {
         self.ends.len()
     }
@@ -187,9 +188,10 @@ impl<'a> Pieces<'a> {
         id
     }
 
-    /// Splits a piece at a point inside it. The piece keeps the part before; returns the part from the point on.
+    /// Splits a piece at a point inside it. The piece keeps the part before the point; returns the part from the point
+    /// on.
     pub fn split(&mut self, id: u32, at: u32) -> u32 {
-        self.parted = true;
+        self.was_split = true;
         let piece = &mut self.pieces[id as usize];
         let (mut before, mut after) = (SmallVec::new(), SmallVec::new());
         for s in &piece.segs {
@@ -205,7 +207,7 @@ impl<'a> Pieces<'a> {
         self.add(vreg, after, Assignment::Unassigned)
     }
 
-    /// Puts the gap of a piece into memory; returns the piece after the gap, which wants a register, if there is one.
+    /// Spills the gap of a piece. Returns the piece after the gap, if there is one; it needs a register.
     pub fn cut(&mut self, id: u32, gap: Gap) -> Option<u32> {
         let after = self.cut_one(id, gap.from, gap.to);
         if let Some((from, to)) = gap.head {
@@ -220,12 +222,12 @@ impl<'a> Pieces<'a> {
         let middle = if from > start { self.split(id, from) } else { id };
         let after = (to < end).then(|| self.split(middle, to));
         self.pieces[middle as usize].assigned = Assignment::Spilled;
-        self.parted = true;
+        self.was_split = true;
         self.spilled[self.pieces[middle as usize].vreg as usize] = true;
         after
     }
 
-    /// The best gap around a point where a piece is alive, or `None` if the value is needed in a register right there.
+    /// The best gap around a point where a piece is live, or `None` if the value is needed in a register at that point.
     pub fn gap(&self, id: u32, point: u32) -> Option<Gap> {
         let (piece, live) = (&self.pieces[id as usize], self.live);
         let v = piece.vreg;
@@ -277,7 +279,8 @@ impl<'a> Pieces<'a> {
         Some(Gap { from, to, cost: store + load + soft_cost, head })
     }
 
-    /// The instruction at which a value is stored: once where it is written, or else where it leaves its register.
+    /// The instruction at which a value is stored: where it is written, if there is one such place, or else where it
+    /// leaves its register.
     fn store_at(&self, v: u32, gap_from: u32) -> u32 {
         let mut writes = self.live.uses(v).iter().filter(|(_, o)| self.func.operands[*o as usize].role.writes());
         match (writes.next(), writes.next()) {
@@ -291,9 +294,9 @@ impl<'a> Pieces<'a> {
         self.live.uses(v).iter().filter(|(_, o)| self.func.operands[*o as usize].role.writes()).count()
     }
 
-    /// Limits a gap by the innermost loop around the point that uses the value. If the loop writes the value, it comes back into
-    /// its register before the loop's end, so that nothing has to move on the way back to the start. If the loop only reads it,
-    /// the gap may wrap around the loop's end, and then begins again at the loop's start.
+    /// Limits a gap by the innermost loop around the point that uses the value. If the loop writes the value, the value
+    /// returns to its register before the loop's end, so that nothing has to be moved on the back edge. If the loop
+    /// only reads it, the gap may wrap around the loop's end and continue at the loop's start.
     fn stay_in_loop(&self, v: u32, start: u32, (from, to): (u32, u32), point: u32) -> (u32, u32, Head) {
         let uses = self.live.uses(v);
         let mut l = self.live.loop_of(point / 2);
@@ -328,7 +331,7 @@ impl<'a> Pieces<'a> {
         self.of(v).find(|id| self.pieces[*id as usize].covers(point))
     }
 
-    /// Moves a gap's ends out of loops that do not hold the point.
+    /// Moves a gap's ends out of loops that do not contain the point.
     fn leave_loops(&self, inst: u32, mut from: u32, mut to: u32) -> (u32, u32) {
         let live = self.live;
         let inside = |l: u32| live.loops[l as usize].start <= inst && inst < live.loops[l as usize].end;
@@ -350,8 +353,9 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Cuts gaps until, at every point and in every file, what is live fits the registers that are not destroyed there.
-pub(super) fn relieve(p: &mut Pieces) {
+/// Cuts gaps until, at every point and in every file, the live values fit into the registers that are not clobbered
+/// there.
+pub(super) fn reduce_pressure(p: &mut Pieces) {
     for file in 0..p.regs.files.len() as u8 {
         let mut need = needs(p, file);
         let have = p.regs.files[file as usize].order.len() as i32;
@@ -394,10 +398,10 @@ pub(super) fn relieve(p: &mut Pieces) {
     }
 }
 
-/// The most registers of each file that are wanted at any point.
-pub(super) fn most_wanted(func: &Func, regs: &RegInfo, live: &Live) -> Vec<u16> {
+/// The maximum register pressure of each file.
+pub(super) fn max_pressure(func: &Func, regs: &RegInfo, live: &Live) -> Vec<u16> {
     let points = 2 * func.insts.len() + 1;
-    let mut need = live.lives.needs(&func.vregs, regs, points);
+    let mut need = live.ranges.needs(&func.vregs, regs, points);
     for i in 0..func.insts.len() as u32 {
         for preg in func.clobbers(i) {
             if regs.files[usize::from(preg.file)].order.contains(&preg.index) {
@@ -407,10 +411,10 @@ pub(super) fn most_wanted(func: &Func, regs: &RegInfo, live: &Live) -> Vec<u16> 
             }
         }
     }
-    lives::most(need, points)
+    live_ranges::most(need, points)
 }
 
-/// Registers wanted at each point of a file.
+/// Register pressure at each point, for one file.
 fn needs(p: &Pieces, file: u8) -> Vec<i32> {
     let mut need = vec![0i32; 2 * p.func.insts.len() + 1];
     for piece in &p.pieces {
@@ -436,7 +440,8 @@ fn needs(p: &Pieces, file: u8) -> Vec<i32> {
     need
 }
 
-/// The active piece whose gap is cheapest for its length from the point on: what lies before fits already.
+/// The active piece whose gap is cheapest relative to its length from the point on: everything before the point already
+/// fits.
 fn victim(p: &Pieces, active: &[u32], point: u32) -> Option<(u32, Gap)> {
     let mut best: Option<(f32, u32, Gap)> = None;
     for id in active.iter().filter(|id| p.pieces[**id as usize].covers(point)) {

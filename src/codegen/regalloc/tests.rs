@@ -1,4 +1,4 @@
-//! Cases by hand, random programs, and mutations that the checker must find.
+//! Cases by hand, random programs, and mutations that the checker must detect.
 
 use super::*;
 use proptest::prelude::*;
@@ -257,7 +257,7 @@ impl Rng {
     }
 }
 
-/// What a random program is made of.
+/// Generates a random program.
 struct Gen {
     f: Func,
     rng: Rng,
@@ -277,7 +277,7 @@ impl Gen {
         if self.tuples && self.rng.next(4) == 0 { PAIR } else { G }
     }
 
-    /// Some instructions, loops and conditions.
+    /// Generates some instructions, loops and conditions.
     fn body(&mut self, size: u64, depth: u32) {
         for _ in 0..size {
             match self.rng.next(12) {
@@ -342,7 +342,7 @@ impl Gen {
         self.known.push(to);
     }
 
-    /// An instruction with fixed input and results, as x86 division.
+    /// An instruction with fixed inputs and results, like the x86 division.
     fn divide(&mut self) {
         let singles: Vec<VReg> = self.known.iter().copied().filter(|v| self.f.class(*v) == G).collect();
         if singles.is_empty() {
@@ -436,13 +436,13 @@ proptest! {
         let mut pieces = spill::Pieces::new(&f, &regs, &known.live, &known.taken);
         let placed = color::color(&mut pieces, &known.hints, false).unwrap();
         match known.scanned(&regs) {
-            Scanned::Whole(one) => {
+            Scanned::Unsplit(one) => {
                 let (one, four) = (one.allocation(&f, &regs), known.in_pieces(&regs).unwrap());
                 prop_assert_eq!((one.operands, one.written), (four.operands, four.written));
                 prop_assert!(placed && four.edits.is_empty() && four.edge_edits.is_empty());
             }
             Scanned::Full => prop_assert!(!placed),
-            Scanned::Parted => prop_assert!(!placed || pieces.parted),
+            Scanned::NeedsSplit => prop_assert!(!placed || pieces.was_split),
         }
     }
 
@@ -452,11 +452,11 @@ proptest! {
     ) {
         let (f, few, most) = (random(seed, size, 6, pairs, false), 2 * registers, 2 * (registers + spare));
         let known = Analysis::new(&f).unwrap();
-        let values = Values { classes: &f.vregs, lives: &known.live.lives, points: 2 * f.len() + 2 };
-        let alone = |n| whole(values, &[], &regs(n), &[]);
+        let values = Values { classes: &f.vregs, ranges: &known.live.ranges, points: 2 * f.len() + 2 };
+        let alone = |n| allocate_unsplit(values, &[], &regs(n), &[]);
         let mut both = regs(few);
         both.files[0].count = most;
-        let spared = whole(values, &[], &both, std::slice::from_ref(&(few..most)));
+        let spared = allocate_unsplit(values, &[], &both, std::slice::from_ref(&(few..most)));
         match (alone(few), spared) {
             (Some(alone), spared) => {
                 let spared = spared.unwrap();
@@ -477,7 +477,7 @@ proptest! {
         let good = allocate(&f, &regs(5)).unwrap();
         let mut bad = good.clone();
         let reads: Vec<usize> = (0..f.operands.len()).filter(|o| f.operands[*o].role.reads()).collect();
-        // An operand read from another register than the one that holds it.
+        // Make an operand read another register than the one that holds it.
         let o = reads[(which % reads.len() as u64) as usize];
         let Loc::Reg(p) = bad.operands[o] else { return Ok(()) };
         bad.operands[o] = Loc::Reg(r((p.index + 1) % 5));
@@ -487,7 +487,7 @@ proptest! {
     }
 }
 
-/// The spilling example whose parts the tests below take away.
+/// The spilling example from which the tests below remove parts.
 fn spilling() -> (Func, Allocation) {
     let mut f = Func::default();
     let vs: Vec<VReg> = (0..5).map(|_| def(&mut f, G)).collect();

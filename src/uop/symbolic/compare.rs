@@ -1,10 +1,10 @@
 //! Comparisons of integers in normal form.
 //!
-//! `a < b` of index arithmetic becomes `P < N + c`: terms with positive coefficients on the left, the others with their sign
-//! changed on the right, common divisors cancelled, the constant on the right (or alone on the left when there is no P).
-//! `!(x < c)` becomes `c-1 < x`, so integer conditions carry no negation. Quotients compared with constants become
-//! comparisons of what was divided. All of it needs exact integers: `WeakInt`; constants also move in machine integers whose
-//! bounds show that nothing wraps.
+//! `a < b` of index arithmetic becomes `P < N + c`: terms with positive coefficients on the left, the others with their
+//! sign changed on the right, common divisors cancelled, the constant on the right (or alone on the left when there is
+//! no P). `!(x < c)` becomes `c-1 < x`, so integer conditions carry no negation. Quotients compared with constants
+//! become comparisons of what was divided. All of it needs exact integers: `WeakInt`; constants also move in machine
+//! integers whose bounds show that nothing wraps.
 
 use super::linear::Linear;
 use super::sum::is_index;
@@ -89,8 +89,8 @@ fn tight_bounds(d: &Linear) -> Bounds {
     Bounds::new(plain.min, plain.max.min(e.bounds().max - ranges))
 }
 
-/// Terms that cannot change the answer go: with every other coefficient divisible by g, `g*X + R < c` is `X < m` when the
-/// smallest and the largest R give the same m.
+/// Terms that cannot change the answer go: with every other coefficient divisible by g, `g*X + R < c` is `X < m` when
+/// the smallest and the largest R give the same m.
 fn drop_small_terms(d: Linear, c: i128) -> (Linear, i128) {
     if d.terms.len() < 2 {
         return (d, c);

@@ -1,10 +1,10 @@
 //! Floor division and remainder of index arithmetic: `WeakInt`, exact.
 //!
-//! With x = sum of f*t + k and a positive constant divisor c these identities hold for every sign of x, because the quotient
-//! is rounded down: multiples of c leave the numerator; a common divisor g of all f and c divides both; (x//a + k)//c =
-//! (x + k*a)//(a*c); (x % (k*c))//c = (x//c) % k; x%c = ((x//d) % (c/d))*d + x%d for d | c. The rest is the choice of which
-//! to apply: an identity is used where the result has fewer or cheaper nodes.
-//! Cases known from tinygrad's `uop/divandmod.py`; names of rules follow it.
+//! With x = sum of f*t + k and a positive constant divisor c these identities hold for every sign of x, because the
+//! quotient is rounded down: multiples of c leave the numerator; a common divisor g of all f and c divides both; (x//a
+//! + k)//c = (x + k*a)//(a*c); (x % (k*c))//c = (x//c) % k; x%c = ((x//d) % (c/d))*d + x%d for d | c. The rest is the
+//! choice of which to apply: an identity is used where the result has fewer or cheaper nodes. Cases known from
+//! tinygrad's `uop/divandmod.py`; names of rules follow it.
 
 use super::linear::{self, Linear, Product};
 use crate::{Bounds, ConstVal, DType, Op, UOp, USet, floor_div, floor_mod};
@@ -157,8 +157,8 @@ fn mod_positive(x: &Linear, c: i128) -> Option<UOp> {
     changed.then(|| modulo(rest.build(), c))
 }
 
-/// Remainders r (one a term, r ≡ f mod c) such that sum of r*t + k stays within one period: returns them and its quotient.
-/// A lone term and an exact tie try both signs; several terms take the smaller one.
+/// Remainders r (one a term, r ≡ f mod c) such that sum of r*t + k stays within one period: returns them and its
+/// quotient. A lone term and an exact tie try both signs; several terms take the smaller one.
 fn congruence(x: &Linear, c: i128) -> Option<(SmallVec<[i128; 6]>, i128)> {
     let n = x.terms.len();
     if n > 10 {
@@ -188,7 +188,8 @@ fn congruence(x: &Linear, c: i128) -> Option<(SmallVec<[i128; 6]>, i128)> {
     })
 }
 
-/// x//c = (x//d)//(c/d) and x%c = ((x//d) % (c/d))*d + x%d for the d among the coefficients that makes the result smallest.
+/// x//c = (x//d)//(c/d) and x%c = ((x//d) % (c/d))*d + x%d for the d among the coefficients that makes the result
+/// smallest.
 fn nest(x: &Linear, c: i128, want_mod: bool) -> Option<UOp> {
     let mut tried: SmallVec<[i128; 4]> = SmallVec::new();
     let mut best: Option<(usize, UOp)> = None;

@@ -1,7 +1,8 @@
 //! Constants, identities that hold for every type, casts, and the float identities that are exact.
 //!
-//! Float rules here keep NaN, infinities and the sign of zero: x*1, x/1, x-0, x+(-0), x*-1 = -x, -(-x), x + -y = x-y, division by a
-//! power of two whose reciprocal is normal. x+0 is not one of them (-0+0 is +0), nor x*0 (NaN, infinity, -0), x/x, x-x.
+//! Float rules here keep NaN, infinities and the sign of zero: x*1, x/1, x-0, x+(-0), x*-1 = -x, -(-x), x + -y = x-y,
+//! division by a power of two whose reciprocal is normal. x+0 is not one of them (-0+0 is +0), nor x*0 (NaN, infinity,
+//! -0), x/x, x-x.
 
 use crate::{Arg, ConstVal, DType, Op, Scalar, UOp, eval_alu, from_bits, to_bits};
 use smallvec::SmallVec;

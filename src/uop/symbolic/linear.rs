@@ -1,7 +1,8 @@
 //! Sums as data: integer coefficients times terms, plus a constant. The normal form of index arithmetic.
 //!
-//! Valid for `WeakInt`, whose arithmetic is taken to be exact (an index never leaves i64). Constants distribute over sums,
-//! equal terms are one term, and [`Linear::build`] has one spelling of a sum: terms in structural order, constant last.
+//! Valid for `WeakInt`, whose arithmetic is taken to be exact (an index never leaves i64). Constants distribute over
+//! sums, equal terms are one term, and [`Linear::build`] has one spelling of a sum: terms in structural order, constant
+//! last.
 
 use super::order;
 use crate::{Bounds, ConstVal, DType, Op, UOp};

@@ -259,8 +259,8 @@ pub fn where_closure(u: &UOp) -> Option<UOp> {
     (nt.is_some() || nf.is_some()).then(|| c.select(nt.as_ref().unwrap_or(t), nf.as_ref().unwrap_or(f)))
 }
 
-/// Whether a node's sources may be simplified by what holds where its value is used. A load keeps its gate and a machine division
-/// its safe divisor, because they are executed whatever the condition is.
+/// Whether a node's sources may be simplified by what holds where its value is used. A load keeps its gate and a
+/// machine division its safe divisor, because they are executed whatever the condition is.
 fn is_harmless(x: &UOp) -> bool {
     x.op().is_elementwise() && !matches!(x.op(), Op::CDiv | Op::CMod)
 }
@@ -312,7 +312,8 @@ fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
     done.remove(u).filter(|n| n != u)
 }
 
-/// An op on two Wheres with the same condition, or on a Where and a constant, moves inside when an arm becomes constant.
+/// An op on two Wheres with the same condition, or on a Where and a constant, moves inside when an arm becomes
+/// constant.
 pub fn alu_of_wheres(u: &UOp) -> Option<UOp> {
     let (a, b) = (u.src().first()?, u.src().get(1)?);
     let constant = |x: &UOp| x.op() == Op::Const;

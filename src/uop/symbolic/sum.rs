@@ -33,8 +33,8 @@ pub fn normal_sum(u: &UOp) -> Option<UOp> {
     Some(l.build())
 }
 
-/// The terms of an index sum that has not been simplified: each is simplified once, and the sum is put together once, instead
-/// of at each addition on the way. `None`: not a sum of at least three parts.
+/// The terms of an index sum that has not been simplified: each is simplified once, and the sum is put together once,
+/// instead of at each addition on the way. `None`: not a sum of at least three parts.
 pub fn sum_of_parts(u: &UOp) -> Option<Linear> {
     if u.op() != Op::Add || !is_index(u) || !u.src().iter().any(|s| s.op() == Op::Add) {
         return None;

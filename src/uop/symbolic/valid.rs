@@ -1,8 +1,9 @@
 //! What a gate says about an index: [`simplify_given`], and conjunctions whose clauses simplify one another.
 //!
-//! Each clause is an interval of an expression. Where that expression stands in the index, a stand-in variable with those
-//! bounds takes its place, the result is simplified, and the expression is put back. A sum in a clause need not stand in the
-//! index as it is: one of its terms is replaced by (stand-in - the other terms). The smaller result is kept.
+//! Each clause is an interval of an expression. Where that expression stands in the index, a stand-in variable with
+//! those bounds takes its place, the result is simplified, and the expression is put back. A sum in a clause need not
+//! stand in the index as it is: one of its terms is replaced by (stand-in - the other terms). The smaller result is
+//! kept.
 
 use super::compare::as_interval;
 use super::divmod::count_nodes;
@@ -204,7 +205,8 @@ fn with_all(u: &UOp, facts: &[(UOp, i128, i128)]) -> UOp {
     if count_nodes(&n) < count_nodes(u) { n } else { u.clone() }
 }
 
-/// A term t of the sum x that `free` allows, and t as (f - the other terms): x = f. The coefficient of t is one or minus one.
+/// A term t of the sum x that `free` allows, and t as (f - the other terms): x = f. The coefficient of t is one or
+/// minus one.
 fn solve(x: &UOp, f: &UOp, free: impl Fn(&UOp) -> bool) -> Option<(UOp, UOp)> {
     if x.op() != Op::Add {
         return None;

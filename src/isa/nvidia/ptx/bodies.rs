@@ -1,5 +1,5 @@
-//! What the parser hands over of a function's body, and to whom: [`Tree`] keeps it as statements; the assembler has a list of its own made at
-//! once, without names of registers.
+//! What the parser hands over of a function's body, and to whom: [`Tree`] keeps it as statements; the assembler has a
+//! list of its own made at once, without names of registers.
 
 use super::module::{Guard, Imm, Inst, Modifier, Operand, Pos, Statement, Variable};
 use super::name::Name;
@@ -37,7 +37,8 @@ pub(crate) trait Bodies<'a>: Operands<'a> {
     /// A brace opens: the body's own, or one in it.
     fn open(&mut self);
     fn close(&mut self);
-    /// Results and parameters that are registers, in the order of the header, numbered from 0, and how many of them are results; the body follows.
+    /// Results and parameters that are registers, in the order of the header, numbered from 0, and how many of them are
+    /// results; the body follows.
     fn passed(&mut self, _registers: &[&Variable], _results: usize) {}
     fn label(&mut self, name: &'a str, pos: Pos);
     /// What is no block, label or instruction.

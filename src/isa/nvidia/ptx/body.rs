@@ -307,8 +307,8 @@ impl<'a> Parser<'a> {
         rest.iter().find(|c| !c.is_ascii_whitespace()).is_some_and(|c| is_name(*c) && !c.is_ascii_digit())
     }
 
-    /// Whether the parenthesis here begins an expression: a type stands in it, another one, or an operator behind what it holds. A number alone may be
-    /// what a call passes.
+    /// Whether the parenthesis here begins an expression: a type stands in it, another one, or an operator behind what
+    /// it holds. A number alone may be what a call passes.
     fn is_expression(&mut self) -> Res<bool> {
         self.advance()?;
         let begins =

@@ -1,7 +1,9 @@
-//! Constant expressions: literals and `WARP_SZ` with the operators of C, computed in 64 bits, signed unless a part is unsigned.
+//! Constant expressions: literals and `WARP_SZ` with the operators of C, computed in 64 bits, signed unless a part is
+//! unsigned.
 //!
-//! Source: PTX ISA 8.8, section 4.6, and what ptxas 13.5.37 makes of remainders, which are unsigned ones, and of shifts, whose lowest six bits count.
-//! Floating-point constants take a sign and nothing else. A division by zero is refused.
+//! Source: PTX ISA 8.8, section 4.6, and what ptxas 13.5.37 makes of remainders, which are unsigned ones, and of
+//! shifts, whose lowest six bits count. Floating-point constants take a sign and nothing else. A division by zero is
+//! refused.
 
 use super::lex::Kind;
 use super::module::Imm;

@@ -1,5 +1,5 @@
-//! PTX text → tokens with their places. Names keep their dots (`ld.global.v4.f32`, `%tid.x`, `.shared::cta`): what the parts mean
-//! depends on where the word stands.
+//! PTX text → tokens with their places. Names keep their dots (`ld.global.v4.f32`, `%tid.x`, `.shared::cta`): what the
+//! parts mean depends on where the word stands.
 
 use super::module::Pos;
 use super::parse::ParseError;

@@ -4,8 +4,9 @@
 //! text --parse--> Module --Display--> text        Program (linear UOps) --render--> Module
 //! ```
 //!
-//! Place in the arrows: [`render`] is instruction selection for PTX ([`Chip::target`] tells codegen what it may use); what turns a [`Module`] into machine
-//! code reads the same data, whoever wrote the text. Nothing here knows a device. Source: NVIDIA's PTX ISA 8.8.
+//! Place in the arrows: [`render`] is instruction selection for PTX ([`Chip::target`] tells codegen what it may use);
+//! what turns a [`Module`] into machine code reads the same data, whoever wrote the text. Nothing here knows a device.
+//! Source: NVIDIA's PTX ISA 8.8.
 //!
 //! Left out: texture and surface instructions are parsed as any other, never rendered; the preprocessor.
 #![forbid(unsafe_code)]

@@ -1,6 +1,7 @@
 //! A PTX module as data: what the parser makes, the printer prints, the renderer builds and an assembler reads.
 //!
-//! Registers are told from other names while parsing, so that an operand says what it is. Debug sections are kept as text.
+//! Registers are told from other names while parsing, so that an operand says what it is. Debug sections are kept as
+//! text.
 
 use super::name::Name;
 use super::names::{self, AfterDot, Opcode, Space, Type};

@@ -1,5 +1,5 @@
-//! Names of a module: registers, labels, variables, words of instructions. Nearly all are short and stand in the name itself, so that
-//! reading a text makes no string of its own for each.
+//! Names of a module: registers, labels, variables, words of instructions. Nearly all are short and stand in the name
+//! itself, so that reading a text makes no string of its own for each.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

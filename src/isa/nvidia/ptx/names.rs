@@ -1,4 +1,5 @@
-//! The words of PTX: mnemonics, types, state spaces, special registers. Source: NVIDIA's PTX ISA 8.8, chapters 5, 9 and 10.
+//! The words of PTX: mnemonics, types, state spaces, special registers. Source: NVIDIA's PTX ISA 8.8, chapters 5, 9 and
+//! 10.
 
 /// Declares an enum and the word of each value.
 macro_rules! words {

@@ -1,7 +1,7 @@
 //! PTX text → [`Module`]: what stands outside functions, and declarations. `body` parses what stands in braces.
 //!
-//! Accepted is the ISA's grammar as nvcc, Triton and our renderer write it. Whether an instruction takes these modifiers and
-//! operands is for whoever reads the module to say.
+//! Accepted is the ISA's grammar as nvcc, Triton and our renderer write it. Whether an instruction takes these
+//! modifiers and operands is for whoever reads the module to say.
 
 use super::bodies::{Bodies, Tree};
 use super::lex::{Kind, Lexer, Token};
@@ -80,14 +80,16 @@ pub(super) struct Scope<'a> {
     pub names: HashMap<&'a str, u32>,
     /// With the number of the first.
     pub ranges: Vec<(Counted<'a>, u32)>,
-    /// Vectors: a name, or with a count the names of a range, with the number of the first lane, and how many lanes each has.
+    /// Vectors: a name, or with a count the names of a range, with the number of the first lane, and how many lanes
+    /// each has.
     vectors: Vec<(Counted<'a>, Option<&'a str>, u32, u8)>,
     /// There are names among them that do not begin with a `%`.
     pub bare: bool,
 }
 
 impl<'a> Scope<'a> {
-    /// A register is declared, or with a count a range of them, each of so many lanes; `first` is the number of the first.
+    /// A register is declared, or with a count a range of them, each of so many lanes; `first` is the number of the
+    /// first.
     pub fn declare(&mut self, (name, count): (&'a str, Option<u32>), first: u32, lanes: u8) {
         self.bare |= !name.starts_with('%');
         if lanes > 1 {

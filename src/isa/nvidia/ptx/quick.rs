@@ -1,6 +1,6 @@
-//! Instructions as nearly all are written, read from the bytes at once: mnemonics that were met before, and operands that are registers, numbers,
-//! addresses, names, or vectors of the first two. What stands otherwise is left where it begins to the tokens, which know all that there is and what
-//! to say of what is wrong.
+//! Instructions as nearly all are written, read from the bytes at once: mnemonics that were met before, and operands
+//! that are registers, numbers, addresses, names, or vectors of the first two. What stands otherwise is left where it
+//! begins to the tokens, which know all that there is and what to say of what is wrong.
 
 use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::{Lexer, is_name};
@@ -231,7 +231,8 @@ impl<'p, 'a> Quick<'p, 'a> {
         }
     }
 
-    /// Whether an operand ends here. Names are counted when they are made: what has one is not made before that is known.
+    /// Whether an operand ends here. Names are counted when they are made: what has one is not made before that is
+    /// known.
     fn ends(&self) -> bool {
         matches!(self.byte(), b',' | b';')
     }
@@ -250,7 +251,8 @@ impl<'p, 'a> Quick<'p, 'a> {
         self.lexer.between(from, self.lexer.at)
     }
 
-    /// The number of a register, nearly all of which are declared with a count. What follows it must be no part of a name.
+    /// The number of a register, nearly all of which are declared with a count. What follows it must be no part of a
+    /// name.
     fn register(&mut self) -> Option<u32> {
         let head = self.lexer.bytes().get(self.lexer.at..self.lexer.at + 8)?.first_chunk()?;
         match self.stems.begins(u64::from_le_bytes(*head)) {

@@ -1,4 +1,5 @@
-//! Registers by the bytes of their names: nearly all are declared with a count, as `%rd<12>`, and are found by what stands before their digits in one step.
+//! Registers by the bytes of their names: nearly all are declared with a count, as `%rd<12>`, and are found by what
+//! stands before their digits in one step.
 
 /// Places of the table, a power of two.
 const PLACES: usize = 16;
@@ -11,7 +12,8 @@ pub(super) struct Stems {
     blurred: bool,
 }
 
-/// Up to seven bytes, the first one lowest, and the registers that begin so: the number of the first, and how many there are.
+/// Up to seven bytes, the first one lowest, and the registers that begin so: the number of the first, and how many
+/// there are.
 #[derive(Clone, Copy, Default)]
 struct Stem {
     key: u64,
@@ -61,7 +63,8 @@ impl Stems {
         self.blurred |= name.bytes().any(|c| c.is_ascii_digit());
     }
 
-    /// The number of the register whose name begins eight bytes, the first one lowest, and how long the name is, with all digits that stand there.
+    /// The number of the register whose name begins eight bytes, the first one lowest, and how long the name is, with
+    /// all digits that stand there.
     #[inline]
     pub fn begins(&self, head: u64) -> Option<(u32, usize)> {
         // A byte's highest bit says that it is no digit.

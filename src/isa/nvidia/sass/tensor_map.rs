@@ -1,10 +1,13 @@
-//! Tensor maps: the 128 bytes that tell the copy engine of Hopper's multiprocessors (TMA) where a tensor lies and which box of it one copy moves.
+//! Tensor maps: the 128 bytes that tell the copy engine of Hopper's multiprocessors (TMA) where a tensor lies and which
+//! box of it one copy moves.
 //!
-//! [`FIELDS`] is the one table of where what stands; [`TensorMap::emit`] and [`TensorMap::parse`] both go by it. Everything that counts is stored less one.
-//! Place in the arrows: NVIDIA's back end writes maps among a kernel's arguments, instructions (and so `emu::sass`) read them; no packet names one.
-//! The address comes first, so that a launch (or a patch of a recorded one) writes a buffer's address there as it does for any argument.
-//! Source: the bits that ptxas changes for `tensormap.replace`, whose meaning is the PTX ISA's. The other bits (L2 promotion among them) are zero; nobody has
-//! published them, and no card has taken these bytes yet. Left out: interleaved layouts and im2col, whose fields are not known.
+//! [`FIELDS`] is the one table of where what stands; [`TensorMap::emit`] and [`TensorMap::parse`] both go by it.
+//! Everything that counts is stored less one. Place in the arrows: NVIDIA's back end writes maps among a kernel's
+//! arguments, instructions (and so `emu::sass`) read them; no packet names one. The address comes first, so that a
+//! launch (or a patch of a recorded one) writes a buffer's address there as it does for any argument. Source: the bits
+//! that ptxas changes for `tensormap.replace`, whose meaning is the PTX ISA's. The other bits (L2 promotion among them)
+//! are zero; nobody has published them, and no card has taken these bytes yet. Left out: interleaved layouts and
+//! im2col, whose fields are not known.
 
 /// Bytes of a map, and what their address is a multiple of.
 pub const BYTES: usize = 128;
@@ -14,7 +17,8 @@ pub const RANK: usize = 5;
 /// What addresses and strides are multiples of.
 pub const UNIT_BYTES: u64 = 16;
 
-/// A field: what it is called, its lowest bit of the 1024, how many bits it has, and how many bits lie between two of an array.
+/// A field: what it is called, its lowest bit of the 1024, how many bits it has, and how many bits lie between two of
+/// an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,

@@ -1,5 +1,5 @@
-//! What is taken out of the code again: results that nobody reads, and moves into a register that the value could have been
-//! computed into.
+//! What is taken out of the code again: results that nobody reads, and moves into a register that the value could have
+//! been computed into.
 
 use super::code::{Code, Reg};
 use super::{Render, Res};

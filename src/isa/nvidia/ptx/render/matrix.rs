@@ -1,4 +1,5 @@
-//! The matrix unit: `mma.sync` on fragments of an f32 (as tf32), two halves or four bytes (of integers or of fp8) a register.
+//! The matrix unit: `mma.sync` on fragments of an f32 (as tf32), two halves or four bytes (of integers or of fp8) a
+//! register.
 
 use super::code::{Code, F, Opd, R, Reg};
 use super::{Render, Res, Src, Val, class_of};

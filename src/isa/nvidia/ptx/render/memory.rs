@@ -7,7 +7,8 @@ use super::{Render, Res, Src, Val};
 use doorbell_codegen::program::alignment;
 use doorbell_uop::{AddrSpace, Arg, Op, Scalar, UOp};
 
-/// Constant terms of an index go into an instruction's offset below this: what is added up must stay within what it takes.
+/// Constant terms of an index go into an instruction's offset below this: what is added up must stay within what it
+/// takes.
 const LARGEST_TERM: u64 = 1 << 18;
 
 /// Where a piece lies.

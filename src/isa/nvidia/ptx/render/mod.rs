@@ -1,17 +1,18 @@
 //! Linear nodes → PTX, node by node in list order.
 //!
-//! A value is a list of lanes, each a constant or a register. Integers of up to 32 bits stand in `.b32` registers, those below
-//! 32 bits extended; f16 and bf16 in `.b16`, f32 in `.f32`, 64-bit types in `.b64` and `.f64`, bools in `.pred`. All arithmetic names its
-//! rounding, so that an assembler contracts nothing.
+//! A value is a list of lanes, each a constant or a register. Integers of up to 32 bits stand in `.b32` registers,
+//! those below 32 bits extended; f16 and bf16 in `.b16`, f32 in `.f32`, 64-bit types in `.b64` and `.f64`, bools in
+//! `.pred`. All arithmetic names its rounding, so that an assembler contracts nothing.
 //!
-//! **The kernel's ABI.** Every argument is 64 bits, buffers first, then variables (`.s64`, of which an I32 variable is the low word), as on all devices;
-//! behind them the matrices that boxes are copied of (`Program::tensors`), 128 bytes each at a multiple of 64.
-//! Grid and block are the program's `global` and `local` (`.reqntid`). Up to 48 KiB of shared memory are declared with their size; more is
-//! `.extern`, and the launch gives `local_bytes`.
+//! **The kernel's ABI.** Every argument is 64 bits, buffers first, then variables (`.s64`, of which an I32 variable is
+//! the low word), as on all devices; behind them the matrices that boxes are copied of (`Program::tensors`), 128 bytes
+//! each at a multiple of 64. Grid and block are the program's `global` and `local` (`.reqntid`). Up to 48 KiB of shared
+//! memory are declared with their size; more is `.extern`, and the launch gives `local_bytes`.
 //!
-//! **Alignment.** PTX faults on a vector access that is not aligned to its size, and a buffer argument may be part of another buffer. So a kernel with
-//! vector accesses to buffers has two bodies: one for when these buffers lie at multiples of 16 bytes, one with single accesses; it looks
-//! at its arguments and takes one (all threads the same). [`Buffers::Aligned`] leaves the second one out.
+//! **Alignment.** PTX faults on a vector access that is not aligned to its size, and a buffer argument may be part of
+//! another buffer. So a kernel with vector accesses to buffers has two bodies: one for when these buffers lie at
+//! multiples of 16 bytes, one with single accesses; it looks at its arguments and takes one (all threads the same).
+//! [`Buffers::Aligned`] leaves the second one out.
 
 mod alu;
 mod cast;
@@ -102,7 +103,8 @@ struct Render<'a> {
     /// Loads that only copies to shared memory use, and whether any of these was asynchronous so far.
     copied: USet,
     in_flight: bool,
-    /// Products of warpgroups; shared addresses in descriptors' units, with the number of open loops where each was made; descriptors' upper half.
+    /// Products of warpgroups; shared addresses in descriptors' units, with the number of open loops where each was
+    /// made; descriptors' upper half.
     products: warpgroup::Products,
     units: HashMap<Reg, (Reg, usize)>,
     upper_half: Option<Reg>,
@@ -163,7 +165,8 @@ impl<'a> Render<'a> {
         Ok(r)
     }
 
-    /// Areas one after the other, those first that the unit of a warpgroup reads: their lengths are multiples of what they are aligned to.
+    /// Areas one after the other, those first that the unit of a warpgroup reads: their lengths are multiples of what
+    /// they are aligned to.
     fn place_areas(&mut self) {
         let first = warpgroup::areas(self.program);
         let all: Vec<&UOp> = self.program.uops.iter().filter(|u| u.op() == Op::Local).collect();

@@ -1,7 +1,7 @@
 //! Tiles in shared memory: asynchronous copies (`cp.async`), and fragments from rows (`ldmatrix`).
 //!
-//! A copy is asynchronous where it is one piece of 4, 8 or 16 bytes on both sides. A condition on what is read makes the copy write zeros
-//! (its source size is 0 then); one on whether to copy at all guards the instruction.
+//! A copy is asynchronous where it is one piece of 4, 8 or 16 bytes on both sides. A condition on what is read makes
+//! the copy write zeros (its source size is 0 then); one on whether to copy at all guards the instruction.
 
 use super::code::{Code, Opd, R, Reg};
 use super::{Render, Res, Src, Val};

@@ -1,12 +1,15 @@
-//! Boxes that the copy engine brings (TMA): `cp.async.bulk.tensor` by one thread, counted by an mbarrier for each buffer of a pipe.
+//! Boxes that the copy engine brings (TMA): `cp.async.bulk.tensor` by one thread, counted by an mbarrier for each
+//! buffer of a pipe.
 //!
-//! The first thread prepares the barriers before it asks for the first boxes; the others see them behind the pipe's first `bar.sync`, which comes before anybody
-//! waits. A turn of a barrier is over when the one thread has arrived, which says how many bytes to expect, and these bytes are there. That the
-//! engine may write to a buffer again is what `wgmma.wait_group` and `bar.sync` say: it was read by the matrix unit alone, so no fence is wanted.
+//! The first thread prepares the barriers before it asks for the first boxes; the others see them behind the pipe's
+//! first `bar.sync`, which comes before anybody waits. A turn of a barrier is over when the one thread has arrived,
+//! which says how many bytes to expect, and these bytes are there. That the engine may write to a buffer again is what
+//! `wgmma.wait_group` and `bar.sync` say: it was read by the matrix unit alone, so no fence is wanted.
 //!
-//! The matrices are parameters of the kernel, 128 bytes at a multiple of 64 in the form that `cuTensorMapEncodeTiled` makes
-//! (`sass::tensor_map`), behind buffers and variables. A body for buffers that do not lie at multiples of 16 has the threads' copies in their place.
-//! Sources: PTX ISA 8.8: asynchronous copies (bulk, tensor), tensor maps, mbarrier, proxies.
+//! The matrices are parameters of the kernel, 128 bytes at a multiple of 64 in the form that `cuTensorMapEncodeTiled`
+//! makes (`sass::tensor_map`), behind buffers and variables. A body for buffers that do not lie at multiples of 16 has
+//! the threads' copies in their place. Sources: PTX ISA 8.8: asynchronous copies (bulk, tensor), tensor maps, mbarrier,
+//! proxies.
 
 use super::code::{Code, Opd, P, R, RD, Reg};
 use super::{Render, Res, Src};
@@ -119,7 +122,8 @@ impl Render<'_> {
         both
     }
 
-    /// At a group's end the first thread asks for its boxes, which the others pass by: what they need has been computed by all.
+    /// At a group's end the first thread asks for its boxes, which the others pass by: what they need has been computed
+    /// by all.
     pub(super) fn issue_tma_copies(&mut self) {
         let Some(asks) = self.tma.asks.take() else { return };
         let past = self.label();

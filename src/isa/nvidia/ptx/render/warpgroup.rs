@@ -1,12 +1,14 @@
 //! Products of a warpgroup: `wgmma` on tiles in shared memory, and what orders it against the threads.
 //!
-//! The unit reads shared memory and adds to registers beside the threads. A round's products are a group: `wgmma.fence` before the first,
-//! `commit_group` at the loop's end. At a pipe's barrier a thread first makes its copies known to the unit (`fence.proxy.async`) and waits for all groups but
-//! the newest; behind the loop it waits for all. Sums are added to where they stand, in the registers of the loop's Acc.
+//! The unit reads shared memory and adds to registers beside the threads. A round's products are a group: `wgmma.fence`
+//! before the first, `commit_group` at the loop's end. At a pipe's barrier a thread first makes its copies known to the
+//! unit (`fence.proxy.async`) and waits for all groups but the newest; behind the loop it waits for all. Sums are added
+//! to where they stand, in the registers of the loop's Acc.
 //!
-//! A descriptor says where a tile begins, how far eight rows are from the next eight, and (where rows are steps) 64 lines from the next 64.
-//! Factors of one or four bytes always have rows along the steps: the unit turns only those of two bytes.
-//! Sources: PTX ISA 8.8, asynchronous warpgroup-level matrix instructions: matrix descriptor, strides, swizzling modes.
+//! A descriptor says where a tile begins, how far eight rows are from the next eight, and (where rows are steps) 64
+//! lines from the next 64. Factors of one or four bytes always have rows along the steps: the unit turns only those of
+//! two bytes. Sources: PTX ISA 8.8, asynchronous warpgroup-level matrix instructions: matrix descriptor, strides,
+//! swizzling modes.
 
 use super::code::{Code, Opd, R, RD, Reg};
 use super::{Render, Res, Src, Val};
@@ -128,7 +130,8 @@ impl Render<'_> {
         to
     }
 
-    /// Before a pipe's barrier: copies are seen by the unit, and what the round before the last has read may be written to.
+    /// Before a pipe's barrier: copies are seen by the unit, and what the round before the last has read may be written
+    /// to.
     pub(super) fn await_products(&mut self) {
         if self.products.any {
             if self.tma.leave_copies() {

@@ -1,4 +1,5 @@
-//! The table: forms of all chips, their fields, the values of those and what contradicts each other, a name for each form and for each value of a modifier.
+//! The table: forms of all chips, their fields, the values of those and what contradicts each other, a name for each
+//! form and for each value of a modifier.
 
 #[rustfmt::skip]
 mod fields;

@@ -7,7 +7,7 @@
 
 use super::touch::Work;
 use crate::sass::compile::mir::{Code, Mach, Nature, RegField, Term, width};
-use doorbell_codegen::regalloc::{Class, Lives, Sight, VReg};
+use doorbell_codegen::regalloc::{Class, LiveRangeRecorder, LiveRanges, VReg};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -102,7 +102,7 @@ pub struct Settled {
     /// Registers that are read before anything wrote them.
     pub undefined: Vec<VReg>,
     /// Where registers are alive, the stack pointer apart.
-    pub lives: Lives,
+    pub ranges: LiveRanges,
     /// One more than the last point of a life.
     pub points: usize,
     /// Copies of whole registers (to, from), in order.
@@ -121,7 +121,7 @@ struct Walks {
     now: Vec<u64>,
     /// By block: where it is laid out, and how many places for instructions, labels and jumps there are before it.
     place: Vec<(usize, u32)>,
-    sight: Sight,
+    recorder: LiveRangeRecorder,
     work: Work,
     fields: Vec<u16>,
 }
@@ -176,7 +176,7 @@ pub fn settle(code: &mut Code, stack: VReg) -> Settled {
     };
     let points = order.iter().map(|b| 2 * (walks.place[*b].1 as usize + walks.count(*b) + AROUND as usize)).max();
     (code.order, code.classes) = (order, live.classes);
-    Settled { undefined, lives: walks.sight.lives(), points: points.unwrap_or(0) + 1, copies }
+    Settled { undefined, ranges: walks.recorder.ranges(), points: points.unwrap_or(0) + 1, copies }
 }
 
 /// Copies of whole registers.
@@ -219,7 +219,7 @@ impl Walks {
             first,
             now: vec![0; words],
             place,
-            sight: Sight::new(registers, order.len(), count),
+            recorder: LiveRangeRecorder::new(registers, order.len(), count),
             work: Work::default(),
             fields: vec![],
         }
@@ -284,7 +284,7 @@ impl Live {
 
     /// Walks a block from its end to its start; whether what is live at its start has changed.
     fn walk(&self, code: &mut Code, b: usize, walks: &mut Walks) -> bool {
-        let Walks { ins, words, dead, first, now, place, sight, work, fields } = walks;
+        let Walks { ins, words, dead, first, now, place, recorder, work, fields } = walks;
         now.fill(0);
         for s in code.successors(b) {
             now.iter_mut().zip(&ins[s * *words..]).for_each(|(n, i)| *n |= i);
@@ -293,13 +293,13 @@ impl Live {
         let ops = &mut code.blocks[b].ops;
         let (at, start) = place[b];
         let end = start + ops.len() as u32 + AROUND;
-        sight.block(at);
-        now.each(|w| self.sees(w, |v| sight.until(v, 2 * end)));
+        recorder.block(at);
+        now.each(|w| self.sees(w, |v| recorder.until(v, 2 * end)));
         if let Term::Branch(p, ..) = code.blocks[b].term
             && let Some(w) = p.word
         {
             now.add((self.base[w.reg().0 as usize].0 as usize, 1));
-            sight.until(w.reg(), 2 * (end - 2) + 1);
+            recorder.until(w.reg(), 2 * (end - 2) + 1);
         }
         let ops = &mut code.blocks[b].ops;
         let dead = &mut dead[first[b]..][..ops.len()];
@@ -307,7 +307,7 @@ impl Live {
         while end > 0 {
             let last = end - 1;
             if !ops[last].glued
-                && let Some(wanted) = self.single(&mut ops[last], &mut now, (start + end as u32, sight))
+                && let Some(wanted) = self.single(&mut ops[last], &mut now, (start + end as u32, recorder))
             {
                 (dead[last], end) = (!wanted, last);
                 continue;
@@ -318,12 +318,12 @@ impl Live {
             let wanted = self.bundle(all, &mut now);
             if wanted {
                 fields.clear();
-                sight.inst(start + 1 + end as u32, work.group(all, (&self.classes, self.stack), fields));
+                recorder.inst(start + 1 + end as u32, work.group(all, (&self.classes, self.stack), fields));
             }
             dead[group].fill(!wanted);
         }
-        now.each(|w| self.sees(w, |v| sight.enter(v, 2 * start)));
-        sight.end_block();
+        now.each(|w| self.sees(w, |v| recorder.enter(v, 2 * start)));
+        recorder.end_block();
         let start = &mut ins[b * *words..][..*words];
         let changed = *start != *now.0;
         start.copy_from_slice(now.0);
@@ -347,7 +347,7 @@ impl Live {
 
     /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it
     /// writes as they were, or it writes unusually much.
-    fn single(&self, m: &mut Mach, now: &mut Bits, (point, sight): (u32, &mut Sight)) -> Option<bool> {
+    fn single(&self, m: &mut Mach, now: &mut Bits, (point, recorder): (u32, &mut LiveRangeRecorder)) -> Option<bool> {
         if m.may_keep() {
             return None;
         }
@@ -372,13 +372,13 @@ impl Live {
         for r in regs.iter_mut() {
             if r.write {
                 r.keep = false;
-                sight.begin(r.word.reg(), 2 * point + 1, 2 * point + 2);
+                recorder.begin(r.word.reg(), 2 * point + 1, 2 * point + 2);
             }
         }
         for r in regs.iter() {
             if !r.write && r.word.reg() != self.stack {
                 now.add(self.span(r));
-                sight.until(r.word.reg(), 2 * point + 1);
+                recorder.until(r.word.reg(), 2 * point + 1);
             }
         }
         Some(true)

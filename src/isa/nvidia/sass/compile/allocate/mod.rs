@@ -1,7 +1,7 @@
 //! Allocate: virtual registers → registers.
 //!
-//! In: [`Selected`](super::select::Selected) code, and how many registers there are. Out: [`place::AllocatedCode`], lines of
-//! code with their registers; values that find none are spilled to the frame.
+//! In: [`Selected`](super::select::Selected) code, and how many registers there are. Out: [`place::AllocatedCode`],
+//! lines of code with their registers; values that find none are spilled to the frame.
 //!
 //! Order: [`scalar`] moves what the warp shares to uniform registers, [`live`] removes dead code and says where values
 //! live, [`place`] gives each value one register; where that fails, [`parts`] hands the code to the shared allocator,

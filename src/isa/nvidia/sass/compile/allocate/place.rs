@@ -10,7 +10,7 @@ use crate::sass::compile::lines::{End, Line, Lines, ends};
 use crate::sass::compile::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
 use crate::sass::compile::select::Selected;
 use crate::sass::op;
-use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
+use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Unsplit, Values};
 
 pub const PREDICATES: u8 = 0;
 pub const GENERAL: u8 = 1;
@@ -128,10 +128,10 @@ fn more(limit: u16) -> u16 {
 }
 
 /// One register for each value all its life, if there are as many: those that are wanted at once, and a few to spare.
-fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Whole> {
+fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unsplit> {
     let regs = info(registers, 0, (false, None));
-    let values = Values { classes: &selected.code.classes, lives: &settled.lives, points: settled.points };
-    let need = settled.lives.pressure(values.classes, &regs, values.points);
+    let values = Values { classes: &selected.code.classes, ranges: &settled.ranges, points: settled.points };
+    let need = settled.ranges.pressure(values.classes, &regs, values.points);
     let file = |file: u8| usize::from(file);
     if usize::from(need[file(PREDICATES)]) > regs.files[file(PREDICATES)].order.len() {
         return None;
@@ -140,7 +140,7 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Whole
     let most = (limit + 2 * more(limit)).min(registers);
     let mut regs = info(limit, 0, (false, None));
     regs.files[file(GENERAL)].count = most;
-    let whole = regalloc::whole(values, &settled.copies, &regs, &[0..0, limit..most])?;
+    let whole = regalloc::allocate_unsplit(values, &settled.copies, &regs, &[0..0, limit..most])?;
     debug_assert_eq!(Ok(()), {
         regs.files[file(GENERAL)].order.extend(limit..most);
         let func = Parts::of(selected, &settled.undefined, true).func;
@@ -150,7 +150,7 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Whole
 }
 
 /// The lines of code whose values have one register each.
-fn lines<'a>(selected: &'a Selected, whole: &Whole, local_bytes: u32) -> Result<Lines<'a>, AsmError> {
+fn lines<'a>(selected: &'a Selected, whole: &Unsplit, local_bytes: u32) -> Result<Lines<'a>, AsmError> {
     let code = &selected.code;
     let mut lines = Lines::new(code, local_bytes.next_multiple_of(16));
     let stack = selected.stack.reg();

@@ -1,4 +1,5 @@
-//! The lives of values as segments of points, noted block by block from each block's end to its start.
+//! The live ranges of values, as segments of points. They are recorded block by block, each block from its end to its
+//! start.
 
 use super::live::NONE;
 use super::{Class, Operand, RegInfo, VReg};
@@ -10,24 +11,24 @@ pub(super) struct Seg {
     pub to: u32,
 }
 
-/// Where values are alive, as somebody who walks blocks backwards sees it. Points grow with the places of blocks, and from a block's start to
-/// its end.
+/// Records live ranges during a backward walk over blocks. Points increase with the position of the block, and from a
+/// block's start to its end.
 #[derive(Debug)]
-pub struct Sight {
+pub struct LiveRangeRecorder {
     /// Where the open segment of each value ends, or `NONE`.
     open: Vec<u32>,
     seen: Vec<(u32, Seg)>,
-    /// By place: what was seen of the block when it was walked last.
+    /// By block position: the segments recorded when the block was walked last.
     blocks: Vec<(u32, u32)>,
-    /// The place of the block that is being walked.
+    /// Position of the block that is being walked.
     place: usize,
 }
 
-impl Sight {
-    /// Nothing of so many values in so many blocks, with room for so many instructions.
+impl LiveRangeRecorder {
+    /// An empty recorder for this many values and blocks, with room for this many instructions.
     #[must_use]
-    pub fn new(values: usize, blocks: usize, insts: usize) -> Sight {
-        Sight {
+    pub fn new(values: usize, blocks: usize, insts: usize) -> LiveRangeRecorder {
+        LiveRangeRecorder {
             open: vec![NONE; values],
             seen: Vec::with_capacity(values + insts / 2),
             blocks: vec![(0, 0); blocks],
@@ -35,14 +36,14 @@ impl Sight {
         }
     }
 
-    /// The block in that place is walked, for the first time or again.
+    /// Starts the walk of the block at that position, for the first time or again.
     pub fn block(&mut self, place: usize) {
         self.place = place;
         let start = self.seen.len() as u32;
         self.blocks[place] = (start, start);
     }
 
-    /// The value is alive up to that point.
+    /// The value is live up to that point.
     #[inline]
     pub fn until(&mut self, v: VReg, end: u32) {
         let open = &mut self.open[v.0 as usize];
@@ -51,7 +52,7 @@ impl Sight {
         }
     }
 
-    /// The value begins to be alive, at least up to `end`.
+    /// The value becomes live here, and stays so at least up to `end`.
     #[inline]
     pub fn begin(&mut self, v: VReg, from: u32, end: u32) {
         let open = &mut self.open[v.0 as usize];
@@ -60,7 +61,7 @@ impl Sight {
         self.seen.push((v.0, Seg { from, to }));
     }
 
-    /// The value, if it is alive, has been so since the block's start.
+    /// If the value is live, it has been so since the block's start.
     #[inline]
     pub fn enter(&mut self, v: VReg, start: u32) {
         let open = &mut self.open[v.0 as usize];
@@ -70,7 +71,7 @@ impl Sight {
         }
     }
 
-    /// An instruction with such operands.
+    /// Records an instruction with these operands.
     #[inline]
     pub fn inst(&mut self, i: u32, operands: &[Operand]) {
         for op in operands.iter().filter(|op| op.role.writes()) {
@@ -86,14 +87,14 @@ impl Sight {
         }
     }
 
-    /// The block has been walked to its start.
+    /// Ends the walk of the block at its start.
     pub fn end_block(&mut self) {
         self.blocks[self.place].1 = self.seen.len() as u32;
     }
 
-    /// What was seen of each value, in order.
+    /// The recorded segments of each value, in order.
     #[must_use]
-    pub fn lives(&self) -> Lives {
+    pub fn ranges(&self) -> LiveRanges {
         let mut head = vec![NONE; self.open.len()];
         let mut list: Vec<(Seg, u32)> = Vec::with_capacity(self.seen.len());
         for (from, to) in self.blocks.iter().rev() {
@@ -108,40 +109,41 @@ impl Sight {
                 }
             }
         }
-        let mut lives = Lives { segs: Vec::with_capacity(list.len()), start: Vec::with_capacity(head.len() + 1) };
+        let mut ranges = LiveRanges { segs: Vec::with_capacity(list.len()), start: Vec::with_capacity(head.len() + 1) };
         for mut h in head {
-            lives.start.push(lives.segs.len() as u32);
+            ranges.start.push(ranges.segs.len() as u32);
             while let Some((seg, next)) = list.get(h as usize) {
-                lives.segs.push(*seg);
+                ranges.segs.push(*seg);
                 h = *next;
             }
         }
-        lives.start.push(lives.segs.len() as u32);
-        lives
+        ranges.start.push(ranges.segs.len() as u32);
+        ranges
     }
 }
 
 /// The live segments of each value.
 #[derive(Debug, Default)]
-pub struct Lives {
+pub struct LiveRanges {
     segs: Vec<Seg>,
     start: Vec<u32>,
 }
 
-impl Lives {
+impl LiveRanges {
     /// Live segments of a value, in order.
     #[inline]
     pub(super) fn segs(&self, v: u32) -> &[Seg] {
         &self.segs[self.start[v as usize] as usize..self.start[v as usize + 1] as usize]
     }
 
-    /// The most registers of each file that values of these classes want at once, of code with so many points.
+    /// The register pressure: the most registers of each file that values of these classes need at one point, in code
+    /// with so many points.
     #[must_use]
     pub fn pressure(&self, classes: &[Class], regs: &RegInfo, points: usize) -> Vec<u16> {
         most(self.needs(classes, regs, points), points)
     }
 
-    /// For each file and point by how many registers what is wanted there grows.
+    /// For each file and point, the change in the number of registers that are needed.
     pub(super) fn needs(&self, classes: &[Class], regs: &RegInfo, points: usize) -> Vec<i32> {
         let mut need = vec![0i32; points * regs.files.len()];
         for (v, class) in (0u32..).zip(classes) {
@@ -156,7 +158,7 @@ impl Lives {
     }
 }
 
-/// The most that is wanted of each file.
+/// The maximum for each file.
 pub(super) fn most(need: Vec<i32>, points: usize) -> Vec<u16> {
     let most = |file: &[i32]| {
         let (mut sum, mut most) = (0, 0);
