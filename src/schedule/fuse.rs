@@ -230,7 +230,7 @@ impl Fusion<'_> {
             return None;
         }
         merged.jobs.extend(ka.jobs.iter().map(|(j, axes)| (*j, axes.iter().map(|x| names[*x]).collect())));
-        merged.jobs.sort_unstable_by_key(|j| j.0);
+        sort::by_key(&mut merged.jobs, |j| j.0);
         Some(merged)
     }
 

@@ -4,6 +4,7 @@
 //! codegen runs them in one loop. Ranges are numbered output loops first, parameters by first appearance, outputs
 //! first.
 
+use crate::sort;
 use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp, open_ranges, simplify_given};
 use hashbrown::HashMap;
 
@@ -47,7 +48,7 @@ fn share_ranges(sink: &UOp) -> UOp {
     // Users first: the loops around a reduce are numbered before its own.
     for u in order.iter().rev().filter(|u| u.op() == Op::Reduce) {
         let mut outer: Vec<u64> = open[u].iter().map(|r| canon.get(r).unwrap_or(r).id()).collect();
-        outer.sort_unstable();
+        sort::by_key(&mut outer, |id| *id);
         let ranges = &u.src()[1..];
         let ends = ranges.iter().map(|r| r.src()[0].clone()).collect();
         match groups.get(&(outer.clone(), ends, stage[u])) {

@@ -169,7 +169,7 @@ fn stores(stored: &Stored, jobs: &[Job], kernel: &FusedKernel, device: u32) -> R
         };
         let value = low.lower_own(node, &idx)?.cast(param.dtype());
         let mut ranges: Vec<usize> = axes.iter().map(|a| at(*a)).collect();
-        ranges.sort_unstable();
+        sort::by_key(&mut ranges, |k| *k);
         let ranges: Vec<UOp> = ranges.into_iter().map(|k| loops[k].clone()).collect();
         stores.push(store(&address(&param), &flat, &value, &ranges));
     }

@@ -111,7 +111,7 @@ fn output_letters(known: &[char], written: Option<&str>) -> Result<Vec<char>, Pr
     let Some(text) = written else {
         let mut once: Vec<char> =
             known.iter().copied().filter(|c| c.is_ascii() && known.iter().filter(|k| *k == c).count() == 1).collect();
-        once.sort_unstable();
+        crate::sort::by_key(&mut once, |c| *c);
         return Ok([dots(hidden), once].concat());
     };
     let count = text.chars().filter(char::is_ascii_alphabetic).count();

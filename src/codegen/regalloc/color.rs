@@ -424,7 +424,7 @@ impl Color<'_, '_> {
         }
         let same = |a: &u32, b: &u32| self.p.pieces[*a as usize].start() == self.p.pieces[*b as usize].start();
         for together in order.chunk_by_mut(same).filter(|t| t.len() > 1) {
-            together.sort_by_key(|id| Reverse(self.p.class(self.p.pieces[*id as usize].vreg).width));
+            doorbell_sort::by_key(together, |id| Reverse(self.p.class(self.p.pieces[*id as usize].vreg).width));
         }
         order.reverse();
         self.first = order;

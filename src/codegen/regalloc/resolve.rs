@@ -108,7 +108,7 @@ impl Resolve<'_, '_> {
         for v in 0..self.p.values() as u32 {
             if self.p.of(v).nth(1).is_some() {
                 let mut ids: Vec<u32> = self.p.of(v).collect();
-                ids.sort_unstable_by_key(|id| self.p.pieces[*id as usize].start());
+                doorbell_sort::by_key(&mut ids, |id| self.p.pieces[*id as usize].start());
                 order.push((v, ids));
             }
         }
@@ -204,7 +204,7 @@ impl Resolve<'_, '_> {
                 Some((segs.first()?.from, segs.last()?.to, v))
             })
             .collect();
-        values.sort_unstable();
+        doorbell_sort::by_key(&mut values, |v| *v);
         let mut free_from: Vec<u32> = Vec::new();
         let mut kinds: Vec<(u32, u32)> = Vec::new(); // (length, alignment)
         for (from, to, v) in values {

@@ -116,7 +116,7 @@ pub(super) fn order(values: Values, regs: &RegInfo) -> Vec<u32> {
         }
         let together = &mut all[from..];
         if together.len() > 1 {
-            together.sort_by_key(|v| !width(v));
+            doorbell_sort::by_key(together, |v| !width(v));
         }
     }
     all

@@ -164,7 +164,7 @@ impl Select<'_> {
         for t in terms {
             by_level.push((self.term_level(t.0)?, *t));
         }
-        by_level.sort_unstable();
+        doorbell_sort::by_key(&mut by_level, |l| *l);
         let back = self.cur;
         let mut so_far: Option<Mem> = base.map(|b| b.1);
         let mut key = Sum { base: base.map(|b| b.0), terms: Terms::new() };

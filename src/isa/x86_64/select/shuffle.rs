@@ -261,7 +261,7 @@ impl Select<'_> {
         let mut out = Regs::new();
         for want in lanes.chunks(to.per as usize) {
             let mut parts: Vec<u16> = want.iter().map(|k| k / from.per).collect();
-            parts.sort_unstable();
+            doorbell_sort::by_key(&mut parts, |k| *k);
             parts.dedup();
             // Bytes of the requested lanes in the source parts, concatenated.
             let side = |k: u16| parts.iter().position(|p| *p == k / from.per).unwrap_or(0) as u16;
