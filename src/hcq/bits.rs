@@ -1,6 +1,7 @@
-//! Bit fields of packet words: the only place that shifts and masks.
+//! Bit fields of packet words. Only this module shifts and masks.
 //!
-//! Place in the arrows: used by every `hcq::packet`. A field is named by its word and its bits, as in the manuals: `field(word, lowest, highest)`.
+//! Layer: used by every `hcq::packet`. A field is given by its word and its bits, as in the manuals: `field(word,
+//! lowest, highest)`.
 
 /// A value does not fit its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,10 +44,10 @@ impl Field {
         self.max() << self.lo
     }
 
-    /// Puts `value` into the field of `words`.
+    /// Stores `value` in the field of `words`.
     ///
     /// # Errors
-    /// `FieldOverflow` when the value is too large, or when the packet has no such word.
+    /// `FieldOverflow` if the value is too large, or if the packet has no such word.
     pub fn set(self, words: &mut [u32], name: &'static str, value: u32) -> Result<(), FieldOverflow> {
         let overflow = FieldOverflow { field: name, value: u64::from(value), max: u64::from(self.max()) };
         let word = words.get_mut(self.word).ok_or(overflow)?;
@@ -57,7 +58,7 @@ impl Field {
         Ok(())
     }
 
-    /// The field's value; words that a short packet lacks read as zero.
+    /// The field's value; words missing in a short packet read as zero.
     #[must_use]
     #[inline]
     pub fn get(self, words: &[u32]) -> u32 {
@@ -65,8 +66,8 @@ impl Field {
     }
 }
 
-/// The first bits of `words` that no field claims, as word index and bits: reserved bits that somebody set. Words that no field
-/// names at all are not looked at.
+/// Finds reserved bits that are set: the first word with bits outside all fields, as word index and bits. Words without
+/// any field are ignored.
 #[must_use]
 pub fn unclaimed(words: &[u32], fields: &[Field]) -> Option<(usize, u32)> {
     let claimed = |at: usize| fields.iter().filter(|f| f.word == at).fold(0, |mask, f| mask | f.mask());

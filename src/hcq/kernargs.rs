@@ -1,8 +1,11 @@
-//! Arguments of launches in flight: a ring of 64-bit words, taken by a bump with wrap and given back when their submission is done.
+//! Arguments of launches in flight: a ring of 64-bit words. Allocation advances the head, with wrap-around; words are
+//! freed when their submission is done.
 //!
-//! Place in the arrows: `device` owns one a queue, under the queue's lock. Source: AMD's kernarg segment, NVIDIA's constant buffer 0.
-//! Positions count words for ever; a span never crosses the end of the ring (the words skipped at the end belong to it). A ring that nobody reads is begun anew
-//! from its first word: what was written last is still in the cache.
+//! Layer: `device` owns one per queue, under the queue's lock. Source: AMD's kernarg segment, NVIDIA's constant buffer
+//! 0.
+//! Positions count all words ever allocated. A span never crosses the end of the ring; the words skipped at the end
+//! count as part of it. When no submission uses the ring, allocation restarts at its first word, since recently written
+//! words are still in the cache.
 
 use super::memory::{MemError, View};
 use super::queue::SubmitError;
@@ -10,21 +13,21 @@ use super::signal::Timeline;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Why there is no room.
+/// Why an allocation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernargsError {
-    /// Full now; room comes when the timeline reaches `until`.
+    /// Full; there will be room when the timeline reaches `until`.
     #[error("kernargs ring is full until the timeline reaches {until}")]
     Full { until: u64 },
-    /// Can never fit.
-    #[error("{asked_words} kernarg words asked, the ring has {max_words}")]
+    /// Larger than the ring.
+    #[error("{asked_words} kernarg words requested, the ring has {max_words}")]
     TooBig { asked_words: u64, max_words: u64 },
     #[error(transparent)]
     Mem(#[from] MemError),
 }
 
-/// Room in the ring: where it starts, in bytes.
+/// An allocation in the ring: its start in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(u64);
 
@@ -41,11 +44,12 @@ struct Span {
     end: u64,
 }
 
-/// The ring.
+/// The ring of kernargs.
 pub struct Kernargs {
     view: View,
     size: u64,
-    /// Where the lap began that the head is in: a division a submission would cost more than the rest of the bookkeeping.
+    /// Position of the start of the head's current lap. Kept because a division per submission would cost more than the
+    /// rest of the bookkeeping.
     lap: u64,
     head: u64,
     tail: u64,
@@ -59,15 +63,15 @@ impl std::fmt::Debug for Kernargs {
 }
 
 impl Kernargs {
-    /// A ring of `count_words` 64-bit words in fresh host memory.
+    /// A ring of `count_words` 64-bit words in new host memory.
     ///
     /// # Errors
-    /// `Mem` when there is no memory.
+    /// `Mem` if there is no memory.
     pub fn new(count_words: u64) -> Result<Self, MemError> {
         Ok(Self::of(View::anonymous(count_words * 8, 64)?))
     }
 
-    /// A ring over all of `view`, which a device sees too.
+    /// A ring over all of `view`, which is mapped for a device, too.
     #[must_use]
     pub fn of(view: View) -> Self {
         let size = view.len_bytes() / 8;
@@ -80,7 +84,7 @@ impl Kernargs {
         self.size
     }
 
-    /// Takes back what was written for submissions after `value`: they were given up before they were queued.
+    /// Frees what was allocated for submissions after `value`, which were abandoned before they were queued.
     pub fn forget_after(&mut self, value: u64) {
         while self.spans.pop_back_if(|s| s.value > value).is_some() {}
         let head = self.spans.back().map_or(self.tail, |s| s.end);
@@ -89,18 +93,19 @@ impl Kernargs {
         }
     }
 
-    /// Writes `words` into the ring for the submission that will signal `value`; `completed` is what the timeline has reached.
-    /// Returns the address of the first word as the host sees it.
+    /// Writes `words` into the ring for the submission that will signal `value`; `completed` is what the timeline has
+    /// reached.
+    /// Returns the host address of the first word.
     ///
     /// # Errors
-    /// `Full` while older submissions hold the room, `TooBig` when the ring is smaller than `words`.
+    /// `Full` while older submissions use the ring, `TooBig` if the ring is smaller than `words`.
     pub fn put(&mut self, words: &[u64], value: u64, completed: u64) -> Result<u64, KernargsError> {
         let room = self.take(words.len() as u64, value, completed)?;
         self.write(room, words)?;
         Ok(self.address(room))
     }
 
-    /// Takes room for so many words, as [`Kernargs::put`], to be written afterwards.
+    /// Allocates `count` words, as [`Kernargs::put`], to be written afterwards.
     ///
     /// # Errors
     /// As [`Kernargs::put`].
@@ -123,7 +128,7 @@ impl Kernargs {
         if start + count - self.tail > self.size {
             match self.spans.front() {
                 Some(span) => return Err(KernargsError::Full { until: span.value }),
-                None => self.tail = start, // only skipped words were in the way
+                None => self.tail = start, // only skipped words were left
             }
         }
         (self.head, self.lap) = (start + count, lap);
@@ -134,21 +139,21 @@ impl Kernargs {
         Ok(Room((start - lap) * 8))
     }
 
-    /// Address of room that was taken.
+    /// Address of an allocation.
     #[must_use]
     pub fn address(&self, room: Room) -> u64 {
         self.view.base().offset(room.0).0
     }
 
-    /// Writes words to the start of room that was taken for as many.
+    /// Writes words to the start of an allocation of at least that length.
     ///
     /// # Errors
-    /// `Mem` for more than the ring holds from there on.
+    /// `Mem` if the words exceed the ring.
     pub fn write(&self, room: Room, words: &[u64]) -> Result<(), MemError> {
         self.view.write(room.0, bytemuck::cast_slice(words))
     }
 
-    /// Writes bytes behind so many of room that was taken.
+    /// Writes bytes at a byte offset in an allocation.
     ///
     /// # Errors
     /// As [`Kernargs::write`].
@@ -159,7 +164,7 @@ impl Kernargs {
     /// As [`Kernargs::put`]; waits for room, `timeout` at most.
     ///
     /// # Errors
-    /// `Kernargs` when there can never be room beside what this submission holds itself, `Wait`.
+    /// `Kernargs` if there can never be room in addition to this submission's own words; `Wait`.
     pub fn put_waiting(
         &mut self,
         words: &[u64],
@@ -186,7 +191,7 @@ impl Kernargs {
         loop {
             match self.take(count, value, timeline.completed()) {
                 Ok(room) => return Ok(room),
-                // Only this submission's own words are in the way: waiting for it would be for ever.
+                // Only this submission's own words occupy the ring: waiting for them would never end.
                 Err(KernargsError::Full { until }) if until >= value => {
                     let max_words = self.size;
                     return Err(KernargsError::TooBig { asked_words: max_words + 1, max_words }.into());

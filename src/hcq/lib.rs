@@ -1,9 +1,8 @@
-//! Hardware command queues: what they are made of, whoever drives them: packets, rings, signals, timelines, kernargs.
+//! The parts of hardware command queues, for any driver: packets, rings, signals, timelines, kernargs.
 //!
-//! Place in the arrows: `device` sits on it; it sits on `ioctl` (memory mappings). It makes no syscalls and knows no
-//! vendor's driver.
-//! Shape: a module of [`packet`] turns structs into dwords, one a packet set; a [`ring::Ring`] carries them to a
-//! consumer; [`signal::Signal`]s in host-visible memory order queues; a [`signal::Timeline`] counts a queue's
+//! Layer: below `device`, above `ioctl` (memory mappings). It makes no system calls and contains no vendor's driver.
+//! Structure: the modules of [`packet`], one per packet set, convert structs to dwords; a [`ring::Ring`] carries them
+//! to a consumer; [`signal::Signal`]s in host-visible memory order queues; a [`signal::Timeline`] counts a queue's
 //! submissions; [`kernargs::Kernargs`] holds the arguments of launches in flight.
 //! Source: the HCQ design of tinygrad (queue, signal, timeline, kernargs, bound queues), AMD PM4 and NVIDIA GPFIFO for
 //! ring and pointers.

@@ -1,8 +1,10 @@
-//! Memory that a device may write while we look: a bounds-checked view with volatile words and bulk copies, never a slice.
+//! Memory that a device may write concurrently: a bounds-checked view with volatile words and bulk copies, never a
+//! slice.
 //!
-//! Place in the arrows: lowest of `hcq`; `device` makes views of its allocations, signals and rings lie in them.
-//! Single words are atomic (a lone aligned load or store, as a device sees it). Bulk copies are plain: the caller has ordered them
-//! with the device by a timeline, as it must with any DMA engine; an unordered one reads torn data, which no Rust reference ever sees.
+//! Layer: lowest of `hcq`; `device` makes views of its allocations, signals and rings lie in them.
+//! Single words are atomic: a device sees one aligned load or store. Bulk copies are plain: the caller must order them
+//! with the device by a timeline, as with any DMA engine. An unordered copy may read torn data, but never through a
+//! Rust reference.
 
 use doorbell_ioctl::port::{CpuPtr, DeviceView, FileAccess, Mapping, PortError};
 use std::any::Any;
@@ -10,11 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// An access leaves its memory, or the memory cannot be had.
+/// An access outside a memory, or memory that cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemError {
-    #[error("access of {len_bytes} bytes at offset {offset} leaves the memory of {size_bytes} bytes")]
+    #[error("access of {len_bytes} bytes at offset {offset} exceeds the memory of {size_bytes} bytes")]
     Range { offset: u64, len_bytes: u64, size_bytes: u64 },
     #[error("word at offset {offset} is not aligned to {align} bytes")]
     Alignment { offset: u64, align: u64 },
@@ -22,12 +24,12 @@ pub enum MemError {
     ReadOnly { offset: u64, len_bytes: u64 },
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A driver gave none.
+    /// A driver refused to allocate memory.
     #[error("{0}")]
     Driver(String),
 }
 
-/// A range of host-addressable memory, kept alive by what owns it. Clones look at the same bytes.
+/// A range of host-addressable memory, which keeps its owner alive. Clones refer to the same bytes.
 #[derive(Clone)]
 pub struct View {
     base: CpuPtr,
@@ -57,10 +59,10 @@ impl View {
         Self { base: view.base(), len_bytes: view.len_bytes(), writable: true, owner: Arc::clone(view.owner()) }
     }
 
-    /// Fresh zeroed memory, aligned to `align` bytes (a power of two).
+    /// New zeroed memory, aligned to `align` bytes (a power of two).
     ///
     /// # Errors
-    /// `Port` when the kernel gives none.
+    /// `Port` if the kernel refuses.
     pub fn anonymous(len_bytes: u64, align: u64) -> Result<Self, MemError> {
         Ok(Self::of(Arc::new(Mapping::anonymous(len_bytes, align)?)))
     }
@@ -68,7 +70,7 @@ impl View {
     /// The first `len_bytes` of a file.
     ///
     /// # Errors
-    /// `Port` when the kernel refuses the mapping.
+    /// `Port` if the kernel refuses the mapping.
     pub fn file(file: &std::fs::File, len_bytes: u64, access: FileAccess) -> Result<Self, MemError> {
         Ok(Self::of(Arc::new(Mapping::file(file, len_bytes, access)?)))
     }
@@ -76,7 +78,7 @@ impl View {
     /// A part of this memory, offset and length in bytes.
     ///
     /// # Errors
-    /// `Range` when the part leaves this view.
+    /// `Range` if the part exceeds this view.
     pub fn sub(&self, offset: u64, len_bytes: u64) -> Result<Self, MemError> {
         let base = self.check(offset, len_bytes)?;
         Ok(Self { base, len_bytes, writable: self.writable, owner: Arc::clone(&self.owner) })
@@ -123,8 +125,8 @@ impl View {
     /// `Range`, `ReadOnly`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), MemError> {
         let dst = self.check_store(offset, bytes.len() as u64)?;
-        // SAFETY: the range was checked against the view, whose owner keeps it mapped and writable; `bytes` is Rust memory,
-        // which never overlaps a view's (views hand out no references).
+        // SAFETY: the range was checked against the view, whose owner keeps it mapped and writable; `bytes` is Rust
+        // memory, which never overlaps a view's (views hand out no references).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst.as_ptr::<u8>(), bytes.len()) };
         Ok(())
     }
@@ -135,7 +137,8 @@ impl View {
     /// `Range`.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MemError> {
         let src = self.check(offset, bytes.len() as u64)?;
-        // SAFETY: the range was checked against the view, whose owner keeps it mapped; `bytes` is Rust memory outside it.
+        // SAFETY: the range was checked against the view, whose owner keeps it mapped; `bytes` is Rust memory outside
+        // it.
         unsafe { std::ptr::copy_nonoverlapping(src.as_ptr::<u8>(), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }

@@ -1,7 +1,6 @@
-//! Why a submission failed: a value that fits no packet, no room in time, a patch of what is not there.
+//! Errors of submissions: a value that fits no packet, no room in time, a patch of a missing argument.
 //!
-//! Place in the arrows: `device` makes these errors, under its own. Lists of packets are built by the packet sets
-//! themselves.
+//! Layer: `device` returns these errors inside its own. The packet sets themselves build lists of packets.
 
 use super::bits::FieldOverflow;
 use super::kernargs::KernargsError;
@@ -9,7 +8,7 @@ use super::memory::MemError;
 use super::packet::EmitError;
 use super::signal::WaitError;
 
-/// Why a list could not be built or sent.
+/// Why a list could not be built or submitted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -25,6 +24,6 @@ pub enum SubmitError {
     Wait(#[from] WaitError),
     #[error("{queue} queue cannot {what}")]
     Unsupported { queue: &'static str, what: &'static str },
-    #[error("patch of argument {arg} of command {command}: the recorded list has no such place")]
+    #[error("patch of argument {arg} of command {command}: the recorded list has no such argument")]
     Patch { command: usize, arg: usize },
 }

@@ -1,7 +1,8 @@
 //! A ring of dwords between one producer and one consumer at a time.
 //!
-//! Place in the arrows: `device` owns a ring a queue. Source: the ring of AMD's and NVIDIA's channels: a power of two of words, a
-//! write pointer moved by the producer and a read pointer moved by the consumer, both counting dwords for ever.
+//! Layer: `device` owns one ring per queue. Source: the rings of AMD's and NVIDIA's channels: a power of two of words,
+//! a write pointer advanced by the producer and a read pointer advanced by the consumer, both counting all dwords ever
+//! written.
 //! Invariants: rptr <= wptr <= rptr + size; words in rptr..wptr belong to the consumer, all others to the producer.
 //! The producer is whoever holds the queue's lock, the consumer whoever holds its [`super::sync::Role`].
 
@@ -9,7 +10,7 @@ use super::memory::{Dwords, MemError, View};
 use super::sync::AtomicWord;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Storage of a ring: dwords that both sides can reach.
+/// Storage of a ring: dwords that both sides can access.
 pub trait Slots {
     /// A power of two.
     fn count(&self) -> u64;
@@ -33,7 +34,7 @@ impl Slots for Dwords {
     }
 }
 
-/// The ring; `A` and `S` differ only under the model checker.
+/// The ring. `A` and `S` have other types only under the model checker.
 #[derive(Debug)]
 pub struct Ring<A: AtomicWord = AtomicU64, S: Slots = Dwords> {
     slots: S,
@@ -42,10 +43,10 @@ pub struct Ring<A: AtomicWord = AtomicU64, S: Slots = Dwords> {
 }
 
 impl Ring {
-    /// A ring of at least `count_dwords` dwords in fresh host memory.
+    /// A ring of at least `count_dwords` dwords in new host memory.
     ///
     /// # Errors
-    /// `Port` when there is no memory.
+    /// `Port` if there is no memory.
     pub fn new(count_dwords: u64) -> Result<Self, MemError> {
         let count = count_dwords.next_power_of_two();
         Ok(Self::over(View::anonymous(count * 4, 64)?.dwords()?))
@@ -67,14 +68,14 @@ impl<A: AtomicWord, S: Slots> Ring<A, S> {
     /// Dwords written since the ring was made.
     #[inline]
     pub fn wptr(&self) -> u64 {
-        // ORDER: acquire shows the words below the pointer to the consumer.
+        // ORDER: acquire; makes the words below the pointer visible to the consumer.
         self.wptr.load(Ordering::Acquire)
     }
 
     /// Dwords consumed since the ring was made.
     #[inline]
     pub fn rptr(&self) -> u64 {
-        // ORDER: acquire shows the producer that the consumer is done with the words below.
+        // ORDER: acquire; the consumer has finished reading the words below the pointer.
         self.rptr.load(Ordering::Acquire)
     }
 
@@ -86,7 +87,7 @@ impl<A: AtomicWord, S: Slots> Ring<A, S> {
         for (at, &word) in (wptr..).zip(&words[..count]) {
             self.slots.store(at & (self.size() - 1), word);
         }
-        // ORDER: release: data first, then the write pointer.
+        // ORDER: release; the words are stored before the write pointer.
         self.wptr.store(wptr + count as u64, Ordering::Release);
         count
     }
@@ -108,11 +109,11 @@ impl<A: AtomicWord, S: Slots> Ring<A, S> {
         count
     }
 
-    /// Consumer: gives `count` words back to the producer.
+    /// Consumer: returns `count` words to the producer.
     #[inline]
     pub fn retire(&self, count: usize) {
         let rptr = self.rptr.load(Ordering::Relaxed);
-        // ORDER: release: our reads of the words come before the producer's next stores to them.
+        // ORDER: release; the reads of the words come before the producer's next stores to them.
         self.rptr.store(rptr + count as u64, Ordering::Release);
     }
 

@@ -1,8 +1,10 @@
-//! Signals (16 bytes of host-visible memory that queues and hosts wait on), timelines (a queue's growing counter) and reports.
+//! Signals (16 bytes of host-visible memory that queues and hosts wait on), timelines (a queue's monotonic counter) and
+//! reports.
 //!
-//! Place in the arrows: `device` signals and waits; `engine` holds [`Point`]s. Source: HCQ's signal layout: value u64, timestamp_ns u64.
-//! A wait is always for "value or more". A timestamp is in nanoseconds of the host's monotonic clock; where a device stores ticks of its own,
-//! the pool's clock turns them into that.
+//! Layer: `device` signals and waits; `engine` holds [`Point`]s. Source: HCQ's signal layout: value u64, timestamp_ns
+//! u64.
+//! A wait is always for "at least value". A timestamp is in nanoseconds of the host's monotonic clock; if a device
+//! stores its own ticks, the pool's clock converts them.
 
 use super::memory::{MemError, View, Word64};
 use std::fmt;
@@ -14,18 +16,18 @@ use std::time::{Duration, Instant};
 pub const SIGNAL_BYTES: u64 = 16;
 const PAGE_BYTES: u64 = 4096;
 
-/// Turns a device's ticks into nanoseconds of the host's monotonic clock.
+/// Converts a device's ticks to nanoseconds of the host's monotonic clock.
 pub trait Clock: Send + Sync {
     fn ns(&self, ticks: u64) -> u64;
 }
 
-/// Gives a page of memory that the device and the host see, kept by the view.
+/// Allocates a page mapped for both device and host; the view keeps it alive.
 pub type PageSource = Box<dyn Fn() -> Result<View, MemError> + Send + Sync>;
 
-/// Signals cut from pages of host-visible memory; a dropped signal's place is used again.
+/// A pool of signals in pages of host-visible memory; the words of a dropped signal are reused.
 #[derive(Default)]
 pub struct SignalPool {
-    free: Mutex<Vec<Place>>,
+    free: Mutex<Vec<SignalWords>>,
     /// `None`: memory of this process.
     source: Option<PageSource>,
     /// `None`: timestamps are stored in nanoseconds.
@@ -38,18 +40,18 @@ impl fmt::Debug for SignalPool {
     }
 }
 
-struct Place {
+struct SignalWords {
     value: Word64,
     timestamp: Word64,
 }
 
 struct Slot {
     // None only while dropping.
-    place: Option<Place>,
+    words: Option<SignalWords>,
     pool: Weak<SignalPool>,
 }
 
-/// A value and a time that a queue writes and anyone waits for. Clones are the same signal.
+/// A value and a timestamp that a queue writes and others wait for. Clones refer to the same signal.
 #[derive(Clone)]
 pub struct Signal {
     value: Word64,
@@ -73,7 +75,7 @@ impl SignalPool {
     /// A signal of value 0.
     ///
     /// # Errors
-    /// `Port` when there is no memory for another page.
+    /// `Port` if there is no memory for another page.
     pub fn signal(self: &Arc<Self>) -> Result<Signal, MemError> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if free.is_empty() {
@@ -81,26 +83,26 @@ impl SignalPool {
                 None => View::anonymous(PAGE_BYTES, 64)?,
                 Some(source) => source()?,
             };
-            for place in (0..PAGE_BYTES / SIGNAL_BYTES).rev() {
-                let at = place * SIGNAL_BYTES;
-                free.push(Place { value: page.word64(at)?, timestamp: page.word64(at + 8)? });
+            for index in (0..PAGE_BYTES / SIGNAL_BYTES).rev() {
+                let at = index * SIGNAL_BYTES;
+                free.push(SignalWords { value: page.word64(at)?, timestamp: page.word64(at + 8)? });
             }
         }
         // PANIC: a page has just been added if the list was empty.
         #[allow(clippy::expect_used)]
-        let place = free.pop().expect("a page holds 256 signals");
-        place.value.atomic().store(0, Ordering::Relaxed);
-        place.timestamp.atomic().store(0, Ordering::Relaxed);
-        let (value, timestamp) = (place.value.clone(), place.timestamp.clone());
+        let words = free.pop().expect("a page holds 256 signals");
+        words.value.atomic().store(0, Ordering::Relaxed);
+        words.timestamp.atomic().store(0, Ordering::Relaxed);
+        let (value, timestamp) = (words.value.clone(), words.timestamp.clone());
         let clock = self.clock.clone();
-        Ok(Signal { value, timestamp, clock, _slot: Arc::new(Slot { place: Some(place), pool: Arc::downgrade(self) }) })
+        Ok(Signal { value, timestamp, clock, _slot: Arc::new(Slot { words: Some(words), pool: Arc::downgrade(self) }) })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let (Some(place), Some(pool)) = (self.place.take(), self.pool.upgrade()) {
-            pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+        if let (Some(words), Some(pool)) = (self.words.take(), self.pool.upgrade()) {
+            pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(words);
         }
     }
 }
@@ -115,18 +117,18 @@ impl Signal {
     #[must_use]
     #[inline]
     pub fn value(&self) -> u64 {
-        // ORDER: acquire shows what the signaller did before.
+        // ORDER: acquire; makes the signaller's earlier stores visible.
         self.value.atomic().load(Ordering::Acquire)
     }
 
     /// Signals from the host.
     #[inline]
     pub fn set(&self, value: u64) {
-        // ORDER: release shows what the host did before.
+        // ORDER: release; makes the host's earlier stores visible.
         self.value.atomic().store(value, Ordering::Release);
     }
 
-    /// When the last timestamp packet on this signal ran.
+    /// The time when the last timestamp packet for this signal ran.
     #[must_use]
     pub fn timestamp_ns(&self) -> u64 {
         let stored = self.timestamp.atomic().load(Ordering::Acquire);
@@ -154,7 +156,7 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// What a queue looked like when a wait gave up.
+/// The state of a queue when a wait failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Device and queue, as `CPU:0/compute`.
@@ -163,12 +165,12 @@ pub struct Report {
     /// Dwords consumed and written.
     pub rptr: u64,
     pub wptr: u64,
-    /// Timeline first: name, value now, value awaited.
+    /// Signals as name, current value, awaited value; the timeline comes first.
     pub signals: Vec<(String, u64, u64)>,
     /// The packets from the read pointer on, decoded, oldest first.
     pub tail: Vec<String>,
     pub fault: Option<String>,
-    /// What else the device knows: last kernels, last calls of the driver.
+    /// Further information from the device: last kernels, last driver calls.
     pub notes: Vec<String>,
 }
 
@@ -194,7 +196,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The wait for a point ended without it.
+/// Why a wait for a point failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -203,26 +205,28 @@ pub enum WaitError {
     /// The device was closed, or its worker died, before the work was done.
     #[error("{queue} is closed at {completed} before {wanted}")]
     Lost { queue: String, completed: u64, wanted: u64 },
-    /// The device reported a fault; it does no more work.
+    /// The device reported a fault, and does no more work.
     #[error("{0}")]
     Fault(Box<Report>),
 }
 
-/// Who moves a timeline forward: a device's queue. A waiting host calls in, so that it can help or sleep as fits the device.
+/// The queue that advances a timeline. A waiting host calls it, so that the host can run work or sleep as suits the
+/// device.
 pub trait Progress: Send + Sync {
-    /// Returns when `timeline` has reached `value`, at the deadline, or when it never will (the queue is gone).
+    /// Returns when `timeline` has reached `value`, at the deadline, or when it never will, because the queue has
+    /// ended.
     fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant);
     /// The queue's state for a report; the timeline's own fields are filled in by the caller.
     fn report(&self) -> Report;
     /// False once no more work will ever be done.
     fn is_alive(&self) -> bool;
-    /// The report of the fault that ended the queue, where the device has one to tell.
+    /// The report of the fault that ended the queue, if there was one.
     fn fault_report(&self) -> Option<Report> {
         None
     }
 }
 
-/// One growing counter a queue, in host-visible memory: submission n signals value n.
+/// A queue's monotonic counter in host-visible memory: submission n signals value n.
 pub struct Timeline {
     queue: String,
     signal: Signal,
@@ -243,7 +247,7 @@ impl Timeline {
         Arc::new(Self { queue, signal, submitted: AtomicU64::new(0), progress: OnceLock::new() })
     }
 
-    /// Names who moves this timeline forward; the first caller wins.
+    /// Sets the queue that advances this timeline; only the first call has an effect.
     pub fn set_progress(&self, progress: Weak<dyn Progress>) {
         let _first_wins = self.progress.set(progress);
     }
@@ -258,14 +262,14 @@ impl Timeline {
         &self.signal
     }
 
-    /// The last value given out.
+    /// The value of the last submission.
     #[must_use]
     #[inline]
     pub fn submitted(&self) -> u64 {
         self.submitted.load(Ordering::Acquire)
     }
 
-    /// The last value reached.
+    /// The last value that was signalled.
     #[must_use]
     #[inline]
     pub fn completed(&self) -> u64 {
@@ -290,7 +294,7 @@ impl Timeline {
     /// Waits until the timeline reaches `value`.
     ///
     /// # Errors
-    /// `Timeout` with a report after `timeout`; `Lost` when the queue has ended first.
+    /// `Timeout` with a report after `timeout`; `Lost` if the queue ended first.
     pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), WaitError> {
         if self.completed() >= value {
             return Ok(());
@@ -322,7 +326,7 @@ impl Timeline {
         Err(self.timed_out(value, timeout, progress.map(|p| p.report()).unwrap_or_default()))
     }
 
-    /// The error of a wait for `value` that took `timeout` in vain; `report` is what the queue looked like.
+    /// The error of a wait for `value` that timed out after `timeout`; `report` is the queue's state.
     #[must_use]
     pub fn timed_out(&self, value: u64, timeout: Duration, mut report: Report) -> WaitError {
         report.queue.clone_from(&self.queue);
@@ -331,7 +335,7 @@ impl Timeline {
         WaitError::Timeout(Box::new(report))
     }
 
-    /// Polls with growing pauses: the wait for a signal that nobody's thread tells us about.
+    /// Polls with growing pauses, for a signal that no thread of this process announces.
     fn watch(&self, value: u64, deadline: Instant) {
         let mut backoff = Backoff::default();
         while self.completed() < value && Instant::now() < deadline {
@@ -340,7 +344,7 @@ impl Timeline {
     }
 }
 
-/// Pauses of a poll: spins first, then sleeps from 20 us, doubling up to 1 ms.
+/// Pauses of a polling loop: first spins, then sleeps, from 20 us doubling up to 1 ms.
 #[derive(Debug, Default)]
 pub struct Backoff {
     rounds: u32,
@@ -349,7 +353,7 @@ pub struct Backoff {
 impl Backoff {
     const SPINS: u32 = 2000; // TIMEOUT: some 50 us of pause instructions, the price of two wake-ups by futex.
 
-    /// One pause, longer than the last.
+    /// Pauses once, at least as long as the last time.
     pub fn pause(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds < Self::SPINS {
@@ -367,7 +371,7 @@ impl Backoff {
     }
 }
 
-/// A place on a timeline: "submission n of this queue is done".
+/// A point on a timeline: "submission n of this queue is done".
 #[derive(Clone, Debug)]
 pub struct Point {
     timeline: Arc<Timeline>,

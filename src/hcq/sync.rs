@@ -1,17 +1,18 @@
-//! The lock-free protocols of a host-run queue, written over any atomic word so that a model checker can run the very same code.
+//! The lock-free protocols of a queue that host threads run, generic over the atomic word so that a model checker can
+//! run the same code.
 //!
-//! Place in the arrows: used by `hcq::ring` and `device::cpu`; `tests/hcq_model.rs` instantiates it with loom's atomics.
-//! Three small machines: [`Role`] (who may consume a queue), [`Chunks`] (how executors share the chunks of one kernel), [`Bell`]
-//! (how a sleeper and a ringer never miss one another).
+//! Layer: used by `hcq::ring` and `device::cpu`; `tests/hcq_model.rs` instantiates it with loom's atomics.
+//! Three protocols: [`Role`] (which thread may consume a queue), [`Chunks`] (how executors share the chunks of one
+//! kernel), [`Bell`] (how threads sleep and wake without lost wake-ups).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The atomic operations that the protocols need. `std` and loom words implement it.
+/// The atomic operations that the protocols need; implemented for the words of `std` and loom.
 pub trait AtomicWord {
     fn new(value: u64) -> Self;
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);
-    /// Strong compare-exchange; whether it happened.
+    /// Strong compare-exchange; returns whether it succeeded.
     fn replace(&self, old: u64, new: u64, success: Ordering) -> bool;
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
     fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
@@ -49,13 +50,13 @@ impl AtomicWord for AtomicU64 {
     }
 }
 
-/// A role that at most one thread plays: the consumer of a queue. Taking it never waits.
+/// A role that at most one thread has at a time: the consumer of a queue. Taking it never blocks.
 #[derive(Debug)]
 pub struct Role<A: AtomicWord = AtomicU64> {
     taken: A,
 }
 
-/// The role, held; given back on drop.
+/// The held role; released on drop.
 pub struct RoleGuard<'a, A: AtomicWord>(&'a Role<A>);
 
 impl<A: AtomicWord> Default for Role<A> {
@@ -65,23 +66,25 @@ impl<A: AtomicWord> Default for Role<A> {
 }
 
 impl<A: AtomicWord> Role<A> {
-    /// The role, if nobody has it.
+    /// Takes the role, if no thread has it.
     #[inline]
     pub fn try_take(&self) -> Option<RoleGuard<'_, A>> {
-        // The plain load keeps a crowd of spinners from bouncing the line. ORDER: acquire sees all that the last holder did.
+        // The plain load avoids bouncing the cache line between spinning threads. ORDER: acquire; sees the last
+        // holder's stores.
         let free = self.taken.load(Ordering::Relaxed) == 0 && self.taken.replace(0, 1, Ordering::Acquire);
         free.then(|| RoleGuard(self))
     }
 
-    /// Takes the role and drains, again and again while something is pending and nobody else has the role. `drain` says whether it
-    /// found an end; if it stopped before, this returns false while something is pending: then somebody else must be woken.
-    /// Whoever publishes work, fences ([`Bell::must_wake`]) and then finds the role taken, may leave: the holder looks once more.
+    /// Takes the role and drains the queue, repeatedly while work is pending and no other thread has the role. `drain`
+    /// returns whether it reached the end of the queue. If it stopped before, this returns false while work is pending;
+    /// then the caller must wake another thread. A thread that publishes work, executes the fence ([`Bell::must_wake`])
+    /// and then finds the role taken need not do anything: the holder checks once more.
     pub fn serve(&self, pending: impl Fn() -> bool, mut drain: impl FnMut() -> bool) -> bool {
         while pending() {
             let Some(role) = self.try_take() else { return true };
             let has_ended = drain();
             drop(role);
-            // ORDER: the role is free before the work is looked at again.
+            // ORDER: the role is released before the work is checked again.
             A::fence(Ordering::SeqCst);
             if !has_ended {
                 return !pending();
@@ -90,7 +93,7 @@ impl<A: AtomicWord> Role<A> {
         true
     }
 
-    /// Whether somebody has the role now.
+    /// Whether a thread has the role now.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed) != 0
@@ -99,16 +102,16 @@ impl<A: AtomicWord> Role<A> {
 
 impl<A: AtomicWord> Drop for RoleGuard<'_, A> {
     fn drop(&mut self) {
-        // ORDER: release hands everything the holder did to the next one.
+        // ORDER: release; the next holder sees this holder's stores.
         self.0.taken.store(0, Ordering::Release);
     }
 }
 
-/// The chunks of one job, claimed by any number of executors, published one job at a time by the holder of the [`Role`].
+/// The chunks of one job. Any number of executors claim them; the holder of the [`Role`] publishes one job at a time.
 ///
-/// `ticket` is generation << 32 | chunks not yet claimed. A claim is one compare-exchange of the whole ticket, so a slow executor
-/// that saw an older job cannot claim from a newer one, and whoever has claimed may read the job's description until it reports
-/// the chunk as finished: `publish` is not called again before `is_finished`.
+/// `ticket` is generation << 32 | unclaimed chunks. A claim is one compare-exchange of the whole ticket, so a slow
+/// executor that saw an older job cannot claim from a newer one. An executor with a claimed chunk may read the job's
+/// description until it finishes the chunk, since `publish` is not called again before `is_finished`.
 #[derive(Debug)]
 pub struct Chunks<A: AtomicWord = AtomicU64> {
     ticket: A,
@@ -124,15 +127,16 @@ impl<A: AtomicWord> Default for Chunks<A> {
 }
 
 impl<A: AtomicWord> Chunks<A> {
-    /// Offers `count` chunks of a job whose description has just been written. The job before must be finished.
+    /// Publishes `count` chunks of a job whose description has just been written. The previous job must be finished.
     pub fn publish(&self, count: u32) {
         let generation = (self.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         self.unfinished.store(u64::from(count), Ordering::Relaxed);
-        // ORDER: release shows the description and the count to whoever claims.
+        // ORDER: release; makes the description and the count visible to a claiming thread.
         self.ticket.store((generation << 32) | u64::from(count), Ordering::Release);
     }
 
-    /// Claims one chunk: `Some(n)` with n unclaimed chunks before the claim (so chunk number is count - n), `None` if none is left.
+    /// Claims one chunk: `Some(n)` with n unclaimed chunks before the claim (so chunk number is count - n), `None` if
+    /// none is left.
     #[inline]
     pub fn claim(&self) -> Option<u32> {
         loop {
@@ -141,38 +145,40 @@ impl<A: AtomicWord> Chunks<A> {
             if left == 0 {
                 return None;
             }
-            // ORDER: acquire pairs with the release in `publish` (read-modify-writes between keep the release sequence).
+            // ORDER: acquire; pairs with the release in `publish` (read-modify-writes in between continue the release
+            // sequence).
             if self.ticket.replace(ticket, ticket - 1, Ordering::Acquire) {
                 return u32::try_from(left).ok();
             }
         }
     }
 
-    /// Whether a claim would find something now.
+    /// Whether a claim would succeed now.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.ticket.load(Ordering::Relaxed) & CLAIMABLE != 0
     }
 
-    /// One claimed chunk is done.
+    /// Marks one claimed chunk as done.
     #[inline]
     pub fn finish_one(&self) {
-        // ORDER: release hands the chunk's stores to the publisher that sees zero.
+        // ORDER: release; the publisher that reads zero sees the chunk's stores.
         self.unfinished.fetch_sub(1, Ordering::Release);
     }
 
     /// Whether all chunks of the job are done; then their stores are visible to the caller.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // ORDER: acquire pairs with `finish_one`.
+        // ORDER: acquire; pairs with `finish_one`.
         self.unfinished.load(Ordering::Acquire) == 0
     }
 }
 
-/// Counts sleepers so that ringing costs one load when nobody sleeps.
+/// Counts sleeping threads, so that waking costs a single load if there are none.
 ///
-/// Sleeper: `announce`, look for work once more, sleep, `leave`. Ringer: publish the work, then `must_wake`. The two fences make
-/// it impossible that the sleeper misses the work and the ringer misses the sleeper (Dekker's argument).
+/// Sleeper: `announce`, check for work once more, sleep, `leave`. Waker: publish the work, then `must_wake`. Because of
+/// the two fences, it cannot happen both that the sleeper misses the work and that the waker misses the sleeper
+/// (Dekker's argument).
 #[derive(Debug)]
 pub struct Bell<A: AtomicWord = AtomicU64> {
     sleepers: A,
@@ -185,19 +191,19 @@ impl<A: AtomicWord> Default for Bell<A> {
 }
 
 impl<A: AtomicWord> Bell<A> {
-    /// A thread is about to sleep; it must look for work after this and before it sleeps.
+    /// Announces that the thread is about to sleep. It must check for work after this call and before it sleeps.
     pub fn announce(&self) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
-        // ORDER: the announcement is visible before the sleeper's last look for work.
+        // ORDER: the announcement is visible before the sleeper's last check for work.
         A::fence(Ordering::SeqCst);
     }
 
-    /// A thread that announced itself is awake.
+    /// Withdraws the announcement: the thread is awake.
     pub fn leave(&self) {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody may sleep and has to be woken for the work published just before.
+    /// Whether a thread may be sleeping and must be woken for the work that was just published.
     #[inline]
     pub fn must_wake(&self) -> bool {
         // ORDER: the published work is visible before the sleepers are counted.

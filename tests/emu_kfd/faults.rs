@@ -114,7 +114,7 @@ fn hang(words: &[u32]) -> String {
 #[test]
 fn every_refusal_of_the_processor_has_its_name() {
     let cases: [(&[u32], &str); 9] = [
-        (&[0x1234], "header 0x00001234 is no PM4 packet"),
+        (&[0x1234], "invalid PM4 packet header 0x00001234"),
         (&[0xc001_7600, 0x250, 0], "SET_SH_REG: no register 0x250 on this chip"),
         (&[0xc001_7900, 0x14, 0], "SET_UCONFIG_REG: no register 0xc014"),
         (&[0xc000_2300, 0x0100_0002, 0xffff_1000, 0xffff_1000], "PRED_EXEC works in an indirect buffer only"),

@@ -1,10 +1,10 @@
 //! The CPU device's packets. Its ring entries are these dwords; its workers are the command processor.
 //!
-//! Place in the arrows: `device::cpu` emits through [`CpuList`] and parses in its consumer. Source: our own, after
-//! PM4's type 3 header (opcode and count of dwords that follow). Addresses are addresses of this process.
+//! Layer: `device::cpu` emits through [`CpuList`] and parses in its consumer. Source: this project's own format,
+//! modelled on PM4's type 3 header (opcode, and number of dwords that follow). Addresses are addresses of this process.
 //! Kernargs of a launch are a block of 64-bit words: thread count, then the arguments. In words run by INDIRECT, a
-//! kernargs address counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in
-//! flight.
+//! kernargs address is relative to the base in the INDIRECT packet, so that several replays of one recorded list can be
+//! in flight.
 
 use crate::bits::{Field, FieldOverflow, field, join, split};
 use crate::signal::Signal;
@@ -17,15 +17,15 @@ const HDR_COUNT: Field = field(0, 16, 29); // dwords after the header
 const HDR_TYPE: Field = field(0, 30, 31); // 3, as in PM4
 const TYPE3: u32 = 3;
 
-/// Why dwords are no packet.
+/// Why dwords are not a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    #[error("dword 0: header {header:#010x} is no CPU packet")]
+    #[error("dword 0: header {header:#010x} is not a CPU packet")]
     Header { header: u32 },
     #[error("dword 0: opcode {opcode:#x} takes {wanted} dwords, the header says {count}")]
     Count { opcode: u32, wanted: u32, count: u32 },
-    #[error("packet of {wanted} dwords is cut at {have}")]
+    #[error("packet of {wanted} dwords is truncated to {have}")]
     Truncated { wanted: usize, have: usize },
 }
 
@@ -34,19 +34,19 @@ pub enum DecodeError {
 pub enum Packet {
     /// Stall until the signal's value is `value` or more.
     Wait { signal: u64, value: u64 },
-    /// Store `value` to the signal, after all before is done and visible.
+    /// Store `value` to the signal, after all earlier work is done and visible.
     Signal { signal: u64, value: u64 },
     /// Store the time to the signal's timestamp.
     Timestamp { signal: u64 },
-    /// Make all stores before visible to all after. The CPU's caches are coherent: a fence.
+    /// Make all earlier stores visible to all later loads. The CPU's caches are coherent, so this is a fence.
     Barrier,
     /// Run a kernel: kernargs point to its thread count and arguments.
     Exec { entry: u64, kernargs: u64 },
     /// Copy bytes; the ranges do not overlap.
     Copy { dst: u64, src: u64, len_bytes: u64 },
-    /// As `Copy`, with dst, src and length in three kernarg words: the patchable form.
+    /// As `Copy`, but with dst, src and length in three kernarg words, which can be patched.
     CopyArgs { kernargs: u64 },
-    /// Run `count_dwords` frozen dwords with this kernargs base.
+    /// Run `count_dwords` dwords of a recorded list with this kernargs base.
     Indirect { words: u64, count_dwords: u32, kernargs: u64 },
 }
 
@@ -81,8 +81,8 @@ impl Packet {
     /// Appends the packet's dwords.
     ///
     /// # Errors
-    /// `FieldOverflow` never happens for these packets' fixed counts; the field setter is shared with packet sets where
-    /// it does.
+    /// Never `FieldOverflow` for these packets, whose counts are fixed; the field setter is shared with other packet
+    /// sets.
     pub fn emit(self, out: &mut Vec<u32>) -> Result<(), FieldOverflow> {
         let (opcode, wide, count_wide, narrow) = self.fields();
         let mut header = [0];
@@ -99,7 +99,7 @@ impl Packet {
     /// The packet at the start of `words`, and its length in dwords.
     ///
     /// # Errors
-    /// `Truncated` when more dwords are needed; `Header` and `Count` when these are no packet.
+    /// `Truncated` if more dwords are needed; `Header` and `Count` if they are not a packet.
     #[inline]
     pub fn parse(words: &[u32]) -> Result<(Self, usize), DecodeError> {
         let Some(&header) = words.first() else { return Err(DecodeError::Truncated { wanted: 1, have: 0 }) };
@@ -155,7 +155,7 @@ impl std::fmt::Display for Packet {
     }
 }
 
-/// A list of packets being built. Fences are explicit: nothing is added.
+/// A list of packets under construction. Fences are explicit; no packets are added implicitly.
 #[derive(Clone, Debug, Default)]
 pub struct CpuList {
     words: Vec<u32>,
@@ -168,7 +168,7 @@ impl CpuList {
         &self.words
     }
 
-    /// Forgets the dwords and keeps their room.
+    /// Removes the dwords, but keeps the allocation.
     pub fn clear(&mut self) {
         self.words.clear();
     }
@@ -176,19 +176,19 @@ impl CpuList {
     /// Appends a packet.
     ///
     /// # Errors
-    /// As [`Packet::emit`]; so for all methods here.
+    /// As [`Packet::emit`]. This holds for all methods here.
     #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), FieldOverflow> {
         packet.emit(&mut self.words)
     }
 
-    /// Stalls the queue until the signal has `value` or more.
+    /// Stalls the queue until the signal is at least `value`.
     #[inline]
     pub fn wait(&mut self, signal: &Signal, value: u64) -> Result<(), FieldOverflow> {
         self.push(Packet::Wait { signal: signal.va(), value })
     }
 
-    /// Stores `value` to the signal when all before is done.
+    /// Stores `value` to the signal after all earlier work.
     #[inline]
     pub fn signal(&mut self, signal: &Signal, value: u64) -> Result<(), FieldOverflow> {
         self.push(Packet::Signal { signal: signal.va(), value })
@@ -201,7 +201,7 @@ impl CpuList {
     }
 }
 
-/// The packets in `words` as text, for reports and traces; it ends with the first that is none.
+/// The packets in `words` as text, for reports and traces; ends with the first invalid one.
 #[must_use]
 pub fn describe(words: &[u32]) -> Vec<String> {
     let mut rest = words;
@@ -279,6 +279,6 @@ mod tests {
         ALL[2].emit(&mut words).unwrap();
         words.push(5);
         let lines = describe(&words);
-        assert_eq!(lines, ["BARRIER", "TIMESTAMP [0x10]", "dword 0: header 0x00000005 is no CPU packet"]);
+        assert_eq!(lines, ["BARRIER", "TIMESTAMP [0x10]", "dword 0: header 0x00000005 is not a CPU packet"]);
     }
 }

@@ -1,7 +1,8 @@
-//! Packets: struct ↔ dwords, one module a packet set, `emit` and `parse` side by side.
+//! Packets: conversion between structs and dwords; one module per packet set, with `emit` and `parse` side by side.
 //!
-//! Place in the arrows: uses [`super::bits`] only; used by the queue builders, the tracer, post-mortems and the software GPUs, so that all
-//! read the same dwords the same way. A parser accepts exactly what its emitter can make: reserved bits that are set are an error with a name.
+//! Layer: uses [`super::bits`] only; used by the queue builders, the tracer, error reports and the software GPUs, so
+//! that all interpret dwords in the same way. A parser accepts exactly what its emitter can produce; set reserved bits
+//! are an error.
 
 pub mod aql;
 pub mod cpu;
@@ -12,7 +13,7 @@ pub mod sdma;
 use super::bits::{Field, FieldOverflow, unclaimed};
 use std::fmt;
 
-/// A virtual address of a GPU's address space, in bytes.
+/// A virtual address in a GPU's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GpuVa(pub u64);
 
@@ -22,7 +23,7 @@ impl fmt::Display for GpuVa {
     }
 }
 
-/// Why a packet cannot be made.
+/// Why a packet cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {
@@ -36,17 +37,17 @@ pub enum EmitError {
     OverLimit { packet: &'static str, field: &'static str, value: u64, max: u64 },
 }
 
-/// Why dwords are no packet of their set, and where.
+/// Why dwords are not a valid packet of their set, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("dword {offset_dwords:#x}: {kind}")]
 pub struct DecodeError {
-    /// From the start of what was parsed; [`DecodeError::at`] moves it to the ring's start.
+    /// Offset from the start of the parsed dwords; [`DecodeError::at`] makes it relative to the ring's start.
     pub offset_dwords: u64,
     pub kind: DecodeKind,
 }
 
 impl DecodeError {
-    /// The error as seen from the start of the ring or buffer that holds the packet `base_dwords` further on.
+    /// The same error with its offset relative to the ring or buffer, in which the packet starts at `base_dwords`.
     #[must_use]
     pub fn at(self, base_dwords: u64) -> Self {
         Self { offset_dwords: self.offset_dwords.saturating_add(base_dwords), ..self }
@@ -63,7 +64,7 @@ impl From<DecodeKind> for DecodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeKind {
-    #[error("header {header:#010x} is no {set} packet")]
+    #[error("invalid {set} packet header {header:#010x}")]
     Header { set: &'static str, header: u32 },
     #[error("unknown {set} opcode {opcode:#x}")]
     Opcode { set: &'static str, opcode: u32 },
@@ -79,7 +80,7 @@ pub enum DecodeKind {
     Misaligned { packet: &'static str, addr: GpuVa, align: u64 },
 }
 
-/// Refuses set bits outside `fields`, in the words that `fields` name.
+/// Refuses set bits outside `fields`, in words with at least one field.
 fn check_reserved(packet: &'static str, words: &[u32], fields: &[Field]) -> Result<(), DecodeKind> {
     match unclaimed(words, fields) {
         Some((dword, bits)) => Err(DecodeKind::Reserved { packet, dword, bits }),
@@ -130,7 +131,7 @@ pub(super) mod seeded {
             z ^ (z >> 31)
         }
 
-        /// A dword that is often sparse: reserved bits are mostly zero in real packets.
+        /// A dword that often has few set bits: reserved bits are mostly zero in real packets.
         pub fn dword(&mut self) -> u32 {
             let [a, b] = [self.next(), self.next()];
             match a >> 62 {

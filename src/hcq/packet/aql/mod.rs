@@ -1,7 +1,7 @@
 //! AQL packets: 64 bytes each, read by AMD's compute firmware.
 //!
-//! Place in the arrows: as [`super::pm4`]. Source: amd.md 2.7 (HSA runtime `hsa.h`, `amd_hsa_queue.h`, AMD's open runtime).
-//! The structures in memory that the firmware follows from a packet are in [`queue`].
+//! Layer: as [`super::pm4`]. Source: docs/amd.md 2.7 (HSA runtime `hsa.h`, `amd_hsa_queue.h`, AMD's open runtime).
+//! The structures in memory that packets refer to are in [`queue`].
 //! Left out: vendor packets other than the PM4 indirect buffer.
 
 pub mod queue;
@@ -43,7 +43,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Barrier bit and both scopes at system: what a lone packet wants.
+    /// Barrier bit, and both scopes at system: for a single packet without context.
     pub const SYSTEM: Self = Self { barrier: true, acquire: Scope::System, release: Scope::System };
 
     fn emit(self, words: &mut [u32], kind: PacketType) -> Result<(), EmitError> {
@@ -76,7 +76,7 @@ pub const INVALID_HEADER: u32 = PacketType::Invalid.bits();
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// An empty slot: the queue stops here.
+    /// An empty slot: the firmware waits here.
     Invalid,
     KernelDispatch(KernelDispatch),
     Barrier(Barrier),
@@ -86,7 +86,7 @@ pub enum Packet {
 }
 
 impl Packet {
-    /// The packet's 16 dwords. Whoever puts them into a ring stores the first one last.
+    /// The packet's 16 dwords. When writing them to a ring, store the first one last.
     ///
     /// # Errors
     /// `EmitError` names the field that does not fit.
@@ -104,10 +104,10 @@ impl Packet {
         }
     }
 
-    /// The packet in a slot. The payload of an INVALID slot is not looked at.
+    /// Parses the packet in a slot. The payload of an INVALID slot is ignored.
     ///
     /// # Errors
-    /// `Header` for an unknown type, else what is wrong with its fields.
+    /// `Header` for an unknown type, else an error of the packet's fields.
     pub fn parse(words: &[u32; PACKET_DWORDS]) -> Result<Self, DecodeError> {
         Ok(Self::parse_kind(words)?)
     }
@@ -190,9 +190,9 @@ pub struct KernelDispatch {
     pub workgroup: [u32; 3],
     /// Work-items of the grid.
     pub grid: [u32; 3],
-    /// Scratch bytes a work-item.
+    /// Scratch bytes per work-item.
     pub private_bytes: u32,
-    /// LDS bytes a workgroup, static and dynamic.
+    /// LDS bytes per workgroup, static and dynamic.
     pub group_bytes: u32,
     /// Address of the 64-byte kernel descriptor, 64-byte aligned.
     pub kernel_object: GpuVa,
@@ -203,7 +203,7 @@ pub struct KernelDispatch {
 
 impl KernelDispatch {
     /// # Errors
-    /// `Field` for a workgroup dimension over 16 bits or dimensions over 3, `Misaligned` for an address off its alignment.
+    /// `Field` for a workgroup dimension over 16 bits or dimensions over 3, `Misaligned` for a misaligned address.
     pub fn emit(&self) -> Result<[u32; PACKET_DWORDS], EmitError> {
         const NAME: &str = "kernel dispatch";
         check_emit_align(NAME, self.kernel_object, 64)?;
@@ -261,7 +261,7 @@ impl fmt::Display for KernelDispatch {
     }
 }
 
-/// Dependencies of a barrier packet.
+/// Number of signals of a barrier packet.
 pub const BARRIER_SIGNALS: usize = 5;
 
 /// Barrier-and, barrier-or: wait until all, or any, of the signals are zero.
@@ -277,7 +277,7 @@ pub struct Barrier {
 
 impl Barrier {
     /// # Errors
-    /// `Misaligned` for a signal off its 64 bytes.
+    /// `Misaligned` for a signal that is not 64-byte aligned.
     pub fn emit(&self) -> Result<[u32; PACKET_DWORDS], EmitError> {
         let mut w = [0; PACKET_DWORDS];
         self.header.emit(&mut w, if self.any { PacketType::BarrierOr } else { PacketType::BarrierAnd })?;
@@ -317,7 +317,7 @@ impl fmt::Display for Barrier {
     }
 }
 
-/// Dwords of the vendor packet behind its PM4 packet.
+/// Dwords of the vendor packet after its PM4 packet.
 const VENDOR_REMAINING: u32 = 0xa;
 const VENDOR_FORMAT_PM4: u32 = 1;
 
@@ -331,7 +331,7 @@ pub struct VendorPm4 {
 
 impl VendorPm4 {
     /// # Errors
-    /// As [`IndirectBuffer::words`]; `Misaligned` for a completion signal off its 64 bytes.
+    /// As [`IndirectBuffer::words`]; `Misaligned` for a completion signal that is not 64-byte aligned.
     pub fn emit(&self) -> Result<[u32; PACKET_DWORDS], EmitError> {
         check_emit_align("vendor packet", self.completion, SIGNAL_ALIGN)?;
         let mut w = [0; PACKET_DWORDS];
@@ -381,7 +381,7 @@ pub struct AgentDispatch {
 
 impl AgentDispatch {
     /// # Errors
-    /// `Field` for a function over 16 bits, `Misaligned` for a completion signal off its 64 bytes.
+    /// `Field` for a function over 16 bits, `Misaligned` for a completion signal that is not 64-byte aligned.
     pub fn emit(&self) -> Result<[u32; PACKET_DWORDS], EmitError> {
         check_emit_align("agent dispatch", self.completion, SIGNAL_ALIGN)?;
         let mut w = [0; PACKET_DWORDS];
@@ -417,7 +417,7 @@ impl fmt::Display for AgentDispatch {
     }
 }
 
-/// A listing of the packets in `words`: slot index and one line each; INVALID slots are left out.
+/// A listing of the packets in `words`: slot index and one line each, without INVALID slots.
 #[must_use]
 pub fn describe(words: &[u32]) -> Vec<(usize, String)> {
     let slots = words.as_chunks::<PACKET_DWORDS>().0;

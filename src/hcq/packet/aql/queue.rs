@@ -1,6 +1,7 @@
-//! `amd_queue_t` and `amd_signal_t`: what the firmware finds behind an AQL queue's pointers and a packet's signals.
+//! `amd_queue_t` and `amd_signal_t`: the structures in memory that an AQL queue's pointers and a packet's signals are
+//! part of.
 //!
-//! Source: amd.md 2.7 (`amd_hsa_queue.h`, `amd_hsa_signal.h`). Offsets are in bytes; all fields are little-endian.
+//! Source: docs/amd.md 2.7 (`amd_hsa_queue.h`, `amd_hsa_signal.h`). Offsets are in bytes; all fields are little-endian.
 
 /// Bytes of `amd_queue_t`.
 pub const AMD_QUEUE_BYTES: usize = 256;
@@ -82,7 +83,7 @@ pub struct AmdQueue {
     pub max_cu_id: u32,
     pub max_wave_id: u32,
     pub read_dispatch_id: u64,
-    /// 128: where the read pointer stands from the start.
+    /// Offset of the read pointer in this structure: 128.
     pub read_dispatch_id_field_offset: u32,
     pub compute_tmpring_size: u32,
     pub scratch_resource_descriptor: [u32; 4],
@@ -130,7 +131,7 @@ impl AmdQueue {
         b
     }
 
-    /// What the bytes say.
+    /// Parses the structure's bytes.
     #[must_use]
     pub fn parse(b: &[u8; AMD_QUEUE_BYTES]) -> Self {
         use queue_offset as o;

@@ -1,4 +1,4 @@
-//! Packets of amd.md 2.7, byte by byte; random slots.
+//! Packets of docs/amd.md 2.7, byte by byte; random slots.
 
 use super::*;
 use crate::packet::seeded::Random;
@@ -55,7 +55,7 @@ fn bad_slots_are_named() {
     let text = |words: [u32; PACKET_DWORDS]| Packet::parse(&words).unwrap_err().to_string();
     let mut words = DISPATCH.emit().unwrap();
     words[0] = 0x77;
-    assert_eq!(text(words), "dword 0x0: header 0x00000077 is no AQL packet");
+    assert_eq!(text(words), "dword 0x0: invalid AQL packet header 0x00000077");
     words[0] = 0x0001_1502;
     words[12] = 1;
     assert_eq!(text(words), "dword 0x0: kernel dispatch: reserved bits 0x00000001 of its dword 12 are set");

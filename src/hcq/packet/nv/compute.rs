@@ -1,4 +1,4 @@
-//! Actions of the compute engine: windows, local memory, caches, launches and semaphores in the order of its work.
+//! Actions of the compute engine: windows, local memory, caches, launches, and semaphores ordered with its work.
 
 use super::qmd::{ALIGN_BYTES, check_address};
 use super::{Latched, MethodError, PushBuffer, Subchannel, VA_LIMIT, names};
@@ -26,16 +26,16 @@ const CACHE_DATA: Field = field(0, 4, 4);
 const CACHE_CONSTANT: Field = field(0, 12, 12);
 const REPORT_STRUCTURE: Field = field(0, 3, 4);
 const REPORT_64: Field = field(0, 12, 12);
-/// Of SEND_SIGNALING_PCAS2_B: prefetch and schedule; invalidate first, and copy.
+/// Actions of SEND_SIGNALING_PCAS2_B: prefetch and schedule; invalidate, prefetch, copy and schedule.
 const PCAS2_PREFETCH_SCHEDULE: u32 = 9;
 const PCAS2_INVALIDATE_PREFETCH_COPY_SCHEDULE: u32 = 10;
-/// Of SEND_SIGNALING_PCAS_B: invalidate, schedule.
+/// Action of SEND_SIGNALING_PCAS_B: invalidate and schedule.
 const PCAS_INVALIDATE_SCHEDULE: u32 = 3;
 
-/// How a launch is sent: the method that chips have.
+/// The method that submits a launch; it depends on the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pcas {
-    /// Turing's; there on all.
+    /// Turing's method, which all chips have.
     Signaling,
     /// From Ampere on.
     Signaling2,
@@ -45,18 +45,18 @@ pub enum Pcas {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     WaitIdle,
-    /// Where generic addresses mean shared memory.
+    /// Sets the window of shared memory in the generic address space.
     SharedWindow(GpuVa),
-    /// Where generic addresses mean local memory.
+    /// Sets the window of local memory in the generic address space.
     LocalWindow(GpuVa),
-    /// The memory behind all threads' local memory.
+    /// Sets the buffer for all threads' local memory.
     LocalMemory(GpuVa),
-    /// How much of it a TPC has, and on how many SMs there may be work.
+    /// Sets the local memory per TPC, and the number of SMs that may use it.
     LocalMemorySize {
         tpc_bytes: u64,
         max_sms: u32,
     },
-    /// Drops what the SMs' caches hold; work that runs is not waited for.
+    /// Invalidates the SMs' caches without waiting for running work.
     InvalidateCaches {
         instruction: bool,
         data: bool,
@@ -67,7 +67,8 @@ pub enum Action {
         qmd: GpuVa,
         pcas: Pcas,
     },
-    /// Writes 8 bytes after all grids before it, and with `timestamp` the time in ns behind them. Not on Turing and GA100.
+    /// Writes 8 bytes after all earlier grids and, with `timestamp`, the time in ns after these bytes. Not on Turing
+    /// and GA100.
     Release {
         address: GpuVa,
         value: u64,
@@ -125,15 +126,15 @@ impl Action {
     }
 }
 
-/// The compute engine's methods of one channel, as far as written.
+/// The state of one channel's compute engine: the methods written so far.
 #[derive(Clone, Debug, Default)]
 pub struct Compute(Latched);
 
 impl Compute {
-    /// Takes a write; answers the action that it starts or sets up.
+    /// Processes a write; returns the action that it starts or sets up.
     ///
     /// # Errors
-    /// Methods that the engine does not have, and values that are not among [`Action`].
+    /// Unknown methods, and values that no [`Action`] has.
     pub fn write(&mut self, method: u16, value: u32) -> Result<Option<Action>, MethodError> {
         let Some(name) = names::name_of(names::COMPUTE, method) else {
             return Err(MethodError::Unknown { engine: ENGINE, method, value });

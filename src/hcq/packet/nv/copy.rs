@@ -1,4 +1,4 @@
-//! Actions of a copy engine: linear copies, fills and semaphores in the order of its work.
+//! Actions of a copy engine: linear copies, fills, and semaphores ordered with its work.
 
 use super::{Latched, MethodError, PushBuffer, Subchannel, names};
 use crate::bits::{Field, field, join, split};
@@ -35,10 +35,10 @@ const NUM_SRC: Field = field(0, 20, 21);
 const NUM_DST: Field = field(0, 24, 25);
 const COMPONENTS: &[Field] = &[DST_X, DST_Y, COMPONENT_SIZE, NUM_SRC, NUM_DST];
 
-/// Bytes that one copy may have: longer ones are split by the caller.
+/// Most bytes of one copy; the caller must split longer ones.
 pub const MAX_COPY_BYTES: u32 = 1 << 31;
 
-/// Whether a generation's semaphores hold 64 bits: not before the second Ampere.
+/// Payload size of a generation's semaphores: 64 bits from GA10x on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Turing and GA100.
@@ -49,23 +49,23 @@ pub enum Payload {
 /// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Bytes from one place to another.
+    /// Copies bytes from one address to another.
     Copy {
         src: GpuVa,
         dst: GpuVa,
         len_bytes: u32,
-        /// May run beside the copy before it.
+        /// May overlap with the previous copy.
         pipelined: bool,
     },
-    /// Lines of bytes from one pitch to another.
+    /// Copies lines of bytes, each side with its own pitch.
     CopyLines { src: GpuVa, dst: GpuVa, line_bytes: u32, lines: u32, src_pitch: u32, dst_pitch: u32 },
-    /// One value over and over. `dst` and the length in elements of so many bytes.
+    /// Fills memory with a repeated value. `dst` must be aligned to the element; `count` is in elements.
     Fill { dst: GpuVa, value: u64, element: Element, count: u32 },
-    /// Writes a semaphore after all copies before it, with `timestamp` the time in ns behind it.
+    /// Writes a semaphore after all earlier copies and, with `timestamp`, the time in ns after it.
     Release { address: GpuVa, value: u64, timestamp: bool, payload: Payload },
 }
 
-/// Bytes of a fill's value.
+/// Size of a fill's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     B1,
@@ -75,7 +75,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Its bytes.
+    /// The size in bytes.
     #[must_use]
     pub const fn len_bytes(self) -> u32 {
         match self {
@@ -115,7 +115,8 @@ impl Action {
     /// Appends the methods.
     ///
     /// # Errors
-    /// Lengths of 0 or over [`MAX_COPY_BYTES`], addresses over 57 bits, a misaligned semaphore, a payload that is too wide.
+    /// Lengths of 0 or over [`MAX_COPY_BYTES`], addresses over 57 bits, a misaligned semaphore, a payload that is too
+    /// wide.
     pub fn emit(&self, out: &mut PushBuffer) -> Result<(), EmitError> {
         match *self {
             Self::Copy { src, dst, len_bytes, pipelined } => {
@@ -190,15 +191,16 @@ fn length(packet: &'static str, bytes: u64) -> Result<(), EmitError> {
     Ok(())
 }
 
-/// A copy engine's methods of one channel, as far as written.
+/// The state of one channel's copy engine: the methods written so far.
 #[derive(Clone, Debug, Default)]
 pub struct Copy(Latched);
 
 impl Copy {
-    /// Takes a write; answers what it starts: a launch may move bytes and write a semaphore after them.
+    /// Processes a write; returns the actions that it starts: a launch may copy bytes, and write a semaphore
+    /// afterwards.
     ///
     /// # Errors
-    /// Methods that the engine does not have, and launches that are not among [`Action`].
+    /// Unknown methods, and launches that no [`Action`] describes.
     pub fn write(&mut self, method: u16, value: u32) -> Result<[Option<Action>; 2], MethodError> {
         if names::name_of(names::COPY, method).is_none() {
             return Err(MethodError::Unknown { engine: ENGINE, method, value });
@@ -214,7 +216,7 @@ impl Copy {
         }
         let moved = match TRANSFER.get(&[value]) {
             0 => None,
-            3 => return refuse("the transfer type has no meaning"),
+            3 => return refuse("the transfer type is unknown"),
             _ if SRC_PITCH.get(&[value]) & DST_PITCH.get(&[value]) == 0 => {
                 return refuse("block-linear layouts are not supported");
             }

@@ -1,4 +1,4 @@
-//! GPFIFO entries: where a channel's host engine finds its methods.
+//! GPFIFO entries: addresses of the methods that a channel's host engine runs.
 
 use super::VA_LIMIT;
 use crate::bits::{Field, field, join};
@@ -6,12 +6,12 @@ use crate::packet::{DecodeKind, EmitError, GpuVa, check_emit_align, check_reserv
 
 /// Dwords of one entry.
 pub const DWORDS: usize = 2;
-/// Dwords that one entry can fetch.
+/// Most dwords that one entry can fetch.
 pub const MAX_FETCH_DWORDS: u32 = (1 << 21) - 1;
-/// Byte offset of GPGet and GPPut in a channel's USERD (Blackwell has GPPut alone).
+/// Byte offsets of GPGet and GPPut in a channel's USERD (Blackwell has only GPPut).
 pub const USERD_GP_GET: u64 = 0x88;
 pub const USERD_GP_PUT: u64 = 0x8c;
-/// Byte offset of the doorbell in the usermode registers, and of the clock (low, then high word) beside it.
+/// Byte offsets of the doorbell and of the clock (low, then high word) in the usermode registers.
 pub const DOORBELL: u64 = 0x90;
 pub const PTIMER: u64 = 0x80;
 
@@ -34,13 +34,13 @@ pub enum Entry {
         /// A multiple of 4, below 2^40.
         va: GpuVa,
         len_dwords: u32,
-        /// Level 1; no difference is known for plain push buffers.
+        /// Level 1; for plain push buffers, no effect is known.
         subroutine: bool,
-        /// Waits for what the entry before it has fetched.
+        /// Waits for the methods of the previous entry.
         sync: bool,
     },
     Nop,
-    /// Bits 56:40 of all fetches that follow (from Hopper on).
+    /// Bits 56:40 of the addresses of all following fetches (Hopper and later).
     ExtendedBase(u32),
 }
 
@@ -51,7 +51,7 @@ impl Entry {
         Self::Fetch { va, len_dwords, subroutine: false, sync: false }
     }
 
-    /// The ring's two dwords.
+    /// The two dwords for the ring.
     ///
     /// # Errors
     /// An address that is misaligned or not below 2^40, a length of 0 or over [`MAX_FETCH_DWORDS`].
@@ -86,7 +86,7 @@ impl Entry {
     /// Reads an entry.
     ///
     /// # Errors
-    /// Conditional fetches, opcodes that are not known, reserved bits.
+    /// Conditional fetches, unknown opcodes, reserved bits.
     pub fn parse(w: [u32; DWORDS]) -> Result<Self, DecodeKind> {
         if LENGTH.get(&w) == 0 {
             return match OPCODE.get(&w) {

@@ -28,9 +28,9 @@ const MEM_OPERATION: Field = field(0, 27, 31);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     Equal = 0,
-    /// At least, as numbers.
+    /// Greater or equal, unsigned.
     AtLeast = 2,
-    /// At least, on a circle.
+    /// Greater or equal, modulo the word size.
     Circular = 3,
 }
 
@@ -47,7 +47,7 @@ pub enum Action {
         /// Lets other channel groups run meanwhile.
         switch: bool,
     },
-    /// Writes a semaphore: 8 bytes, and with `timestamp` the time in ns behind them.
+    /// Writes a semaphore: 8 bytes and, with `timestamp`, the time in ns after them.
     Release {
         address: GpuVa,
         value: u64,
@@ -55,11 +55,11 @@ pub enum Action {
         wait_idle: bool,
         timestamp: bool,
     },
-    /// Waits for the engines of this context, or of all.
+    /// Waits for the engines of this context, or of all contexts.
     WaitIdle { all: bool },
-    /// Makes earlier stores visible: to the system, or to the GPU alone.
+    /// Makes earlier stores visible to the system, or only to the GPU.
     Membar { system: bool },
-    /// Wakes whoever waits for the channel's events.
+    /// Raises the interrupt that wakes processes waiting for the channel's events.
     Interrupt,
 }
 
@@ -100,15 +100,15 @@ fn semaphore(out: &mut PushBuffer, address: GpuVa, value: u64, mut execute: u32)
     out.methods(Subchannel::HOST, SEM_ADDR_LO, &[lo, hi, value_lo, value_hi, execute])
 }
 
-/// The host engine's methods of one channel, as far as written.
+/// The state of one channel's host engine: the methods written so far.
 #[derive(Clone, Debug, Default)]
 pub struct Host(Latched);
 
 impl Host {
-    /// Takes a write; answers the action that it starts.
+    /// Processes a write; returns the action that it starts.
     ///
     /// # Errors
-    /// Methods and values that are not among [`Action`].
+    /// Unknown methods, and values that no [`Action`] has.
     pub fn write(&mut self, subchannel: Subchannel, method: u16, value: u32) -> Result<Option<Action>, MethodError> {
         if names::name_of(names::HOST, method).is_none() {
             return Err(MethodError::Unknown { engine: ENGINE, method, value });

@@ -11,15 +11,15 @@ const COUNT: Field = field(0, 16, 28);
 const SUBCHANNEL: Field = field(0, 13, 15);
 const ADDRESS: Field = field(0, 0, 11);
 
-/// Values behind one header.
+/// Most values after one header.
 pub const MAX_COUNT: usize = 0x1fff;
 
-/// Where an engine is bound; the convention of this project and others.
+/// A subchannel, to which an engine is bound. The numbers follow a common convention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subchannel(pub u8);
 
 impl Subchannel {
-    /// Host methods may come on any; they are sent here.
+    /// Host methods are valid on any subchannel; this one is used.
     pub const HOST: Self = Self(0);
     pub const COMPUTE: Self = Self(1);
     pub const COPY: Self = Self(4);
@@ -38,7 +38,7 @@ impl Write {
     /// Methods below it are the host's, whatever engine the subchannel is bound to.
     pub const HOST_LIMIT: u16 = 0x100;
 
-    /// `COMPUTE SEND_PCAS_A=0x1234`; the engine is guessed from the subchannel.
+    /// Text such as `COMPUTE SEND_PCAS_A=0x1234`; the engine is inferred from the subchannel.
     #[must_use]
     pub fn describe(&self) -> String {
         let (engine, table) = match (self.method < Self::HOST_LIMIT, self.subchannel) {
@@ -55,7 +55,7 @@ impl Write {
     }
 }
 
-/// Methods being put together.
+/// A push buffer under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushBuffer {
     words: Vec<u32>,
@@ -73,7 +73,7 @@ impl PushBuffer {
         &self.words
     }
 
-    /// Empties it; its memory stays.
+    /// Removes the dwords, but keeps the allocation.
     pub fn clear(&mut self) {
         self.words.clear();
     }
@@ -88,7 +88,7 @@ impl PushBuffer {
         Ok(())
     }
 
-    /// Values for methods that follow one another, from `method` on.
+    /// Writes values to consecutive methods, starting at `method`.
     ///
     /// # Errors
     /// More than [`MAX_COUNT`] values, or none.
@@ -96,7 +96,7 @@ impl PushBuffer {
         self.counted(1, to, method, values)
     }
 
-    /// Values for the same method, one after another.
+    /// Writes several values to the same method.
     ///
     /// # Errors
     /// As [`PushBuffer::methods`].
@@ -104,7 +104,7 @@ impl PushBuffer {
         self.counted(3, to, method, values)
     }
 
-    /// A value of 13 bits, in the header itself.
+    /// Writes a value of 13 bits, which is stored in the header.
     ///
     /// # Errors
     /// A larger value.
@@ -122,13 +122,13 @@ impl PushBuffer {
     }
 }
 
-/// The writes that a push buffer makes, in order; the first thing that is no method ends them with an error.
+/// Iterates over the writes of a push buffer, in order; ends with an error at the first invalid header.
 #[derive(Clone, Debug)]
 pub struct Writes<'a> {
     words: &'a [u32],
     /// Next dword.
     at: usize,
-    /// The group that is being read.
+    /// The header's group that is being read.
     group: Option<Group>,
 }
 
@@ -137,7 +137,7 @@ struct Group {
     subchannel: Subchannel,
     method: u16,
     left: u32,
-    /// How many of the steps to come go on to the next method.
+    /// How many of the following values still advance to the next method.
     steps: u32,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Writes<'a> {
         Self { words, at: 0, group: None }
     }
 
-    /// The dword that is read next, for reports.
+    /// Index of the next dword, for reports.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
@@ -160,7 +160,7 @@ impl<'a> Writes<'a> {
         Some(Err(DecodeError { offset_dwords, kind }))
     }
 
-    /// Reads a header; an immediate value is a write at once.
+    /// Reads a header; one with an immediate value is itself a write.
     fn header(&mut self, header: u32) -> Option<Result<Write, DecodeError>> {
         let w = [header];
         let subchannel = Subchannel(SUBCHANNEL.get(&w) as u8);

@@ -2,7 +2,7 @@
 //!
 //! The addresses below are the same from Turing to Blackwell; a generation may lack some.
 
-/// Methods that the host runs itself, on any subchannel.
+/// Methods of the host engine, which are valid on any subchannel.
 #[rustfmt::skip]
 pub const HOST: &[(u16, &str)] = &[
     (0x0000, "SET_OBJECT"),

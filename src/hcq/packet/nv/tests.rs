@@ -13,7 +13,7 @@ fn pushed(emit: impl FnOnce(&mut PushBuffer) -> Result<(), EmitError>) -> Vec<u3
     out.words().to_vec()
 }
 
-/// The launch of nv.md 4.2 whose dwords were computed from the header.
+/// The launch of docs/nv.md 4.2 whose dwords were computed from the header.
 fn golden() -> Launch {
     let mut constants = [None; 8];
     constants[0] = Some(Constant { address: GpuVa(0x20_0010_0000), len_bytes: 0x240, invalidate: true });
@@ -119,7 +119,7 @@ fn bits_and_fields_that_no_launch_has_are_refused_with_their_names() {
     q.set("QMD_MAJOR_VERSION", 0, 3).unwrap();
     assert_eq!(Launch::parse(&q), Err(ParseError::Version { version: Version::V4_0, major: 3, minor: 0 }));
     let short = Qmd::from_words(Version::V4_0, &words[..64]).unwrap_err();
-    assert_eq!(short.to_string(), "QMD V4_0 needs 96 dwords, 64 are there");
+    assert_eq!(short.to_string(), "QMD V4_0 needs 96 dwords, only 64 are given");
 }
 
 #[test]

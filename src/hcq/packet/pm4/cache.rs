@@ -1,6 +1,6 @@
 //! Cache controls of ACQUIRE_MEM and RELEASE_MEM.
 //!
-//! Source: amd.md 2.3; bit names of the kernel driver. Two-bit fields have one flag a bit (`SEQ_LO`, `SEQ_HI`).
+//! Source: docs/amd.md 2.3; bit names of the kernel driver. Two-bit fields have one flag per bit (`SEQ_LO`, `SEQ_HI`).
 
 use bitflags::bitflags;
 
@@ -91,12 +91,12 @@ bitflags! {
         const TC_MD = 1 << 21;
         const EXEC = 1 << 28;
 
-        /// Write back without a change of cached lines that are clean.
+        /// Write back; clean lines stay cached.
         const FLUSH = 0x0008_8000;
     }
 }
 
-/// The addresses that a cache action is about, in 256-byte units as the packet carries them.
+/// The address range of a cache action, in 256-byte units, as in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoherRange {
     pub base_256: u64,

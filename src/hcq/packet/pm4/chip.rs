@@ -1,12 +1,12 @@
-//! What differs between gfx families in PM4: one table a family, chosen once at open.
+//! Differences between gfx families in PM4: one table per family, chosen once at open.
 //!
-//! Source: amd.md 2.3 (cache controls that work), 2.4 (register numbers, field widths).
+//! Source: docs/amd.md 2.3 (tested cache controls), 2.4 (register numbers, field widths).
 
 use super::cache::{CoherCntl, GcrCntl, ReleaseGcr, ReleaseTc};
 use super::regs::ShReg;
 use super::sync::{Acquire, Release};
 
-/// A family of graphics cores with one PM4 dialect.
+/// A family of graphics cores with the same PM4 variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gfx {
     /// gfx90a, gfx942: CDNA.
@@ -19,16 +19,17 @@ pub enum Gfx {
     Gfx12,
 }
 
-/// How strong an acquire is.
+/// The strength of an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireScope {
-    /// All caches, instructions too: after code was uploaded or foreign agents wrote.
+    /// All caches, including instructions: after code was uploaded, or after other agents wrote data.
     Full,
-    /// Scalar and vector caches, not L2 nor instructions: before a dispatch that reads what this queue or the host wrote.
+    /// Scalar and vector caches, but neither L2 nor instructions: before a dispatch that reads data written by this
+    /// queue or the host.
     Dispatch,
 }
 
-/// The family's numbers.
+/// The family's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
@@ -37,9 +38,9 @@ pub struct Table {
     pub acquire_dispatch: Acquire,
     /// RELEASE_MEM that writes back and invalidates.
     pub release_flush: Release,
-    /// RELEASE_MEM that touches no cache.
+    /// RELEASE_MEM without cache actions.
     pub release_plain: Release,
-    /// Unit of COMPUTE_TMPRING_SIZE's wave size, in bytes, and its highest bit (lowest: 12).
+    /// COMPUTE_TMPRING_SIZE's wave size field: its unit in bytes, and its highest bit (the lowest is 12).
     pub scratch_granule_bytes: u32,
     pub scratch_wave_size_hi: u32,
     /// COMPUTE_NUM_THREAD: highest bit of the full count.
@@ -48,7 +49,7 @@ pub struct Table {
     pub wave32: bool,
     /// The priv bit of RSRC1 must be set (a context-save workaround).
     pub rsrc1_priv: bool,
-    /// WAIT_REG_MEM and RELEASE_MEM carry caches by GCR, not by CP_COHER_CNTL.
+    /// Packets control caches by GCR fields, not by CP_COHER_CNTL.
     pub gcr: bool,
 }
 
@@ -97,7 +98,7 @@ impl Gfx {
         }
     }
 
-    /// The family of a `gfx_target_version` (110000 is gfx1100, 90402 is gfx942), if it is one of ours.
+    /// The family of a `gfx_target_version` (110000 is gfx1100, 90402 is gfx942), if it is supported.
     #[must_use]
     pub const fn of_target_version(version: u32) -> Option<Self> {
         match version / 10_000 {
@@ -109,7 +110,7 @@ impl Gfx {
         }
     }
 
-    /// The cache control that works for an acquire of this strength.
+    /// The cache control for an acquire of this strength.
     #[must_use]
     pub const fn acquire(self, scope: AcquireScope) -> Acquire {
         match scope {

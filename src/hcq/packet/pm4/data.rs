@@ -1,6 +1,7 @@
 //! Packets that move data: WRITE_DATA, COPY_DATA, DMA_DATA, ATOMIC_MEM.
 //!
-//! Source: amd.md 2.3; DMA_DATA and ATOMIC_MEM after the kernel driver's and Mesa's definitions (amd.md names their opcodes only).
+//! Source: docs/amd.md 2.3; DMA_DATA and ATOMIC_MEM from the kernel driver's and Mesa's definitions (docs/amd.md has
+//! only their opcodes).
 //! Left out: cache policies, GDS, perf counters as a destination.
 
 use super::{GpuVa, check_len, op, put_header, put_values, values};
@@ -9,7 +10,7 @@ use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_
 use std::fmt;
 
 selector! {
-    /// Where WRITE_DATA stores.
+    /// Destination of WRITE_DATA.
     DstSel, "dst_sel" { Register = 0, L2 = 2, Memory = 5 }
 }
 
@@ -21,7 +22,7 @@ const WD_CONFIRM: Field = field(1, 20, 20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteData<'a> {
     pub dst: DstSel,
-    /// All values go to one address.
+    /// Store all values to one address.
     pub no_incr: bool,
     /// Wait for the store before the next packet.
     pub confirm: bool,
@@ -32,7 +33,7 @@ pub struct WriteData<'a> {
 
 impl<'a> WriteData<'a> {
     /// # Errors
-    /// `Values` for none or too many, `Misaligned` for an address that is not a dword's.
+    /// `Values` for none or too many, `Misaligned` for an address that is not dword-aligned.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         if self.dst != DstSel::Register {
             check_emit_align("WRITE_DATA", self.addr, 4)?;
@@ -71,12 +72,12 @@ impl fmt::Display for WriteData<'_> {
 }
 
 selector! {
-    /// What COPY_DATA reads.
+    /// Source of COPY_DATA.
     CopySrc, "src_sel" { Register = 0, MemoryL2 = 2, PerfCounter = 4, Immediate = 5, GpuClock = 9 }
 }
 
 selector! {
-    /// What COPY_DATA writes.
+    /// Destination of COPY_DATA.
     CopyDst, "dst_sel" { Register = 0, L2 = 2, Memory = 5 }
 }
 
@@ -85,7 +86,7 @@ const CD_DST: Field = field(1, 8, 11);
 const CD_COUNT: Field = field(1, 16, 16);
 const CD_CONFIRM: Field = field(1, 20, 20);
 
-/// COPY_DATA: one dword or two from a register, memory, an immediate or the clock to a register or memory.
+/// COPY_DATA: copies one or two dwords from a register, memory, an immediate or the clock to a register or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyData {
     pub src_sel: CopySrc,
@@ -100,7 +101,7 @@ pub struct CopyData {
 
 impl CopyData {
     /// # Errors
-    /// `Misaligned` for a memory destination that is not a dword's.
+    /// `Misaligned` for a memory destination that is not dword-aligned.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         if self.dst_sel != CopyDst::Register {
             check_emit_align("COPY_DATA", self.dst, 4)?;
@@ -149,12 +150,12 @@ impl fmt::Display for CopyData {
 }
 
 selector! {
-    /// What DMA_DATA reads.
+    /// Source of DMA_DATA.
     DmaSrc, "src_sel" { Address = 0, Data = 2, AddressL2 = 3 }
 }
 
 selector! {
-    /// What DMA_DATA writes.
+    /// Destination of DMA_DATA.
     DmaDst, "dst_sel" { Address = 0, Nowhere = 2, AddressL2 = 3 }
 }
 
@@ -163,7 +164,7 @@ const DMA_SRC: Field = field(1, 29, 30);
 const DMA_SYNC: Field = field(1, 31, 31);
 const DMA_BYTES: Field = field(6, 0, 25);
 
-/// DMA_DATA: the command processor's own copy or fill.
+/// DMA_DATA: a copy or fill by the command processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaData {
     pub src_sel: DmaSrc,
@@ -236,7 +237,7 @@ pub struct AtomicMem {
 
 impl AtomicMem {
     /// # Errors
-    /// `Field` when the operation or interval does not fit, `Misaligned` for an address that is not a dword's.
+    /// `Field` if the operation or interval does not fit, `Misaligned` for an address that is not dword-aligned.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         check_emit_align("ATOMIC_MEM", self.addr, 4)?;
         let ([lo, hi], [data_lo, data_hi], [cmp_lo, cmp_hi]) =

@@ -1,6 +1,7 @@
-//! Register writes and dispatches: SET_SH_REG, SET_UCONFIG_REG, DISPATCH_DIRECT, DISPATCH_INDIRECT, and one whole launch.
+//! Register writes and dispatches: SET_SH_REG, SET_UCONFIG_REG, DISPATCH_DIRECT, DISPATCH_INDIRECT, and one whole
+//! launch.
 //!
-//! Source: amd.md 2.3-2.5; DISPATCH_INDIRECT's form on compute rings after Mesa.
+//! Source: docs/amd.md 2.3-2.5; DISPATCH_INDIRECT's form on compute rings after Mesa.
 
 use super::chip::Gfx;
 use super::regs::{self, SH_REG_COUNT, ShReg, UCONFIG_REG_COUNT, USER_DATA_COUNT, UconfigReg, initiator};
@@ -11,7 +12,7 @@ use std::fmt;
 
 const REG_OFFSET: Field = field(1, 0, 15);
 
-/// Refuses registers that leave their space.
+/// Refuses registers outside their space.
 fn check_space(packet: &'static str, reg: u32, count: usize, space: u32) -> Result<(), DecodeKind> {
     let end = u64::from(reg) + count as u64;
     if end <= u64::from(space) { Ok(()) } else { Err(DecodeKind::Value { packet, field: "register", value: reg }) }
@@ -91,7 +92,7 @@ impl fmt::Display for SetUconfigReg<'_> {
     }
 }
 
-/// DISPATCH_DIRECT: start workgroups with the registers as they stand.
+/// DISPATCH_DIRECT: starts workgroups with the current registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchDirect {
     /// Workgroups in x, y, z.
@@ -102,7 +103,7 @@ pub struct DispatchDirect {
 
 impl DispatchDirect {
     /// # Errors
-    /// None for these fields; the signature is that of all packets.
+    /// None for these fields; the signature is the same for all packets.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         let [x, y, z] = self.groups;
         let mut w = [0, x, y, z, self.initiator];
@@ -169,12 +170,12 @@ impl fmt::Display for DispatchIndirect {
     }
 }
 
-/// Everything one launch sets: the packets of amd.md 2.5, steps 2 to 6 (the acquire before and the flush after are the queue's).
+/// The packets of one launch: docs/amd.md 2.5, steps 2 to 6 (the queue emits the acquire before and the flush after).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComputeDispatch<'a> {
     /// First instruction, 256-byte aligned.
     pub entry: GpuVa,
-    /// As the registers want them: LDS size and priv bit filled in.
+    /// Register values, with LDS size and priv bit filled in.
     pub rsrc1: u32,
     pub rsrc2: u32,
     pub rsrc3: u32,
@@ -194,8 +195,8 @@ impl ComputeDispatch<'_> {
     /// Appends the SET_SH_REGs and the DISPATCH_DIRECT.
     ///
     /// # Errors
-    /// `Misaligned` for code or scratch off their 256 bytes, `Values` for more than 16 user SGPRs, `OverLimit` for a workgroup beyond the
-    /// register's field.
+    /// `Misaligned` for code or scratch that is not 256-byte aligned, `Values` for more than 16 user SGPRs, `OverLimit`
+    /// for a workgroup too large for the register's field.
     pub fn emit(&self, gfx: Gfx, out: &mut Vec<u32>) -> Result<(), EmitError> {
         const NAME: &str = "dispatch";
         check_emit_align(NAME, self.entry, 256)?;

@@ -1,4 +1,5 @@
-//! Packets that steer the command processor: NOP, INDIRECT_BUFFER, PRED_EXEC, COND_EXEC. Source: amd.md 2.3, 2.8.
+//! Packets that control the command processor: NOP, INDIRECT_BUFFER, PRED_EXEC, COND_EXEC. Source: docs/amd.md 2.3,
+//! 2.8.
 
 use super::{GpuVa, check_len, op, put_header, put_values};
 use crate::bits::{Field, field, join, split};
@@ -8,7 +9,7 @@ use std::fmt;
 /// A NOP of one dword: its count field is all ones.
 pub const NOP_ONE_DWORD: u32 = 0xffff_1000;
 
-/// NOP: the dwords behind the header are ignored. An empty payload is the NOP of one dword.
+/// NOP: the dwords after the header are ignored. With an empty payload, it is the NOP of one dword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nop<'a> {
     pub payload: &'a [u32],
@@ -22,7 +23,7 @@ impl Nop<'_> {
             out.push(NOP_ONE_DWORD);
             return Ok(());
         }
-        // A count of all ones means one dword, so the longest payload is one less than the field could say.
+        // A count of all ones means one dword, so the longest payload is one less than the field's range.
         let max = super::MAX_DWORDS - 2;
         if self.payload.len() > max {
             let count = self.payload.len();
@@ -42,7 +43,7 @@ const IB_SIZE: Field = field(3, 0, 19);
 const IB_CHAIN: Field = field(3, 20, 20);
 const IB_VALID: Field = field(3, 23, 23);
 
-/// INDIRECT_BUFFER: run dwords elsewhere; a chained one does not come back.
+/// INDIRECT_BUFFER: runs dwords at another address; a chained one does not return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndirectBuffer {
     /// 4-byte aligned.
@@ -53,7 +54,7 @@ pub struct IndirectBuffer {
 }
 
 impl IndirectBuffer {
-    /// The packet's four dwords: AQL vendor packets carry them too.
+    /// The packet's four dwords, which AQL vendor packets contain, too.
     ///
     /// # Errors
     /// `Field` when the size is over 20 bits, `Misaligned` for an address that is not a dword's.

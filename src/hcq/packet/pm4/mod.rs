@@ -1,8 +1,9 @@
 //! PM4 type 3 packets of AMD's compute command processor (MEC), gfx9 to gfx12.
 //!
-//! Place in the arrows: emitted by `device::amd`, parsed by the software GPU, the tracer and post-mortems.
-//! Source: amd.md 2.3-2.5 (amdgpu kernel driver `nvd.h`, `soc15d.h`; Mesa `sid.h` for DISPATCH_INDIRECT, ATOMIC_MEM, DMA_DATA).
-//! What differs between families is in [`chip`]; registers and their names are in [`regs`].
+//! Layer: emitted by `device::amd`, parsed by the software GPU, the tracer and error reports.
+//! Source: docs/amd.md 2.3-2.5 (amdgpu kernel driver `nvd.h`, `soc15d.h`; Mesa `sid.h` for DISPATCH_INDIRECT,
+//! ATOMIC_MEM, DMA_DATA).
+//! Differences between families are in [`chip`]; registers and their names are in [`regs`].
 //! Left out: packets of graphics rings, the predicate and shader-type bits of the header (must be 0), VMID fields.
 
 pub mod cache;
@@ -60,7 +61,7 @@ pub mod op {
     pub const PACKET3_WAIT_REG_MEM64: u32 = 0x93;
 }
 
-/// One packet; the values of variable-length ones lie in the dwords that were parsed or will be copied.
+/// One packet. Variable-length packets borrow their values from the parsed dwords, or from the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
     Nop(Nop<'a>),
@@ -82,7 +83,7 @@ pub enum Packet<'a> {
     ReleaseMem(ReleaseMem),
 }
 
-/// Writes the header of a packet whose words, header included, are `words`.
+/// Writes the header of a packet; `words` are all its dwords, including the header.
 fn put_header(words: &mut [u32], opcode: u32) -> Result<(), FieldOverflow> {
     let payload = words.len().saturating_sub(2); // minus header, minus one
     HDR_TYPE.set(words, "type", TYPE3)?;
@@ -126,7 +127,7 @@ fn values<'a>(packet: &'static str, words: &'a [u32], head: usize) -> Result<&'a
     }
 }
 
-/// Name of an opcode, for messages about packets that are cut.
+/// Name of an opcode, for messages about truncated packets.
 #[must_use]
 pub fn opcode_name(opcode: u32) -> Option<&'static str> {
     Some(match opcode {
@@ -151,10 +152,11 @@ pub fn opcode_name(opcode: u32) -> Option<&'static str> {
     })
 }
 
-/// Dwords of the packet that starts with `header`, without looking at its payload.
+/// Dwords of the packet that starts with `header`, without reading its payload.
 ///
 /// # Errors
-/// `Header` when it is no type 3 header or has flags that compute rings do not know, `Opcode` when the opcode is unknown.
+/// `Header` if it is not a type 3 header or has flags that are invalid on compute rings, `Opcode` if the opcode is
+/// unknown.
 pub fn len_dwords(header: u32) -> Result<usize, DecodeError> {
     let words = [header];
     if HDR_TYPE.get(&words) != TYPE3 || HDR_FLAGS.get(&words) != 0 {
@@ -200,7 +202,7 @@ impl<'a> Packet<'a> {
     /// The packet at the start of `words`, and its length in dwords.
     ///
     /// # Errors
-    /// `Truncated` when its dwords are cut; else what is wrong with header or fields, with the offset from the start of `words`.
+    /// `Truncated` if dwords are missing; else an error of header or fields, with the offset from the start of `words`.
     pub fn parse(gfx: Gfx, words: &'a [u32]) -> Result<(Self, usize), DecodeError> {
         let Some(&header) = words.first() else {
             return Err(DecodeKind::Truncated { packet: "PM4 header", wanted: 1, have: 0 }.into());
@@ -237,7 +239,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The packet as one line, with registers by their names on this family.
+    /// The packet as one line of text, with this family's register names.
     #[must_use]
     pub fn text(self, gfx: Gfx) -> Text<'a> {
         Text { packet: self, gfx }
@@ -275,8 +277,8 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A listing of `words`: dword offset from their start and one line a packet. A dword that starts no packet is listed with its error, and
-/// the listing goes on behind it: a ring's tail may start in the middle of a packet.
+/// A listing of `words`: dword offset and one line per packet. A dword that starts no packet is listed with its error,
+/// and the listing continues after it, since a ring's tail may start in the middle of a packet.
 #[must_use]
 pub fn describe(gfx: Gfx, words: &[u32]) -> Vec<(usize, String)> {
     let mut lines = Vec::new();

@@ -1,16 +1,16 @@
-//! Compute registers by name, and the fields of those that a driver computes.
+//! Compute registers by name, and the fields of those whose values a driver computes.
 //!
-//! Source: amd.md 2.4 (`gc_9_4_3`, `gc_11_0_0`, `gc_12_0_0` register headers of the kernel driver). Numbers are dword offsets from the
-//! start of the SH space; SET_SH_REG carries them as they stand here. Left out: UCONFIG registers' names.
+//! Source: docs/amd.md 2.4 (`gc_9_4_3`, `gc_11_0_0`, `gc_12_0_0` register headers of the kernel driver). Numbers are
+//! dword offsets from the start of the SH space, as in SET_SH_REG. Left out: UCONFIG registers' names.
 
 use super::chip::Gfx;
 use crate::bits::{Field, FieldOverflow, field};
 
-/// Dword address of the SH register space, which SET_SH_REG counts from.
+/// Dword address of the SH register space, to which SET_SH_REG's offsets are relative.
 pub const SH_REG_START: u32 = 0x2c00;
 /// Registers in the SH space.
 pub const SH_REG_COUNT: u32 = 0x400;
-/// Dword address of the UCONFIG register space, which SET_UCONFIG_REG counts from.
+/// Dword address of the UCONFIG register space, to which SET_UCONFIG_REG's offsets are relative.
 pub const UCONFIG_REG_START: u32 = 0xc000;
 /// Registers in the UCONFIG space.
 pub const UCONFIG_REG_COUNT: u32 = 0x4000;
@@ -156,7 +156,7 @@ pub mod initiator {
     pub const CS_W32_EN: u32 = 1 << 15;
     pub const DISABLE_DISPATCH_PREEMPT: u32 = 1 << 17;
 
-    /// What a plain dispatch of waves of 64 lanes wants; add [`CS_W32_EN`] for 32.
+    /// The value for a plain dispatch of waves of 64 lanes; add [`CS_W32_EN`] for 32.
     pub const PLAIN: u32 = COMPUTE_SHADER_EN | FORCE_START_AT_000;
     /// All named bits, and ordered append 4:3.
     pub const KNOWN: u32 = 0x0002_e07f;
@@ -171,7 +171,7 @@ pub const NUM_THREAD_PARTIAL: Field = field(0, 16, 31);
 
 const TMPRING_WAVES: Field = field(0, 0, 11);
 
-/// COMPUTE_TMPRING_SIZE: how many waves have scratch, and bytes a wave.
+/// COMPUTE_TMPRING_SIZE: the number of waves with scratch, and bytes per wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TmpringSize {
     pub waves: u32,
@@ -186,7 +186,7 @@ impl TmpringSize {
     /// The register's value. `wave_bytes` is rounded up to the family's granule.
     ///
     /// # Errors
-    /// `FieldOverflow` when waves or bytes a wave are over the register's limit.
+    /// `FieldOverflow` if waves or bytes per wave exceed the register's limit.
     pub fn emit(self, gfx: Gfx) -> Result<u32, FieldOverflow> {
         let mut word = [0];
         TMPRING_WAVES.set(&mut word, "tmpring waves", self.waves)?;
@@ -195,7 +195,7 @@ impl TmpringSize {
         Ok(word[0])
     }
 
-    /// What a register value says.
+    /// Parses a register value.
     #[must_use]
     pub fn parse(gfx: Gfx, word: u32) -> Self {
         let granules = Self::wave_size(gfx).get(&[word]);

@@ -1,6 +1,6 @@
-//! Packets that order: WAIT_REG_MEM, EVENT_WRITE, ACQUIRE_MEM, RELEASE_MEM. Source: amd.md 2.3, 2.6.
+//! Packets for synchronization: WAIT_REG_MEM, EVENT_WRITE, ACQUIRE_MEM, RELEASE_MEM. Source: docs/amd.md 2.3, 2.6.
 //!
-//! Left out: cache policies of WAIT_REG_MEM, events with an address (ZPASS and its like), GDS destinations.
+//! Left out: cache policies of WAIT_REG_MEM, events with an address (such as ZPASS), GDS destinations.
 
 use super::cache::{CoherCntl, CoherRange, GcrCntl, ReleaseGcr, ReleaseTc, names};
 use super::chip::Gfx;
@@ -15,7 +15,7 @@ selector! {
 }
 
 impl Function {
-    /// Whether the wait ends.
+    /// Whether the comparison holds, which ends the wait.
     #[must_use]
     pub fn holds(self, masked: u64, reference: u64) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Function {
 }
 
 selector! {
-    /// What WAIT_REG_MEM does.
+    /// Operation of WAIT_REG_MEM.
     Operation, "operation" {
         Wait = 0,
         /// Write the reference to the first register, then wait on the second: the HDP flush.
@@ -56,7 +56,7 @@ selector! {
     }
 }
 
-/// What WAIT_REG_MEM looks at.
+/// What WAIT_REG_MEM polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitSpace {
     Memory(GpuVa),
@@ -132,7 +132,7 @@ fn space_words(packet: &'static str, space: WaitSpace, align: u64) -> Result<[u3
 }
 
 impl WaitRegMem {
-    /// Waits until the low dword of the memory word is `value` or more.
+    /// Waits until the low dword of the memory word is at least `value`.
     #[must_use]
     pub const fn at_least(addr: GpuVa, value: u32) -> Self {
         Self {
@@ -178,7 +178,7 @@ impl fmt::Display for WaitRegMem {
     }
 }
 
-/// WAIT_REG_MEM64: as WAIT_REG_MEM with 64-bit reference and mask. Firmware support was never checked on a device.
+/// WAIT_REG_MEM64: as WAIT_REG_MEM with 64-bit reference and mask. Firmware support has not been tested on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitRegMem64 {
     pub space: WaitSpace,
@@ -230,7 +230,7 @@ const CS_PARTIAL_FLUSH_INDEX: u32 = 4;
 const CACHE_FLUSH_AND_INV_TS: u32 = 0x14;
 const END_OF_PIPE_INDEX: u32 = 5;
 
-/// EVENT_WRITE: an event in the pipe.
+/// EVENT_WRITE: sends an event into the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventWrite {
     pub event_type: u32,
@@ -268,7 +268,7 @@ impl fmt::Display for EventWrite {
     }
 }
 
-/// Cache control of ACQUIRE_MEM, which gives the packet its form.
+/// Cache control of ACQUIRE_MEM, which determines the packet's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
     /// gfx10 and later.
@@ -287,7 +287,7 @@ pub struct AcquireMem {
 }
 
 impl AcquireMem {
-    /// Over all of memory.
+    /// An acquire for all of memory.
     #[must_use]
     pub const fn all(cache: Acquire) -> Self {
         Self { cache, range: CoherRange::ALL }
@@ -350,7 +350,7 @@ impl fmt::Display for AcquireMem {
 }
 
 selector! {
-    /// What RELEASE_MEM writes.
+    /// The data that RELEASE_MEM writes.
     DataSel, "data_sel" { None = 0, Low32 = 1, All64 = 2, GpuClock = 3 }
 }
 
@@ -397,7 +397,7 @@ impl ReleaseMem {
     }
 
     /// # Errors
-    /// `Misaligned` for an address off its 4 or 8 bytes.
+    /// `Misaligned` for an address that is not aligned to 4 or 8 bytes.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         check_emit_align("RELEASE_MEM", self.addr, Self::align(self.data_sel))?;
         let cache = match self.cache {

@@ -1,4 +1,4 @@
-//! Golden dwords from amd.md 2.3 and 2.5, chip by chip; random dwords; listings.
+//! Golden dwords from docs/amd.md 2.3 and 2.5, chip by chip; random dwords; listings.
 
 use super::chip::AcquireScope;
 use super::*;
@@ -20,7 +20,7 @@ fn golden(gfx: Gfx, packet: Packet<'_>, expected: &[u32]) {
 
 #[test]
 fn a_gfx11_launch_is_the_golden_dispatch() {
-    // amd.md 2.5: gfx1100, wave32, kernarg 0x7f00_0000_1000, entry 0x7f00_0001_0100, groups 4,1,1, local 64,1,1.
+    // docs/amd.md 2.5: gfx1100, wave32, kernarg 0x7f00_0000_1000, entry 0x7f00_0001_0100, groups 4,1,1, local 64,1,1.
     let mut out = Vec::new();
     AcquireMem::all(Gfx::Gfx11.acquire(AcquireScope::Dispatch)).emit(&mut out).unwrap();
     let launch = ComputeDispatch {
@@ -185,8 +185,8 @@ fn what_does_not_fit_is_refused_by_name() {
 #[test]
 fn broken_headers_are_named_with_their_place() {
     let parse = |words: &[u32]| Packet::parse(Gfx::Gfx11, words).unwrap_err().at(0x40).to_string();
-    assert_eq!(parse(&[0]), "dword 0x40: header 0x00000000 is no PM4 packet");
-    assert_eq!(parse(&[0x8000_0000]), "dword 0x40: header 0x80000000 is no PM4 packet");
+    assert_eq!(parse(&[0]), "dword 0x40: invalid PM4 packet header 0x00000000");
+    assert_eq!(parse(&[0x8000_0000]), "dword 0x40: invalid PM4 packet header 0x80000000");
     assert_eq!(parse(&[0xc000_7700, 0]), "dword 0x40: unknown PM4 opcode 0x77");
     assert_eq!(parse(&[0xc003_1500, 1, 1]), "dword 0x40: DISPATCH_DIRECT needs 5 dwords, 3 are left");
     assert_eq!(parse(&[0xc001_4600, 0x407, 0]), "dword 0x40: EVENT_WRITE takes 2 to 2 dwords, its header says 3");
@@ -202,7 +202,7 @@ fn a_listing_goes_on_behind_a_bad_dword() {
     let listing = describe(Gfx::Gfx11, &[0x1234, 0xffff_1000, 0xc000_4600, 0x407, 0xc003_1500]);
     let lines: Vec<(usize, &str)> = listing.iter().map(|(at, line)| (*at, line.as_str())).collect();
     let expected = [
-        (0, "header 0x00001234 is no PM4 packet"),
+        (0, "invalid PM4 packet header 0x00001234"),
         (1, "NOP 1 dwords"),
         (2, "EVENT_WRITE CS_PARTIAL_FLUSH"),
         (4, "DISPATCH_DIRECT needs 5 dwords, 1 are left"),

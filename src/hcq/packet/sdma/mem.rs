@@ -1,11 +1,11 @@
-//! SDMA packets that move data: COPY linear, WRITE, CONST_FILL. Source: amd.md 3.
+//! SDMA packets that move data: COPY linear, WRITE, CONST_FILL. Source: docs/amd.md 3.
 
 use super::{GpuVa, HDR_OP, HDR_SUB, Sdma, op, take};
 use crate::bits::{Field, field, join, split};
 use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
 use std::fmt;
 
-/// COPY linear: bytes from one address to another; no alignment is needed, dwords are faster.
+/// COPY linear: copies bytes from one address to another. No alignment is needed, but aligned dwords are faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyLinear {
     pub dst: GpuVa,
@@ -20,7 +20,7 @@ fn copy_count(sdma: Sdma) -> Field {
 
 impl CopyLinear {
     /// # Errors
-    /// `OverLimit` when the length is 0 or over the engine's field.
+    /// `OverLimit` if the length is 0 or exceeds the engine's field.
     pub fn emit(&self, sdma: Sdma, out: &mut Vec<u32>) -> Result<(), EmitError> {
         let max = 1 << sdma.table().copy_count_bits;
         if self.len_bytes == 0 || self.len_bytes > max {
@@ -56,7 +56,7 @@ const WRITE_COUNT: Field = field(3, 0, 19);
 /// Most dwords of one WRITE.
 const WRITE_MAX: usize = 1 << 20;
 
-/// WRITE: dwords that stand in the packet.
+/// WRITE: stores dwords contained in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
     /// 4-byte aligned.
@@ -110,14 +110,15 @@ fn fill_count(sdma: Sdma) -> Field {
     field(4, 0, if sdma == Sdma::V4 { FILL_COUNT_HI } else { 29 })
 }
 
-/// CONST_FILL: a byte, half or dword over and over. The count is bytes minus one, as the driver sends it; AMD's runtime sends
-/// `(dwords - 1) * 4` for dword fills, which fills the same bytes when the length is a multiple of 4: the parser takes both.
+/// CONST_FILL: fills memory with a repeated byte, half or dword. The count is bytes minus one, as in the kernel driver.
+/// AMD's runtime uses `(dwords - 1) * 4` for dword fills, which fills the same bytes if the length is a multiple of 4;
+/// the parser accepts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstFill {
     pub dst: GpuVa,
     pub size: FillSize,
     pub value: u32,
-    /// The count field as it stands: bytes - 1.
+    /// The raw count field: bytes - 1.
     pub count: u32,
 }
 
@@ -125,7 +126,8 @@ impl ConstFill {
     /// A fill of whole dwords.
     ///
     /// # Errors
-    /// `OverLimit` when `len_bytes` is 0 or over the engine's safe piece, `Misaligned` when address or length are no multiple of 4.
+    /// `OverLimit` if `len_bytes` is 0 or exceeds the engine's safe piece, `Misaligned` if address or length is not a
+    /// multiple of 4.
     pub fn dwords(sdma: Sdma, dst: GpuVa, value: u32, len_bytes: u64) -> Result<Self, EmitError> {
         const NAME: &str = "CONST_FILL";
         check_emit_align(NAME, dst, 4)?;
@@ -136,7 +138,7 @@ impl ConstFill {
         Ok(Self { dst, size: FillSize::Dword, value, count: u32::try_from(count).map_err(|_| over)? })
     }
 
-    /// Bytes that are filled.
+    /// Number of bytes filled.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match self.size {

@@ -1,7 +1,8 @@
 //! SDMA packets: copy engine 4.4.2 (gfx942), 6 (gfx11) and 7 (gfx12).
 //!
-//! Place in the arrows: as [`super::pm4`]. Source: amd.md 3 (`vega10_sdma_pkt_open.h`, `sdma0_v6..` of the kernel driver, AMD's open runtime).
-//! The ring counts bytes; a packet may not cross its end ([`pad_dwords`]).
+//! Layer: as [`super::pm4`]. Source: docs/amd.md 3 (`vega10_sdma_pkt_open.h`, `sdma0_v6..` of the kernel driver, AMD's
+//! open runtime).
+//! The ring's pointers count bytes; a packet may not cross the ring's end ([`pad_dwords`]).
 //! Left out: rectangular and tiled copies, TMZ, the compression dword of version 7, VMID fields, physical addresses.
 
 mod mem;
@@ -39,7 +40,7 @@ pub mod op {
     pub const SDMA_SUBOP_USER_GCR: u32 = 1;
 }
 
-/// The engine's version: its dialect.
+/// The engine's version, which determines the packet formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sdma {
     /// gfx90a (4.4.0) and gfx942 (4.4.2).
@@ -52,13 +53,13 @@ pub enum Sdma {
     V7,
 }
 
-/// The version's numbers.
+/// The version's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
     /// Bits of the copy's count field (bytes - 1).
     pub copy_count_bits: u32,
-    /// Bytes of one copy packet that are right everywhere and cost little.
+    /// Bytes per copy packet: a size that works on all chips with little overhead.
     pub copy_piece_bytes: u64,
     /// Bytes of one fill packet.
     pub fill_piece_bytes: u64,
@@ -93,10 +94,10 @@ impl Sdma {
     }
 }
 
-/// One packet; the data of WRITE and the skipped dwords of NOP lie in the dwords that were parsed or will be copied.
+/// One packet. The data of WRITE and the skipped dwords of NOP are borrowed from the parsed dwords, or from the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// One dword, and `skipped` behind it.
+    /// One dword, and the `skipped` ones after it.
     Nop {
         skipped: &'a [u32],
     },
@@ -117,15 +118,15 @@ pub enum Packet<'a> {
 
 const NOP_COUNT: Field = field(0, 16, 29);
 
-/// Dwords of zeros that fill a ring of `ring_bytes` up to its end when a packet of `len_dwords` does not fit behind `put_bytes` (the
-/// monotonic write pointer); 0 when it fits.
+/// The number of zero dwords that pad a ring of `ring_bytes` up to its end if a packet of `len_dwords` would cross it
+/// from `put_bytes` (the monotonic write pointer); 0 if the packet fits.
 #[must_use]
 pub const fn pad_dwords(put_bytes: u64, ring_bytes: u64, len_dwords: u64) -> u64 {
     let left = (ring_bytes - put_bytes % ring_bytes) / 4;
     if len_dwords <= left { 0 } else { left }
 }
 
-/// Refuses a packet that is cut; gives its dwords.
+/// Returns the dwords of a packet, or an error if some are missing.
 fn take<'a>(packet: &'static str, words: &'a [u32], wanted: usize) -> Result<&'a [u32], DecodeKind> {
     words.get(..wanted).ok_or(DecodeKind::Truncated { packet, wanted, have: words.len() })
 }
@@ -165,10 +166,11 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The packet at the start of `words`, and its length in dwords. `words` ends where the ring does: a packet that would cross it is cut.
+    /// The packet at the start of `words`, and its length in dwords. `words` ends at the ring's end: a packet that
+    /// would cross it is truncated.
     ///
     /// # Errors
-    /// `Truncated` when its dwords are cut; `Opcode` or what is wrong with its fields.
+    /// `Truncated` if dwords are missing; `Opcode`, or an error of its fields.
     pub fn parse(sdma: Sdma, words: &'a [u32]) -> Result<(Self, usize), DecodeError> {
         Ok(Self::parse_kind(sdma, words)?)
     }
@@ -237,8 +239,8 @@ impl fmt::Display for Packet<'_> {
     }
 }
 
-/// A listing of `words`: dword offset from their start and one line a packet, runs of one-dword NOPs as one line. It goes on behind a dword
-/// that starts no packet: a ring's tail may start in the middle of one.
+/// A listing of `words`: dword offset and one line per packet; runs of one-dword NOPs are one line. It continues after
+/// a dword that starts no packet, since a ring's tail may start in the middle of one.
 #[must_use]
 pub fn describe(sdma: Sdma, words: &[u32]) -> Vec<(usize, String)> {
     let mut lines = Vec::new();

@@ -1,4 +1,6 @@
-//! SDMA packets that order and signal: INDIRECT, FENCE, TRAP, POLL_REGMEM, ATOMIC, TIMESTAMP, GCR. Source: amd.md 3.
+//! SDMA packets for ordering and signalling: INDIRECT, FENCE, TRAP, POLL_REGMEM, ATOMIC, TIMESTAMP, GCR. Source:
+//! docs/amd.md
+//! 3.
 
 use super::{GpuVa, HDR_OP, HDR_SUB, Sdma, op};
 use crate::bits::{Field, field, join, split};
@@ -11,7 +13,7 @@ pub const HDP_FLUSH: [u32; 6] = [0x0000_0008, 0, 0x8000_0000, 0, 0, 0];
 
 const IB_SIZE: Field = field(3, 0, 19);
 
-/// INDIRECT: run packets elsewhere. The packet must end on an 8-dword boundary of the ring.
+/// INDIRECT: runs packets at another address. The packet must end on an 8-dword boundary of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Indirect {
     /// 32-byte aligned.
@@ -21,7 +23,7 @@ pub struct Indirect {
 
 impl Indirect {
     /// # Errors
-    /// `Field` when the size is over 20 bits, `Misaligned` for an address off its 32 bytes.
+    /// `Field` when the size is over 20 bits, `Misaligned` for an address that is not 32-byte aligned.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         check_emit_align("INDIRECT", self.addr, 32)?;
         let [lo, hi] = split(self.addr.0);
@@ -51,7 +53,7 @@ impl fmt::Display for Indirect {
 
 const FENCE_MTYPE: Field = field(0, 16, 18);
 
-/// FENCE: one dword, after all earlier packets' writes.
+/// FENCE: stores one dword, after all earlier packets' writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// 4-byte aligned.
@@ -135,15 +137,15 @@ pub struct PollRegmem {
     pub reference: u32,
     pub mask: u32,
     pub interval: u32,
-    /// 0xfff: for ever.
+    /// Retry count; 0xfff means unlimited.
     pub retry: u32,
 }
 
 impl PollRegmem {
-    /// Retry count that never gives up.
+    /// Unlimited retries.
     pub const RETRY_FOR_EVER: u32 = 0xfff;
 
-    /// Waits until the low dword of the memory word is `value` or more.
+    /// Waits until the low dword of the memory word is at least `value`.
     #[must_use]
     pub const fn at_least(addr: GpuVa, value: u32) -> Self {
         let (function, retry) = (Function::GreaterEqual, Self::RETRY_FOR_EVER);
@@ -250,7 +252,7 @@ pub struct Timestamp {
 
 impl Timestamp {
     /// # Errors
-    /// `Misaligned` for an address off its 8 bytes.
+    /// `Misaligned` for an address that is not 8-byte aligned.
     pub fn emit(&self, out: &mut Vec<u32>) -> Result<(), EmitError> {
         check_emit_align("TIMESTAMP", self.addr, 8)?;
         let [lo, hi] = split(self.addr.0);

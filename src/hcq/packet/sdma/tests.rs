@@ -1,4 +1,4 @@
-//! Packets of amd.md 3, dword by dword, per engine version; random dwords; the ring's end.
+//! Packets of docs/amd.md 3, dword by dword, per engine version; random dwords; the ring's end.
 
 use super::*;
 use crate::packet::pm4::{Function, GcrCntl};

@@ -1,30 +1,30 @@
-//! A grid to launch ↔ a QMD of any version.
+//! Conversion between a grid launch and a QMD of any version.
 
 use super::{FieldError, ParseError, Qmd, Version};
 use crate::packet::GpuVa;
 
-/// What a launch needs. Sizes are in bytes.
+/// The parameters of a launch. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Of the first instruction; a multiple of 128.
+    /// Address of the first instruction; a multiple of 128.
     pub program: GpuVa,
-    /// Registers a thread, the hidden ones included.
+    /// Registers per thread, including the hidden ones.
     pub registers: u32,
-    /// Named barriers a CTA.
+    /// Named barriers per CTA.
     pub barriers: u32,
-    /// Compute capability as `0x90` of sm_90.
+    /// Compute capability in hexadecimal: `0x90` for sm_90.
     pub sass_version: u32,
-    /// CTAs.
+    /// CTAs of the grid.
     pub grid: [u32; 3],
     /// Threads of a CTA.
     pub block: [u32; 3],
-    /// CTAs of a cluster, from Hopper on.
+    /// CTAs of a cluster (Hopper and later).
     pub cluster: Option<[u32; 3]>,
-    /// Shared memory a CTA, a multiple of 128.
+    /// Shared memory per CTA; a multiple of 128.
     pub shared_bytes: u32,
-    /// Shared memory of an SM, as its smallest and wanted, and as its largest split.
+    /// Shared memory of an SM: the smallest split, which is also the preferred one, and the largest split.
     pub shared_config: [u32; 2],
-    /// Local memory a thread, a multiple of 16.
+    /// Local memory per thread; a multiple of 16.
     pub local_bytes: u32,
     pub constants: [Option<Constant>; 8],
     /// Semaphores written when the grid is done.
@@ -32,7 +32,7 @@ pub struct Launch {
     /// The next QMD of a chain.
     pub dependent: Option<Dependent>,
     pub invalidate: Invalidate,
-    /// Makes the grid's stores visible to the system before it counts as done.
+    /// Makes the grid's stores visible to the system before it is complete.
     pub sysmembar: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Constant {
     pub address: GpuVa,
     /// A multiple of 16, up to 64 KiB.
     pub len_bytes: u32,
-    /// Drops what the cache holds of it.
+    /// Invalidates cached data of the bank.
     pub invalidate: bool,
 }
 
@@ -51,15 +51,15 @@ pub struct Constant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     pub address: GpuVa,
-    /// Turing writes the low 32 bits.
+    /// Turing writes only the low 32 bits.
     pub payload: u64,
-    /// Four words with the time behind the payload; otherwise the payload alone.
+    /// Writes four words, with the time after the payload; otherwise only the payload.
     pub timestamp: bool,
-    /// After all stores are visible to the system.
+    /// Waits until all stores are visible to the system.
     pub sysmembar: bool,
 }
 
-/// What becomes of the QMD that waits for this one.
+/// The action on the dependent QMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     IncrementPut = 0,
@@ -76,7 +76,7 @@ pub struct Dependent {
     pub prefetch: bool,
 }
 
-/// Caches that are dropped before the grid starts.
+/// Caches to invalidate before the grid starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Invalidate {
     pub texture_header: bool,
@@ -88,7 +88,7 @@ pub struct Invalidate {
 }
 
 impl Invalidate {
-    /// All but the instructions: for a kernel that reads what others wrote.
+    /// All except instructions: for a kernel that reads data written by others.
     pub const DATA: Self = Self {
         texture_header: true,
         texture_sampler: true,
@@ -99,7 +99,7 @@ impl Invalidate {
     };
 }
 
-/// Where versions differ: names and shifts.
+/// Differences between versions: field names and shifts.
 struct Dialect {
     grid: [&'static str; 3],
     registers: &'static str,
@@ -112,7 +112,7 @@ struct Dialect {
     constant: [&'static str; 2],
     constant_shift: u32,
     minor: &'static str,
-    /// QMD_TYPE of a plain grid, of a grid of clusters; `None` where a bit says that it is a queue.
+    /// QMD_TYPE of a plain grid and of a grid of clusters; `None` if the version has a bit for queues instead.
     kinds: Option<[u32; 2]>,
     dependent: [(&'static str, u32); 3],
     pointer: &'static str,
@@ -155,8 +155,8 @@ const V5: Dialect = Dialect {
     ..V4
 };
 
-/// Names of one release, in order: enable, structure, membar, 64-bit payload, address (2), payload (2); an empty name is a field that the version
-/// lacks.
+/// Field names of one release, in order: enable, structure, membar, 64-bit payload, address (2), payload (2); empty for
+/// a field that the version does not have.
 fn release_names(version: Version, slot: u32) -> Option<[(&'static str, u32); 8]> {
     let v2 = |enable, structure, address, upper, payload| {
         [
@@ -233,7 +233,7 @@ fn release_names(version: Version, slot: u32) -> Option<[(&'static str, u32); 8]
     })
 }
 
-/// Releases that a QMD has room for here.
+/// Most releases of a launch.
 const MAX_RELEASES: usize = 2;
 
 const INVALIDATE: [&str; 6] = [
@@ -249,7 +249,7 @@ const CLUSTER: [&str; 3] = ["GPC_CGA_WIDTH", "GPC_CGA_HEIGHT", "GPC_CGA_DEPTH"];
 
 fn dialect(version: Version) -> Dialect {
     match version {
-        // Turing has one dependent QMD, without a choice of action.
+        // Turing has one dependent QMD, with a fixed action.
         Version::V2_3 => Dialect {
             dependent: [
                 ("DEPENDENT_QMD_SCHEDULE_ENABLE", 0),
@@ -265,7 +265,8 @@ fn dialect(version: Version) -> Dialect {
     }
 }
 
-/// Where a QMD holds the address of constant bank 0: all that differs between two launches of a kernel over the same grid.
+/// Position of constant bank 0's address in a QMD: the only difference between two launches of a kernel with the same
+/// geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BankSlot {
     /// Dword, lowest bit and mask of the lower and the upper part.
@@ -274,7 +275,7 @@ pub struct BankSlot {
 }
 
 impl BankSlot {
-    /// Of a version.
+    /// The position in a version's QMD; `None` if it has no such field.
     #[must_use]
     pub fn of(version: Version) -> Option<Self> {
         let d = dialect(version);
@@ -282,7 +283,7 @@ impl BankSlot {
         Some(Self { parts: [place(d.constant[0])?, place(d.constant[1])?], shift: d.constant_shift })
     }
 
-    /// Puts an address into a QMD's dwords; one that was emitted for another bank at the same alignment.
+    /// Replaces the address in the dwords of a QMD that was emitted for another bank with the same alignment.
     pub fn patch(&self, words: &mut [u32], address: GpuVa) {
         for (at, value) in self.values(words, address) {
             if let Some(word) = words.get_mut(at) {
@@ -291,7 +292,7 @@ impl BankSlot {
         }
     }
 
-    /// The dwords that hold the address, by their places, and what they become; in the order in which they are to be stored.
+    /// The new values of the dwords that hold the address, with their indices, in the order in which to store them.
     #[must_use]
     pub fn values(&self, words: &[u32], address: GpuVa) -> [(usize, u32); 2] {
         let parts = crate::bits::split(address.0 >> self.shift);
@@ -307,13 +308,13 @@ impl BankSlot {
     }
 }
 
-/// Code of a split of an SM's shared memory.
+/// The encoding of a split of an SM's shared memory.
 #[must_use]
 fn config(shared_bytes: u32) -> u32 {
     shared_bytes / 4096 + 1
 }
 
-/// A QMD being filled: a value or an address under two names.
+/// A QMD under construction, with helpers for sizes and for addresses in two fields.
 struct Filler(Qmd);
 
 impl Filler {
@@ -321,7 +322,7 @@ impl Filler {
         self.0.set(name, index, value)
     }
 
-    /// A size that the field holds divided by `1 << shift`; what is lost by that is an overflow too.
+    /// Sets a size that the field stores divided by `1 << shift`; a size that is not a multiple is an overflow, too.
     fn shifted(&mut self, name: &'static str, value: u32, shift: u32) -> Result<(), FieldError> {
         let max = (u64::from(u32::MAX) >> shift) << shift;
         if value.trailing_zeros() < shift {
@@ -345,10 +346,11 @@ impl Filler {
 }
 
 impl Launch {
-    /// The QMD of this launch.
+    /// Encodes the launch as a QMD.
     ///
     /// # Errors
-    /// A value that its field cannot hold, or something that the version does not have (clusters before Hopper, a third release).
+    /// A value that its field cannot hold, or something that the version does not have (clusters before Hopper, a third
+    /// release).
     pub fn emit(&self, version: Version) -> Result<Qmd, FieldError> {
         let d = dialect(version);
         let mut q = Filler(Qmd::new(version));
@@ -414,7 +416,7 @@ impl Launch {
             let unknown = FieldError::Unknown { version, name: "RELEASE_ENABLE", index: slot };
             let names = release_names(version, slot).ok_or(unknown)?;
             q.put(names[0].0, names[0].1, 1)?;
-            // One word without the time, four with it; two are for a 64-bit payload alone.
+            // Structure codes: four words with the time; two words for a 64-bit payload; one word.
             let structure = match (r.timestamp, names[3].0.is_empty()) {
                 (true, _) => 0,
                 (false, true) => 1,
@@ -449,10 +451,10 @@ impl Launch {
         Ok(())
     }
 
-    /// Reads a QMD: what [`Launch::emit`] can make, by whomever it was made.
+    /// Parses a QMD. Accepts those that [`Launch::emit`] can produce, whoever produced it.
     ///
     /// # Errors
-    /// A version number of another version, fields and bits that a launch does not have.
+    /// The number of another version, or fields and bits that a launch does not have.
     pub fn parse(q: &Qmd) -> Result<Self, ParseError> {
         let version = q.version();
         let d = dialect(version);
@@ -502,7 +504,8 @@ impl Launch {
         Ok(launch)
     }
 
-    /// What the launch does not hold must be as `emit` writes it: otherwise the QMD asks for something else.
+    /// Fields that the launch does not represent must have the values that `emit` writes; otherwise the QMD means
+    /// something else.
     fn refuse_the_rest(&self, q: &Qmd) -> Result<(), ParseError> {
         let version = q.version();
         let other = |name, index, value| ParseError::Unsupported { version, name, index, value };
@@ -510,7 +513,7 @@ impl Launch {
             let kind = q.get("QMD_TYPE", 0).unwrap_or(0);
             return Err(other("QMD_TYPE", 0, kind));
         };
-        // Callers choose these freely: they say nothing about what the grid does here.
+        // Any value is valid here: these fields do not change what the grid does.
         let free = ["SAMPLER_INDEX", "API_VISIBLE_CALL_LIMIT", "QMD_GROUP_ID", "MIN_SM_CONFIG_SHARED_MEM_SIZE"];
         let is_hint = |name: &str| name.starts_with("PROGRAM_PREFETCH") || name.starts_with("OCCUPANCY");
         for (r, index, value) in q.used() {

@@ -1,9 +1,11 @@
-//! QMD, the descriptor of a grid that the compute engine is sent by address: versions 2.3 and 2.4 (Turing), 3.0 (Ampere, Ada), 4.0 (Hopper) and
+//! QMD, the descriptor of a grid launch, which the compute engine reads from memory: versions 2.3 and 2.4 (Turing), 3.0
+//! (Ampere, Ada), 4.0 (Hopper) and
 //! 5.0 (Blackwell) as tables of named fields, and [`Launch`], the same for all versions.
 //!
-//! Source: NVIDIA's class headers; what to write is nv.md 4.2. A QMD lies at a multiple of 256 bytes below 2^40 and starts as zeros: what stands in unused
-//! fields is a fault of the scheduler.
-//! Left out of [`Launch`]: queues (the circular fields), latches, texture pools, occupancy hints, program prefetch. They can be set and read by name.
+//! Source: NVIDIA's class headers; the required values are in docs/nv.md 4.2. A QMD must be aligned to 256 bytes, below
+//! 2^40, and start as zeros: other values in unused fields can fault the scheduler.
+//! Left out of [`Launch`]: queues (the circular fields), latches, texture pools, occupancy hints, program prefetch.
+//! These fields can be set and read by name.
 
 mod launch;
 mod v2;
@@ -16,12 +18,12 @@ pub use launch::{Action, BankSlot, Constant, Dependent, Invalidate, Launch, Rele
 use crate::packet::{EmitError, GpuVa};
 use std::fmt::Write;
 
-/// Bytes between two QMDs, and of an address's granularity.
+/// Alignment of QMDs, which is also the granularity of their addresses.
 pub const ALIGN_BYTES: u64 = 256;
 /// Dwords of the longest version.
 pub const MAX_DWORDS: usize = 96;
 
-/// Which layout.
+/// A version of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
     V2_3,
@@ -31,7 +33,7 @@ pub enum Version {
     V5_0,
 }
 
-/// One field: bits of element 0, and for an array how many elements there are and how many bits lie between two.
+/// One field: the bits of element 0 and, for an array, the number of elements and their stride in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub name: &'static str,
@@ -71,10 +73,10 @@ pub enum FieldError {
     Overflow { name: &'static str, index: u32, value: u64, max: u64 },
 }
 
-/// Why a QMD is none that [`Launch`] can hold.
+/// Why a QMD cannot be represented as a [`Launch`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    #[error("QMD {version:?} needs {wanted} dwords, {have} are there")]
+    #[error("QMD {version:?} needs {wanted} dwords, only {have} are given")]
     Truncated { version: Version, wanted: usize, have: usize },
     #[error("QMD {version:?}: the version field says {major}.{minor}")]
     Version { version: Version, major: u32, minor: u32 },
@@ -85,7 +87,7 @@ pub enum ParseError {
 }
 
 impl Version {
-    /// The version that a chip's compute class takes; `None` for classes that are not known.
+    /// The version for a chip's compute class; `None` for unknown classes.
     #[must_use]
     pub fn of_compute_class(class: u32) -> Option<Self> {
         match class {
@@ -118,7 +120,7 @@ impl Version {
         }
     }
 
-    /// Major and minor number.
+    /// Major and minor version number.
     #[must_use]
     pub const fn number(self) -> (u32, u32) {
         match self {
@@ -135,7 +137,7 @@ impl Version {
     }
 }
 
-/// A QMD's dwords, by field names.
+/// A QMD's dwords, accessible by field names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Qmd {
     version: Version,
@@ -143,16 +145,16 @@ pub struct Qmd {
 }
 
 impl Qmd {
-    /// All zeros.
+    /// A QMD of zeros.
     #[must_use]
     pub const fn new(version: Version) -> Self {
         Self { version, words: [0; MAX_DWORDS] }
     }
 
-    /// What was read from memory.
+    /// A QMD from dwords in memory.
     ///
     /// # Errors
-    /// `Truncated` when there are too few dwords.
+    /// `Truncated` if there are too few dwords.
     pub fn from_words(version: Version, words: &[u32]) -> Result<Self, ParseError> {
         let wanted = version.dwords();
         let own = words.get(..wanted).ok_or(ParseError::Truncated { version, wanted, have: words.len() })?;
@@ -166,16 +168,16 @@ impl Qmd {
         self.version
     }
 
-    /// The dwords for memory.
+    /// The dwords to write to memory.
     #[must_use]
     pub fn words(&self) -> &[u32] {
         &self.words[..self.version.dwords()]
     }
 
-    /// Element `index` of a field; 0 for one that is no array.
+    /// The value of element `index` of a field; `index` is 0 for a field that is not an array.
     ///
     /// # Errors
-    /// `Unknown` when this version has no such field.
+    /// `Unknown` if this version has no such field.
     pub fn get(&self, name: &'static str, index: u32) -> Result<u32, FieldError> {
         let unknown = FieldError::Unknown { version: self.version, name, index };
         let (word, lo, max) = self.version.row(name).and_then(|r| r.place(index)).ok_or(unknown)?;
@@ -207,7 +209,7 @@ impl Qmd {
         })
     }
 
-    /// The first bits that are set and belong to no field: dword and bits.
+    /// The first set bits that belong to no field: dword index and bits.
     #[must_use]
     pub fn unclaimed(&self) -> Option<(usize, u32)> {
         let mut claimed = [0u32; MAX_DWORDS];
@@ -220,7 +222,7 @@ impl Qmd {
         left.enumerate().find(|(_, bits)| *bits != 0)
     }
 
-    /// One line: `QMD 4.0: GRID_WIDTH=4, ...`, fields that are zero left away.
+    /// One line such as `QMD 4.0: GRID_WIDTH=4, ...`, without fields that are zero.
     #[must_use]
     pub fn describe(&self) -> String {
         let (major, minor) = self.version.number();
@@ -242,7 +244,7 @@ impl std::fmt::Debug for Qmd {
     }
 }
 
-/// Refuses an address that the scheduler cannot be given.
+/// Refuses an address that the scheduler does not accept.
 pub(super) fn check_address(packet: &'static str, qmd: GpuVa) -> Result<(), EmitError> {
     crate::packet::check_emit_align(packet, qmd, ALIGN_BYTES)?;
     let max = (1 << 40) - ALIGN_BYTES;
