@@ -43,7 +43,7 @@ fn run(timeline: &Arc<Timeline>, commands: &[Command]) -> Result<Point, DeviceEr
     for command in commands {
         match command {
             Command::Exec { kernel, args, .. } => {
-                let buffers: Vec<&View> = command.places().filter_map(|p| p.memory.host()).collect();
+                let buffers: Vec<&View> = command.locations().filter_map(|p| p.memory.host()).collect();
                 let value = args.iter().find_map(|a| if let Arg::Var(v) = a { Some(*v) } else { None });
                 if let Some(function) = kernel.program().downcast_ref::<Function>() {
                     function(&buffers, value.unwrap_or(0));

@@ -1,7 +1,7 @@
 //! Kernel interfaces as data (`abi`), the only place that makes system calls (`port`), and its wrappers: traces of
 //! calls (`trace`), fault injection (`fault`), and replay of recorded runs (`replay`).
 //!
-//! Place in the arrows: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` use it.
+//! Layer: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` use it.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod abi;

@@ -1,9 +1,9 @@
-//! What a device is asked to do: kernels, arguments, commands, patches.
+//! Work for a device: kernels, arguments, commands, patches.
 //!
-//! Place in the arrows: `engine` makes them, devices encode them as packets.
+//! Layer: `engine` creates commands, devices encode them as packets.
 
 use super::DeviceTag;
-use super::memory::Place;
+use super::memory::Location;
 use doorbell_elf::Object;
 use doorbell_hcq::signal::{Point, Signal};
 use smallvec::SmallVec;
@@ -11,8 +11,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// Machine code to be loaded. The caller vouches for it: a device runs it with the process's rights, and the CPU device cannot catch
-/// its faults.
+/// Machine code to load. The caller must trust it: a device runs it with the process's rights, and the CPU device
+/// cannot catch its faults.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelImage<'a> {
     pub name: &'a str,
@@ -25,13 +25,14 @@ pub struct KernelImage<'a> {
 pub enum Code<'a> {
     /// An ELF object and the symbol to start at.
     Elf { bytes: &'a [u8], entry: &'a str },
-    /// What an instruction set made of a program, and the symbol to start at.
+    /// The output of an instruction set's back end, and the symbol to start at.
     Object { object: &'a Object, entry: &'a str },
     /// Position-independent instructions, started at the first byte.
     Raw(&'a [u8]),
 }
 
-/// A loaded kernel. Clones are the same kernel; its code stays loaded while one lives or a submission runs it.
+/// A loaded kernel. Clones refer to the same kernel; its code stays loaded while a clone exists or a submission uses
+/// it.
 #[derive(Clone)]
 pub struct Kernel(Arc<KernelInner>);
 
@@ -65,7 +66,7 @@ impl Kernel {
         self.0.entry
     }
 
-    /// What the device keeps for it.
+    /// The device's own data for the kernel.
     #[must_use]
     pub fn program(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.0.program
@@ -81,9 +82,9 @@ impl fmt::Debug for Kernel {
 /// One argument of a kernel: a buffer's address, a variable's value, or a scalar of a foreign kernel.
 #[derive(Clone, Debug)]
 pub enum Arg {
-    Buffer(Place),
+    Buffer(Location),
     Var(i64),
-    /// The low `len_bytes` (1, 2, 4 or 8) of `bits`, at their natural alignment where the device packs arguments.
+    /// The low `len_bytes` (1, 2, 4 or 8) of `bits`; naturally aligned if the device packs arguments.
     Scalar {
         bits: u64,
         len_bytes: u8,
@@ -91,19 +92,19 @@ pub enum Arg {
 }
 
 impl Arg {
-    /// The 64 bits that the kernel finds in `args[i]`.
+    /// The 64 bits that the kernel reads from `args[i]`.
     #[must_use]
     #[inline]
     pub fn bits(&self) -> u64 {
         match self {
-            Self::Buffer(place) => place.va(),
+            Self::Buffer(location) => location.va(),
             Self::Var(value) => value.cast_unsigned(),
             Self::Scalar { bits, .. } => *bits,
         }
     }
 }
 
-/// Start and end time of one command, written by the device; read them when the command's point is done.
+/// Start and end time of one command, written by the device. Valid once the command's point is done.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     pub start: Signal,
@@ -124,16 +125,17 @@ impl Stamp {
     }
 }
 
-/// How a GPU kernel is spread: workgroups, their work-items, and the shared memory of each.
+/// The launch geometry of a GPU kernel: workgroups, their work-items, and the shared memory of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Workgroups in x, y, z.
     pub groups: [u32; 3],
     /// Work-items of a workgroup in x, y, z.
     pub local: [u32; 3],
-    /// Shared memory (LDS) of a workgroup beside what the kernel's own descriptor asks for, in bytes.
+    /// Shared memory (LDS) of a workgroup in bytes, in addition to the kernel's static amount.
     pub local_bytes: u32,
-    /// Workgroups of a cluster in x, y, z; `None`: what the kernel itself asks for, if it does. Only for chips that have clusters.
+    /// Workgroups of a cluster in x, y, z; `None`: the size that the kernel declares, if any. Only for chips that have
+    /// clusters.
     pub cluster: Option<[u32; 3]>,
 }
 
@@ -145,13 +147,13 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// So many workgroups of so many work-items, with the shared memory and the clusters that the kernel itself asks for.
+    /// `groups` workgroups of `local` work-items, with the shared memory and the clusters that the kernel declares.
     #[must_use]
     pub const fn of(groups: [u32; 3], local: [u32; 3]) -> Self {
         Self { groups, local, local_bytes: 0, cluster: None }
     }
 
-    /// Whether nothing runs.
+    /// Whether there are no work-items to run.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.groups.contains(&0) || self.local.contains(&0)
@@ -162,12 +164,12 @@ impl Geometry {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Command {
-    /// Run `kernel`. A CPU runs `entry(args, tid)` for each tid in `0..threads`, in any order and on any number of cores; a GPU runs the
-    /// workgroups of `geometry`.
+    /// Run `kernel`. A CPU runs `entry(args, tid)` for each tid in `0..threads`, in any order and on any number of
+    /// cores; a GPU runs the workgroups of `geometry`.
     Exec { kernel: Kernel, args: SmallVec<[Arg; 6]>, threads: u32, geometry: Geometry, stamp: Option<Stamp> },
-    /// Copy bytes between memories that both are reachable from the device; the ranges must not overlap.
-    Copy { dst: Place, src: Place, len_bytes: u64, stamp: Option<Stamp> },
-    /// Run nothing after this before the point is done (on whatever queue or device it lies).
+    /// Copy bytes between memories that the device can reach; the ranges must not overlap.
+    Copy { dst: Location, src: Location, len_bytes: u64, stamp: Option<Stamp> },
+    /// Wait until the point is done, on any queue or device, before running the following commands.
     Wait(Point),
 }
 
@@ -179,7 +181,7 @@ impl Command {
         Self::Exec { kernel, args, threads, geometry, stamp: None }
     }
 
-    /// The same command, an `Exec`, over these workgroups.
+    /// The same command with this geometry, if it is an `Exec`.
     #[must_use]
     pub fn over(mut self, over: Geometry) -> Self {
         if let Self::Exec { geometry, .. } = &mut self {
@@ -190,7 +192,7 @@ impl Command {
 
     /// A `Copy` without timestamps.
     #[must_use]
-    pub fn copy(dst: Place, src: Place, len_bytes: u64) -> Self {
+    pub fn copy(dst: Location, src: Location, len_bytes: u64) -> Self {
         Self::Copy { dst, src, len_bytes, stamp: None }
     }
 
@@ -208,23 +210,24 @@ impl Command {
         matches!(self, Self::Copy { .. })
     }
 
-    /// The memories that the command touches.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
-        let (args, pair): (&[Arg], [Option<&Place>; 2]) = match self {
+    /// The memory locations that the command accesses.
+    pub fn locations(&self) -> impl Iterator<Item = &Location> {
+        let (args, pair): (&[Arg], [Option<&Location>; 2]) = match self {
             Self::Exec { args, .. } => (args, [None, None]),
             Self::Copy { dst, src, .. } => (&[], [Some(dst), Some(src)]),
             Self::Wait(_) => (&[], [None, None]),
         };
-        let of_args = args.iter().filter_map(|a| if let Arg::Buffer(place) = a { Some(place) } else { None });
+        let of_args = args.iter().filter_map(|a| if let Arg::Buffer(location) = a { Some(location) } else { None });
         of_args.chain(pair.into_iter().flatten())
     }
 }
 
-/// A change to a recorded list; it holds from this replay on.
+/// A change to a recorded list, effective from this replay on.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Patch {
-    /// Argument `arg` of command `command`. Of a copy: 0 is the destination, 1 the source, 2 the length in bytes (a `Var`).
+    /// Argument `arg` of command `command`. Of a copy: 0 is the destination, 1 the source, 2 the length in bytes (a
+    /// `Var`).
     Arg { command: usize, arg: usize, value: Arg },
     /// Thread count of the `Exec` at `command`.
     Threads { command: usize, threads: u32 },

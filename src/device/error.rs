@@ -1,4 +1,4 @@
-//! What a device can refuse.
+//! Errors of devices.
 
 use doorbell_hcq::bits::FieldOverflow;
 use doorbell_hcq::memory::MemError;
@@ -7,7 +7,7 @@ use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
 
-/// The one error of the device layer.
+/// The error type of the device layer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -21,15 +21,15 @@ pub enum DeviceError {
     UnknownArch { name: String, asked: String, valid: String },
     #[error("arch {asked} of device {name} needs {missing}, which this machine lacks")]
     MissingFeature { name: String, asked: String, missing: String },
-    /// Full now; freeing may help.
-    #[error("device {device} is out of memory: {asked} bytes asked, {used} in use ({why})")]
+    /// Not enough free memory; freeing some may help.
+    #[error("device {device} is out of memory: {asked} bytes requested, {used} in use ({why})")]
     OutOfMemory { device: String, asked: u64, used: u64, why: String },
-    /// Can never fit.
-    #[error("device {device} has no room for {asked} bytes, at most {max}")]
+    /// Larger than the device's memory.
+    #[error("device {device} cannot allocate {asked} bytes, the limit is {max}")]
     TooBig { device: String, asked: u64, max: u64 },
-    #[error("{what}: {len_bytes} bytes at offset {offset} leave the memory of {size_bytes} bytes")]
+    #[error("{what}: {len_bytes} bytes at offset {offset} exceed the memory of {size_bytes} bytes")]
     Range { what: &'static str, offset: u64, len_bytes: u64, size_bytes: u64 },
-    #[error("{what} of device {theirs} was given to device {ours}")]
+    #[error("{what} of device {theirs} was passed to device {ours}")]
     WrongDevice { what: &'static str, ours: String, theirs: String },
     #[error("device {device} cannot {what}")]
     Unsupported { device: String, what: String },

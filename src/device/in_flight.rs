@@ -1,6 +1,6 @@
-//! What a queue remembers of its submissions: what the next one must wait for, and what those in flight keep alive.
+//! A queue's bookkeeping of submissions: what the next one must wait for, and what those in flight keep alive.
 //!
-//! Place in the arrows: under the lock of every device's queue. The order of calls is the life of a submission:
+//! Layer: under the lock of every device's queue. The calls for one submission, in order:
 //! [`InFlight::begin`], the waits ([`InFlight::wait_for_all`] and its siblings), [`InFlight::emit_waits`],
 //! [`InFlight::keep`], [`commit`].
 
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a submission keeps alive. The fields are only ever dropped.
+/// Something that a submission keeps alive. The fields are never read, only dropped.
 #[derive(Clone)]
 #[allow(dead_code)]
 pub enum Kept {
@@ -21,16 +21,16 @@ pub enum Kept {
     Stamp(Stamp),
     Timeline(Arc<Timeline>),
     Memory(Memory),
-    /// What a run of a recorded list reads.
+    /// What one replay of a recorded list reads.
     List(Arc<dyn Any + Send + Sync>),
 }
 
-/// The submissions of one queue that are being made or not yet done.
+/// The submission under construction and those in flight, of one queue.
 #[derive(Default)]
 pub struct InFlight {
-    /// What the submission that is being made waits for.
+    /// What the submission under construction waits for.
     waits: Vec<Point>,
-    /// Each until its submission is done, oldest first.
+    /// What submissions keep alive, with the timeline value until which it is kept; oldest first.
     kept: VecDeque<(u64, Kept)>,
 }
 
@@ -41,58 +41,58 @@ impl std::fmt::Debug for InFlight {
 }
 
 impl InFlight {
-    /// Begins a submission, and lets go of what finished ones kept. The one before may have been given up.
+    /// Begins a submission, and releases what completed ones kept. The previous one may have been abandoned.
     #[inline]
     pub fn begin(&mut self, timeline: &Timeline) {
         self.waits.clear();
         let submitted = timeline.submitted();
-        // What a submission that was given up kept may be an older one's too: it stays until all that was submitted is
-        // done.
+        // An abandoned submission may have kept something that an older one uses, too: it is kept until everything
+        // submitted is done.
         let given_up = self.kept.iter_mut().rev().take_while(|(until, _)| *until > submitted);
         given_up.for_each(|(until, _)| *until = submitted);
         self.release(timeline.completed());
     }
 
-    /// Lets go of what submissions up to `completed` kept.
+    /// Releases what submissions up to `completed` kept.
     #[inline]
     pub fn release(&mut self, completed: u64) {
         while self.kept.pop_front_if(|(until, _)| *until <= completed).is_some() {}
     }
 
-    /// Lets go of everything: the queue has ended.
+    /// Releases everything, after the queue has ended.
     #[cfg(any(feature = "amd", feature = "nv"))]
     pub fn clear(&mut self) {
         self.waits.clear();
         self.kept.clear();
     }
 
-    /// The submission waits for a point.
+    /// Makes the submission wait for a point.
     pub fn wait_for(&mut self, point: &Point) {
         add_wait(&mut self.waits, point);
     }
 
-    /// The submission, on `timeline`, waits for what others do with a memory.
+    /// Makes the submission, on `timeline`, wait for other queues' uses of a memory.
     #[inline]
     pub fn wait_for_memory(&mut self, timeline: &Arc<Timeline>, memory: &Memory) {
         memory.uses().hazards(timeline, &mut self.waits);
     }
 
-    /// The submission waits for what its commands wait for, and for what others do with their memories. All hazards are
-    /// read before any use is marked: two submissions to two queues can then never wait for one another.
+    /// Makes the submission wait for its commands' points, and for other queues' uses of their memories. All hazards
+    /// are read before any use is marked, so that two submissions to two queues never wait for each other.
     #[inline]
     pub fn wait_for_all(&mut self, timeline: &Arc<Timeline>, commands: &[Command]) {
         for command in commands {
             if let Command::Wait(point) = command {
                 self.wait_for(point);
             }
-            command.places().for_each(|place| self.wait_for_memory(timeline, &place.memory));
+            command.locations().for_each(|location| self.wait_for_memory(timeline, &location.memory));
         }
     }
 
-    /// Has `emit` encode the waits gathered, and keeps the timelines of those that it did encode.
+    /// Calls `emit` for each collected wait, and keeps the timelines of those that it encoded.
     ///
     /// # Errors
-    /// The first of `emit`.
+    /// The first error of `emit`.
     #[inline]
     pub fn emit_waits<E>(&mut self, value: u64, mut emit: impl FnMut(&Point) -> Result<bool, E>) -> Result<(), E> {
         let Self { waits, kept } = self;
@@ -104,13 +104,13 @@ impl InFlight {
         Ok(())
     }
 
-    /// Keeps something until the submission of `value` is done.
+    /// Keeps something alive until the submission of `value` is done.
     #[inline]
     pub fn keep(&mut self, value: u64, what: Kept) {
         self.kept.push_back((value, what));
     }
 
-    /// Keeps a kernel; once for launches of it in a row, until the last of them is done.
+    /// Keeps a kernel alive; consecutive launches of it are one entry, kept until the last of them is done.
     #[inline]
     pub fn keep_kernel(&mut self, value: u64, kernel: &Kernel) {
         match self.kept.back_mut() {
@@ -120,8 +120,8 @@ impl InFlight {
     }
 }
 
-/// Nothing can keep the submission of `value` from the device any more: its memories are marked, its value is given
-/// out.
+/// Commits the submission of `value`, when it can no longer fail: marks its memories as used, and advances the
+/// timeline.
 #[inline]
 pub fn commit<'m>(timeline: &Arc<Timeline>, value: u64, used: impl Iterator<Item = &'m Memory>) {
     used.for_each(|memory| memory.uses().mark(timeline, value));
@@ -129,7 +129,7 @@ pub fn commit<'m>(timeline: &Arc<Timeline>, value: u64, used: impl Iterator<Item
     debug_assert_eq!(given, value, "the producer's lock is held");
 }
 
-/// A submitter that waits for room in its ring: pauses that grow, until a time that runs from the first look at it.
+/// Polling for room in a ring: growing pauses, and a timeout that starts with the first check.
 #[derive(Default)]
 pub struct RoomWait {
     deadline: Option<Instant>,
@@ -137,7 +137,7 @@ pub struct RoomWait {
 }
 
 impl RoomWait {
-    /// Whether `timeout` is over.
+    /// Whether `timeout` has passed since the first call.
     pub fn is_over(&mut self, timeout: Duration) -> bool {
         let now = Instant::now();
         now >= *self.deadline.get_or_insert_with(|| now + timeout)
@@ -148,13 +148,13 @@ impl RoomWait {
     }
 }
 
-/// The ring had no room for `timeout`.
-pub fn stayed_full(timeline: &Timeline, timeout: Duration, report: Report) -> DeviceError {
+/// The error for a ring that had no room for `timeout`.
+pub fn ring_full_error(timeline: &Timeline, timeout: Duration, report: Report) -> DeviceError {
     SubmitError::from(timeline.timed_out(timeline.submitted(), timeout, report)).into()
 }
 
-/// A wait for room that failed is a wait that failed.
-pub fn no_room(error: SubmitError) -> DeviceError {
+/// Converts an error of waiting for room: a failed wait becomes a device's wait error.
+pub fn submit_to_device_error(error: SubmitError) -> DeviceError {
     match error {
         SubmitError::Wait(e) => e.into(),
         e => e.into(),

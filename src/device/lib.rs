@@ -1,10 +1,13 @@
-//! Devices: one folder each, one trait over all, and the registry that opens them by name. `gpu` is what all GPUs have in common,
-//! `in_flight` what every queue remembers of its submissions.
+//! Devices: one folder each, one trait for all, and the registry that opens them by name. `gpu` is shared by all GPUs;
+//! `in_flight` is every queue's bookkeeping of submissions.
 //!
-//! Place in the arrows: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads images of
-//! `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md` walks through it.
-//! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`: `args[i]` is a buffer's address or a variable's i64 bits.
-//! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
+//! Layer: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads
+//! images of `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md`
+//! walks through it.
+//! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`; `args[i]` is a buffer's address or a variable's
+//! i64 bits.
+//! A GPU kernel runs the workgroups of its [`Geometry`] and reads its arguments from a block, in order and naturally
+//! aligned.
 
 #[cfg(feature = "amd")]
 pub mod amd;
@@ -13,7 +16,7 @@ pub mod cpu;
 pub mod disk;
 mod error;
 #[cfg(any(feature = "amd", feature = "nv"))]
-// With one vendor alone, what only the other one uses is not used.
+// With only one vendor's feature enabled, code for the other one is unused.
 #[cfg_attr(not(all(feature = "amd", feature = "nv")), allow(dead_code))]
 mod gpu;
 mod in_flight;
@@ -27,7 +30,7 @@ mod timing;
 
 pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};
 pub use error::DeviceError;
-pub use memory::{Memory, MemoryParts, Place, Release, Uses};
+pub use memory::{Location, Memory, MemoryParts, Release, Uses};
 pub use record::record_by_resubmission;
 pub use registry::{DeviceListing, DeviceOptions, Registry, open};
 pub use timing::time_command;
@@ -38,7 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Names one open device: a number of its own and a name for people. Cheap to clone and to compare.
+/// Identifies one open device by a unique number, with a name for display. Cheap to clone and to compare.
 #[derive(Clone)]
 pub struct DeviceTag {
     id: u32,
@@ -46,7 +49,7 @@ pub struct DeviceTag {
 }
 
 impl DeviceTag {
-    /// A tag unlike any other of this process.
+    /// A new tag, unique in this process.
     #[must_use]
     pub fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -79,75 +82,77 @@ impl fmt::Debug for DeviceTag {
     }
 }
 
-/// Facts about an open device.
+/// Properties of an open device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// What code must be made for: `x86_64-avx512`, `gfx1100`, `sm_90`; empty where no kernel runs.
+    /// The architecture to compile for: `x86_64-avx512`, `gfx1100`, `sm_90`; empty if the device runs no kernels.
     pub arch: String,
-    /// Cores (or compute units) that a kernel is spread over.
+    /// Cores (or compute units) that a kernel is distributed over.
     pub threads: u32,
-    /// Memory of the device in bytes, 0 where that has no meaning.
+    /// Memory of the device in bytes; 0 if that has no meaning.
     pub memory_bytes: u64,
 }
 
-/// Which of a device's queues. Each is in order by itself; between them, memories and [`Command::Wait`] order.
+/// One of a device's queues. Each queue runs in order; shared memories and [`Command::Wait`] order work between queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum QueueKind {
     #[default]
     Compute,
-    /// Copies only; runs beside kernels. A device without one uses its compute queue.
+    /// Copies only, concurrently with kernels. A device without a copy queue uses its compute queue.
     Copy,
 }
 
-/// A device. Handles it gives out ([`Memory`], [`Kernel`], recorded lists) stay valid while they live, also past `close`, though no work
-/// is done after that.
+/// A device. Its handles ([`Memory`], [`Kernel`], recorded lists) stay valid also after `close`, but no more work is
+/// done then.
 ///
-/// Ordering: a submission waits by itself for submissions of other queues and devices that use the same memories, and host copies
-/// wait for the memory's last use. So a program that only shares memories needs no waits of its own.
+/// Ordering: a submission automatically waits for submissions of other queues and devices that use the same memories,
+/// and host copies wait for the memory's last use. So a program that only shares memories needs no explicit waits.
 pub trait Device: Send + Sync + fmt::Debug {
     /// Name and identity.
     fn tag(&self) -> &DeviceTag;
 
-    /// What it is.
+    /// Its properties.
     fn info(&self) -> &DeviceInfo;
 
-    /// Whether kernels run. A device on which none does takes any code, or none, and only claims its arch.
+    /// Whether kernels run. Otherwise the device accepts any code, or none, and its arch is nominal.
     fn executes(&self) -> bool {
         true
     }
 
-    /// Memory of at least `len_bytes` bytes, aligned to 64; its contents are unspecified. Zero bytes give a memory of none.
+    /// Memory of at least `len_bytes` bytes, aligned to 64; its contents are unspecified. Zero bytes give an empty
+    /// memory.
     ///
     /// # Errors
     /// `OutOfMemory`, `TooBig`, `Closed`.
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError>;
 
-    /// Host bytes into memory, after all submitted work that uses it.
+    /// Copies host bytes to memory, after all submitted work that uses the memory.
     ///
     /// # Errors
-    /// `Range`, `WrongDevice`, `Wait` when that work does not end.
+    /// `Range`, `WrongDevice`; `Wait` if that work does not complete.
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError>;
 
-    /// Memory into host bytes, after all submitted work that uses it.
+    /// Copies memory to host bytes, after all submitted work that uses the memory.
     ///
     /// # Errors
     /// As `copy_in`.
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Places the images in executable memory, all in one batch (one change of protection for all), in their order.
-    /// The caller vouches for the code: it runs with the device's rights and no check.
+    /// Loads the images into executable memory, as one batch (with one change of protection); returns the kernels in
+    /// the same order. The caller must trust the code: it runs unchecked, with the device's rights.
     ///
     /// # Errors
-    /// `Load` names the image that is malformed, for another machine, or without its entry.
+    /// `Load` for an image that is malformed, for another machine, or lacks its entry.
     fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError>;
 
     /// Queues commands and returns without waiting for them: encode, ring, doorbell.
     ///
     /// # Errors
-    /// `WrongDevice`, `Range`, `Closed`; `Submit` when the queue stayed full for the device's submit timeout. On an error nothing was queued.
+    /// `WrongDevice`, `Range`, `Closed`; `Submit` if the queue stayed full for the device's submit timeout. On an error
+    /// nothing was queued.
     fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError>;
 
-    /// Encodes commands once, to be replayed many times. `Wait` has no place in it.
+    /// Encodes commands once, to be replayed many times. The list must not contain a `Wait`.
     ///
     /// # Errors
     /// As `submit`, and `Unsupported` for a `Wait`.
@@ -156,23 +161,23 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// A pair of times for [`Command::stamped`].
     ///
     /// # Errors
-    /// `Memory` when there is no room for its signals.
+    /// `Memory` if there is no room for its signals.
     fn stamp(&self) -> Result<Stamp, DeviceError>;
 
-    /// Whether [`Command::Copy`] on this device may name that memory although it is another device's.
+    /// Whether [`Command::Copy`] on this device can access a memory, which may belong to another device.
     fn reaches(&self, memory: &Memory) -> bool {
         memory.device() == self.tag()
     }
 
-    /// How long the engine waits for work before it calls the device hung.
+    /// How long the engine waits for work before it treats the device as hung.
     fn patience(&self) -> Duration {
-        Duration::from_secs(30) // TIMEOUT: the field's usual patience with a hung device.
+        Duration::from_secs(30) // TIMEOUT: a common limit for a hung device.
     }
 
     /// Waits for a point on any queue.
     ///
     /// # Errors
-    /// `Wait`: past the deadline, with a report; or because the queue has ended.
+    /// `Wait`: at the deadline, with a report; or because the queue has ended.
     fn wait(&self, point: &Point, timeout: Duration) -> Result<(), DeviceError> {
         Ok(point.wait(timeout)?)
     }
@@ -183,34 +188,36 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// As `wait`.
     fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError>;
 
-    /// Bytes of live memories.
+    /// Bytes of allocated memories.
     fn memory_used(&self) -> u64;
 
-    /// What the driver says of the device now: free memory, clocks, temperature, errors. Nothing where there is nobody to ask.
+    /// The current state that the driver reports: free memory, clocks, temperature, errors. `None` if there is no
+    /// driver.
     fn state(&self) -> Option<DeviceState> {
         None
     }
 
-    /// Waits for the queued work, ends the device's threads and refuses work from then on. Closing twice is fine.
+    /// Waits for the queued work, ends the device's threads and refuses work from then on. Closing twice is allowed.
     ///
     /// # Errors
-    /// `Wait` when the queued work does not end; the device is closed nevertheless.
+    /// `Wait` if the queued work does not complete; the device is closed nevertheless.
     fn close(&self) -> Result<(), DeviceError>;
 }
 
-/// What a driver says of a device, as a line and as data.
+/// A driver's report about a device, as a line of text and as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceState {
     pub line: String,
     pub values: serde_json::Value,
 }
 
-/// A list of commands encoded once.
+/// A list of commands that was encoded once, for replay.
 pub trait Recorded: Send + fmt::Debug {
     /// Applies the patches and runs the list once, in order with the device's compute queue.
     ///
     /// # Errors
-    /// As [`Device::submit`]; `Submit` with `Patch` for a place that the list lacks. On an error nothing ran; patches before the bad one may hold.
+    /// As [`Device::submit`]; `Submit` with `Patch` for an argument that the list does not have. On an error nothing
+    /// ran; patches before the bad one may have been applied.
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError>;
 }
 

@@ -1,8 +1,9 @@
-//! A device's memory as its users hold it: a handle that frees on drop and knows which submissions still use it.
+//! Handles of device memory: a handle frees the memory on drop and tracks which submissions still use it.
 //!
-//! Place in the arrows: made by a device's allocator, held by `engine`'s buffers. Every submission that names a memory leaves its
-//! timeline value here, so a host copy waits for just that work, another queue orders itself after it, and a freed block is never
-//! unmapped under a running kernel. Reads and writes are not told apart: two readers on different queues run one after the other.
+//! Layer: created by a device's allocator, held by `engine`'s buffers. Every submission that uses a
+//! memory records its timeline value here. So a host copy waits only for that work, another queue's work is ordered
+//! after it, and a freed block is never unmapped under a running kernel. Reads and writes are not distinguished: two
+//! readers on different queues run one after the other.
 
 use super::{DeviceError, DeviceTag};
 use doorbell_hcq::memory::View;
@@ -12,25 +13,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The submissions that may still touch a memory.
+/// The submissions that may still access a memory.
 #[derive(Default)]
 pub struct Uses {
-    // The device's main timeline, where nearly all uses are.
+    // The device's main timeline, to which nearly all uses belong.
     own: Option<Arc<Timeline>>,
     own_value: AtomicU64,
-    // Uses on any other timeline, the newest each.
+    // The newest use on each other timeline.
     others: Mutex<Vec<Point>>,
     has_others: AtomicBool,
 }
 
 impl Uses {
-    /// None yet; `own` is the timeline that most uses will be on.
+    /// No uses yet; `own` is the timeline that most uses will belong to.
     #[must_use]
     pub fn new(own: Option<Arc<Timeline>>) -> Self {
         Self { own, ..Self::default() }
     }
 
-    /// A submission will use the memory. Called before the submission is published.
+    /// Records that a submission will use the memory. Must be called before the submission is published.
     #[inline]
     pub fn mark(&self, timeline: &Arc<Timeline>, value: u64) {
         if self.own.as_ref().is_some_and(|own| Arc::ptr_eq(own, timeline)) {
@@ -43,7 +44,7 @@ impl Uses {
         self.has_others.store(true, Ordering::Release);
     }
 
-    /// Adds to `waits` what a submission on `timeline` must wait for before it may touch the memory.
+    /// Adds to `waits` what a submission on `timeline` must wait for before it may access the memory.
     #[inline]
     pub fn hazards(&self, timeline: &Arc<Timeline>, waits: &mut Vec<Point>) {
         if let Some(own) = self.own.as_ref().filter(|own| !Arc::ptr_eq(own, timeline)) {
@@ -57,7 +58,7 @@ impl Uses {
         }
     }
 
-    /// Whether no submission uses the memory any more.
+    /// Whether all submissions that use the memory are done.
     #[must_use]
     pub fn are_done(&self) -> bool {
         let own = self.own.as_ref().is_none_or(|t| t.completed() >= self.own_value.load(Ordering::Acquire));
@@ -65,7 +66,7 @@ impl Uses {
             || self.others.lock().unwrap_or_else(PoisonError::into_inner).iter().all(Point::is_done))
     }
 
-    /// Waits until no submission uses the memory.
+    /// Waits until all submissions that use the memory are done.
     ///
     /// # Errors
     /// `Timeout` with a report, `Lost`.
@@ -84,7 +85,7 @@ impl Uses {
     }
 }
 
-/// Adds a point unless it is done or a later one of its timeline is there.
+/// Adds a point, unless it is done or the list has a later one of its timeline.
 pub(crate) fn add_wait(waits: &mut Vec<Point>, point: &Point) {
     if point.is_done() {
         return;
@@ -96,21 +97,21 @@ pub(crate) fn add_wait(waits: &mut Vec<Point>, point: &Point) {
     }
 }
 
-/// Takes a block back when its last handle is dropped; `uses` may still be pending.
+/// The owner of memory blocks, called when a block's last handle is dropped; `uses` may still be pending.
 pub trait Release: Send + Sync {
     fn release(&self, va: u64, host: Option<View>, uses: Uses);
 }
 
-/// What a device says about a new memory.
+/// The parts from which a device makes a [`Memory`].
 pub struct MemoryParts {
     pub device: DeviceTag,
     /// Address of the first byte as the device sees it.
     pub va: u64,
     pub len_bytes: u64,
-    /// The same bytes as the host sees them, where it does.
+    /// The host's view of the same bytes, if they are mapped for the host.
     pub host: Option<View>,
     pub uses: Uses,
-    /// Who takes the block back; `None` when dropping `host` is enough.
+    /// The owner to return the block to; `None` if dropping `host` is enough.
     pub release: Option<Arc<dyn Release>>,
 }
 
@@ -126,7 +127,7 @@ impl Drop for Inner {
     }
 }
 
-/// A device's memory. Clones are the same memory; the last one frees it.
+/// A block of a device's memory. Clones refer to the same block; it is freed with the last one.
 #[derive(Clone)]
 pub struct Memory(Arc<Inner>);
 
@@ -161,7 +162,7 @@ impl Memory {
         self.0.parts.len_bytes
     }
 
-    /// The host's view of the memory, if it has one. Order accesses with [`Uses::wait`] or a timeline.
+    /// The host's view of the memory, if it is mapped for the host. Order accesses with [`Uses::wait`] or a timeline.
     #[must_use]
     pub fn host(&self) -> Option<&View> {
         self.0.parts.host.as_ref()
@@ -173,19 +174,19 @@ impl Memory {
         &self.0.parts.uses
     }
 
-    /// Whether both handles are the same memory.
+    /// Whether both handles refer to the same memory.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The place `offset` bytes in.
+    /// The location `offset` bytes from the start.
     #[must_use]
-    pub fn at(&self, offset: u64) -> Place {
-        Place { memory: self.clone(), offset }
+    pub fn at(&self, offset: u64) -> Location {
+        Location { memory: self.clone(), offset }
     }
 
-    /// Checks a range, for copies.
+    /// Checks that a range lies within the memory.
     ///
     /// # Errors
     /// `Range`.
@@ -197,15 +198,15 @@ impl Memory {
     }
 }
 
-/// A byte position in a memory.
+/// A location in a memory: the memory and a byte offset.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Location {
     pub memory: Memory,
     /// Bytes from the start.
     pub offset: u64,
 }
 
-impl Place {
+impl Location {
     /// The address as the device sees it.
     #[must_use]
     #[inline]

@@ -1,4 +1,4 @@
-//! The simplest recorded list: it keeps the commands and submits them again. For devices without command buffers.
+//! The simplest recorded list, for devices without command buffers: it keeps the commands and submits them again.
 
 use super::{Arg, Command, DeviceError, Patch, Recorded};
 use doorbell_hcq::queue::SubmitError;

@@ -1,6 +1,6 @@
 //! The list of back ends, and which one a device gets.
 //!
-//! Place in the arrows: `isa` has the back ends, each by itself; the engine alone knows them all.
+//! Layer: `isa` has the back ends, each by itself; the engine alone knows them all.
 
 use super::Options;
 use crate::codegen::Target;

@@ -1,6 +1,6 @@
 //! What is remembered, within bounds: [`Bounded`] in memory, [`DiskCache`] between processes.
 //!
-//! Place in the arrows: `engine` alone does this room's I/O; what is searched or assembled comes to it as a key and a
+//! Layer: `engine` alone does this room's I/O; what is searched or assembled comes to it as a key and a
 //! value of bytes.
 
 use std::borrow::Borrow;

@@ -9,7 +9,8 @@ use crate::tensor::TensorError;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why something could not be computed. Cheap to clone where it is a Tensor's own error, since many Tensors may carry it.
+/// Why something could not be computed. Cheap to clone where it is a Tensor's own error, since many Tensors may carry
+/// it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,18 +1,20 @@
 //! Capture and replay: the second call of a recorded function is captured, from the third on its commands are replayed.
 //!
-//! A replay patches the addresses of the inputs and the values of variables into one recorded list and rings once. What was
-//! assigned to during the capture (parameters, optimiser state) is assigned to at each replay; the Tensors that hold it get a
-//! new version of their buffer, so that nothing computed from the old content is taken for the new.
-//! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at capture.
-//! An input that is part of a buffer is recorded as a buffer of its own in the same memory, also where the function uses the whole buffer
-//! besides; one that a replay might overwrite (a result of the call before, a part of captured memory) is copied first.
+//! A replay patches the addresses of the inputs and the values of variables into one recorded list and rings once. What
+//! was assigned to during the capture (parameters, optimiser state) is assigned to at each replay; the Tensors that
+//! hold it get a new version of their buffer, so that nothing computed from the old content is taken for the new.
+//! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at
+//! capture.
+//! An input that is part of a buffer is recorded as a buffer of its own in the same memory, also where the function
+//! uses the whole buffer besides; one that a replay might overwrite (a result of the call before, a part of captured
+//! memory) is copied first.
 //! A result that is an input, or a view of one, is made from the inputs of each call ([`Outputs`]).
 
 use super::jit_outputs::{Call, Outputs};
 use super::memory::{Home, attached, dense_view, home};
 use super::realize::Assigned;
 use super::{Error, JitError, Session, session};
-use crate::device::{Arg, Command, Memory, Patch, Place, QueueKind, Recorded};
+use crate::device::{Arg, Command, Location, Memory, Patch, QueueKind, Recorded};
 use crate::tensor::{Elementwise, Movement, Tensor, Value};
 use crate::uop::{BufferRef, Dim, Op, Scalar, UOp, numel};
 use std::cell::RefCell;
@@ -80,7 +82,7 @@ impl Drop for Open {
 }
 
 /// An input's memory and its length in bytes.
-type Known = (Place, u64);
+type Known = (Location, u64);
 
 /// A function of Tensors that is recorded once and replayed.
 pub struct Jit<F> {
@@ -94,8 +96,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
         Jit { function, calls: 0, recording: None }
     }
 
-    /// Calls the function with these inputs (realized first). The results are realized; their memory is overwritten by the
-    /// next call.
+    /// Calls the function with these inputs (realized first). The results are realized; their memory is overwritten by
+    /// the next call.
     ///
     /// # Errors
     /// What the function's Tensors carry; from the third call on, inputs unlike the recorded ones.
@@ -201,8 +203,8 @@ fn facts(t: &Tensor) -> Result<Input, Error> {
     Ok(Input { shape: format!("({})", shape.join(", ")), dtype: t.dtype()?, device: t.device().to_string() })
 }
 
-/// The input realized, as a whole buffer: a part of one and what has a variable size become a buffer of their own on the same memory,
-/// what has no dense memory is copied.
+/// The input realized, as a whole buffer: a part of one and what has a variable size become a buffer of their own on
+/// the same memory, what has no dense memory is copied.
 fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     t.realize()?;
     let u = t.uop()?;
@@ -259,12 +261,12 @@ fn home_of(t: &Tensor) -> Result<Home, Error> {
     buffer.ok_or_else(|| Error::Internal("an input of a jit has no memory".into()))
 }
 
-/// Where the commands use the inputs' memory, and the other memory that they use. A buffer that the function has captured is no input,
-/// even if an input is a part of it.
+/// Where the commands use the inputs' memory, and the other memory that they use. A buffer that the function has
+/// captured is no input, even if an input is a part of it.
 fn input_places(capture: &Capture, inputs: &[Known], homes: &[Home]) -> (Vec<InputUse>, Vec<Memory>) {
     let (mut out, mut own): (Vec<_>, Vec<Memory>) = (Vec::new(), Vec::new());
     let mut used = capture.homes.iter().peekable();
-    let mut look = |command: usize, arg: usize, p: &Place| {
+    let mut look = |command: usize, arg: usize, p: &Location| {
         // The homes are listed in the order of the commands and their arguments.
         while used.next_if(|(c, a, _)| (*c, *a) < (command, arg)).is_some() {}
         let home = used.next_if(|(c, a, _)| (*c, *a) == (command, arg)).map(|u| &u.2);
@@ -356,7 +358,7 @@ impl Recording {
     }
 
     /// A copy of an input that lies in memory which the commands may overwrite before they read it.
-    fn copy(&self, s: &Session, (place, len_bytes): &Known) -> Result<Option<Place>, Error> {
+    fn copy(&self, s: &Session, (place, len_bytes): &Known) -> Result<Option<Location>, Error> {
         if !self.own.iter().any(|m| m.is_same(&place.memory)) {
             return Ok(None);
         }

@@ -1,11 +1,12 @@
 //! What a replay gives back: memory of the recording, or the inputs of the call themselves and views of them.
 //!
-//! A result that is an input's memory is none of the recording's: each call has its own inputs, so such results are made anew from
-//! them. Sizes that hang on a variable stand in a result as the variable with its value; they are given the value of the call.
+//! A result that is an input's memory is none of the recording's: each call has its own inputs, so such results are
+//! made anew from them. Sizes that hang on a variable stand in a result as the variable with its value; they are given
+//! the value of the call.
 
 use super::memory::{Home, home};
 use super::{Error, Session};
-use crate::device::Place;
+use crate::device::Location;
 use crate::tensor::{Tensor, Value};
 use crate::uop::{Arg, BufferRef, Op, UMap, UOp};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(super) struct Outputs {
 pub(super) struct Call<'a> {
     pub asked: &'a [Tensor],
     pub whole: &'a [Tensor],
-    pub copies: &'a [Option<Place>],
+    pub copies: &'a [Option<Location>],
 }
 
 fn lost() -> Error {
@@ -134,7 +135,7 @@ impl Outputs {
 }
 
 /// A new buffer like `model` on memory that is there.
-fn buffer_at(s: &Session, model: &UOp, place: Place) -> Result<UOp, Error> {
+fn buffer_at(s: &Session, model: &UOp, place: Location) -> Result<UOp, Error> {
     let whole = model.buffer_ref().ok_or_else(lost)?;
     let alias = BufferRef::new(whole.len, whole.device.clone());
     s.attach(&alias, place)?;

@@ -1,9 +1,9 @@
 //! The program cache: kernel graph → compiled, loaded kernel, once for every device.
 //!
-//! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. What one
-//! schedule lacks is compiled in parallel and loaded in one batch. The cache is bounded, as the one of schedules is: a program whose
-//! shapes never stop changing would else fill the memory with code. A kernel that goes lives on where it is in use: in a schedule at hand, in a
-//! recording.
+//! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. What
+//! one schedule lacks is compiled in parallel and loaded in one batch. The cache is bounded, as the one of schedules
+//! is: a program whose shapes never stop changing would else fill the memory with code. A kernel that goes lives on
+//! where it is in use: in a schedule at hand, in a recording.
 
 use super::cache::Bounded;
 use super::launch;
@@ -127,8 +127,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Programs and binaries of `asts`, in their order. Cores take the next kernel as they get free, the largest first: kernels differ much in
-    /// size, and one that is begun last keeps a single core busy at the end.
+    /// Programs and binaries of `asts`, in their order. Cores take the next kernel as they get free, the largest first:
+    /// kernels differ much in size, and one that is begun last keeps a single core busy at the end.
     fn assemble_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<(Program, Binary)>, Error> {
         let alone = asts.len() == 1 || self.options.beam > 0;
         let workers =

@@ -1,11 +1,10 @@
 //! A launch of a compiled kernel: its arguments in the order that its back end says, over the program's workgroups.
 //!
-//! Place in the arrows: between `isa`'s [`Binary`] and the device's `Command`; realize, search and validation all come
-//! through here.
+//! Layer: between `isa`'s [`Binary`] and the device's `Command`; realize, search and validation all come through here.
 
 use super::Error;
 use crate::codegen::{ParamInfo, Program};
-use crate::device::{Arg, Code, Command, Geometry, Kernel, KernelImage, Place};
+use crate::device::{Arg, Code, Command, Geometry, Kernel, KernelImage, Location};
 use crate::isa::{Argument, Binary, BinaryCode};
 use crate::uop::UOp;
 use smallvec::SmallVec;
@@ -17,7 +16,7 @@ pub(super) type Args = SmallVec<[Arg; 6]>;
 /// variable's value is.
 pub(super) fn arguments(
     (p, binary): (&Program, &Binary),
-    mut buffer: impl FnMut(&ParamInfo) -> Result<Place, Error>,
+    mut buffer: impl FnMut(&ParamInfo) -> Result<Location, Error>,
     mut variable: impl FnMut(&UOp) -> Result<i64, Error>,
 ) -> Result<Args, Error> {
     let lost = || Error::Internal(format!("{}: an argument of nothing", p.name));

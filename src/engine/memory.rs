@@ -1,21 +1,21 @@
 //! Where a buffer's bytes are: device memory attached to the buffer's identity, and dense views of buffers.
 
 use super::{Error, Session};
-use crate::device::{Memory, Place};
+use crate::device::{Location, Memory};
 use crate::uop::{BufferRef, Dim, Op, UOp};
 use std::any::Any;
 use std::sync::Arc;
 
 /// What the engine puts into [`BufferRef::memory`]: a place in device memory.
 #[derive(Debug)]
-pub struct Attached(pub Place);
+pub struct Attached(pub Location);
 
 impl Session {
     /// The place of a buffer of `elem_bytes`-byte elements; memory is allocated at the first call.
     ///
     /// # Errors
     /// The device cannot be opened or has no room.
-    pub fn place(&self, buffer: &BufferRef, elem_bytes: usize) -> Result<Place, Error> {
+    pub fn place(&self, buffer: &BufferRef, elem_bytes: usize) -> Result<Location, Error> {
         if let Some(p) = attached(buffer) {
             return Ok(p);
         }
@@ -26,18 +26,19 @@ impl Session {
     }
 
     /// Gives a buffer that has none its memory (part of an arena, say); the one that is there first stays.
-    pub(crate) fn attach(&self, buffer: &BufferRef, place: Place) -> Result<Place, Error> {
+    pub(crate) fn attach(&self, buffer: &BufferRef, place: Location) -> Result<Location, Error> {
         let _ = buffer.memory.set(Arc::new(Attached(place)));
         attached(buffer).ok_or_else(|| Error::Internal(format!("buffer {} holds no device memory", buffer.id)))
     }
 }
 
 /// The place of a buffer that has one.
-pub fn attached(buffer: &BufferRef) -> Option<Place> {
+pub fn attached(buffer: &BufferRef) -> Option<Location> {
     buffer.memory.get()?.downcast_ref::<Attached>().map(|a| a.0.clone())
 }
 
-/// What tells apart whose memory a place is: buffers on the same memory have homes of their own, versions of a buffer have one together.
+/// What tells apart whose memory a place is: buffers on the same memory have homes of their own, versions of a buffer
+/// have one together.
 #[derive(Clone)]
 pub struct Home(Arc<dyn Any + Send + Sync>);
 

@@ -37,11 +37,14 @@ pub struct Options {
     pub ptxas: Option<PathBuf>,
     /// Takes releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
     pub nv_any_driver: bool,
-    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): from Hopper on, where BAR0 is not passed through.
+    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): from Hopper on, where BAR0 is not
+    /// passed through.
     pub nv_bar1_doorbell: bool,
-    /// NVIDIA's page tables are filled by RM alone, without nvidia-uvm (`NV_RM_ONLY=1`); where there is none it is so anyway.
+    /// NVIDIA's page tables are filled by RM alone, without nvidia-uvm (`NV_RM_ONLY=1`); where there is none it is so
+    /// anyway.
     pub nv_rm_only: bool,
-    /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of their own.
+    /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of
+    /// their own.
     pub nv_shared_copy: bool,
     /// Products of f32 may use matrix units that leave out the last 13 bits of each factor (`ALLOW_TF32=1`).
     pub allow_tf32: bool,

@@ -1,6 +1,6 @@
 //! NVIDIA's assembler as a process: PTX text → cubin, each text assembled once.
 //!
-//! Place in the arrows: `engine` alone; stands in the place of our own assembler where `PTXAS=path` names it. Nothing
+//! Layer: `engine` alone; stands in the place of our own assembler where `PTXAS=path` names it. Nothing
 //! is started unless a kernel for such a GPU is compiled. Cubins are kept by chip, assembler and text: the last ones in
 //! the process, all on disk where kernel search keeps what it has learnt.
 

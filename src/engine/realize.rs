@@ -47,7 +47,8 @@ impl Session {
     /// # Errors
     /// The first mistake a Tensor carries; what scheduling, compiling or running refuses.
     pub fn realize(&self, tensors: &[Tensor]) -> Result<(), Error> {
-        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it made.
+        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it
+        // made.
         let mut _turn = None;
         for t in tensors {
             if _turn.is_none() && assigns(&t.node()?) {

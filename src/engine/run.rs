@@ -1,4 +1,5 @@
-//! A schedule on its devices: memory for its buffers, kernels from the cache, one submission a run of items on one device.
+//! A schedule on its devices: memory for its buffers, kernels from the cache, one submission a run of items on one
+//! device.
 
 use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
@@ -7,7 +8,7 @@ use super::memory::{Home, home};
 use super::session::OpenDevice;
 use super::{Error, JitError, Session};
 use crate::codegen::ParamInfo;
-use crate::device::{Command, Place, QueueKind};
+use crate::device::{Command, Location, QueueKind};
 use crate::isa::Argument;
 use crate::schedule::{Schedule, ScheduleItem};
 use crate::tensor::{FileRange, HostBytes};
@@ -120,7 +121,8 @@ impl Session {
                     let is_temporary = || s.temps.iter().any(|t| t.buffer == *dst);
                     match self.copy(dst, src, from_bytes, len_bytes)? {
                         Some(launch) => out.push(Step::Launch(Box::new(launch))),
-                        // Such data is there from the start and so is its place, unless that was another value's before.
+                        // Such data is there from the start and so is its place, unless that was another value's
+                        // before.
                         None if is_data(src) && !is_temporary() => {
                             self.copy_by_host(dst, src, from_bytes, len_bytes)?;
                         }
@@ -218,7 +220,8 @@ impl Session {
         Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new(), homes }))
     }
 
-    /// Copies from the host's data, from a file, or between devices of which one cannot reach the other's memory: in pieces, each waited for.
+    /// Copies from the host's data, from a file, or between devices of which one cannot reach the other's memory: in
+    /// pieces, each waited for.
     fn copy_by_host(&self, dst: &UOp, src: &UOp, from_bytes: usize, len_bytes: usize) -> Result<(), Error> {
         const PIECE: usize = 4 << 20;
         let (d, s) = ends(dst, src)?;
@@ -282,7 +285,7 @@ impl Session {
 /// What the host reads: part of a file, or device memory.
 pub(super) enum Source<'a> {
     File(&'a FileRange),
-    Memory(Arc<OpenDevice>, Place),
+    Memory(Arc<OpenDevice>, Location),
 }
 
 impl Source<'_> {

@@ -164,8 +164,8 @@ impl Session {
         Entered { device, _thread: PhantomData }
     }
 
-    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the `log`
-    /// crate, at level info.
+    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the
+    /// `log` crate, at level info.
     pub fn on_message(&self, take: impl Fn(&str) + Send + Sync + 'static) {
         let _first_one_counts = self.messages.set(Box::new(take));
     }

@@ -1,5 +1,5 @@
-//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`: a session offers them to the registry, so that the command line, tests and users of the library
-//! can all name one. The only place that knows both the devices and the emulators.
+//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`: a session offers them to the registry, so that the command line,
+//! tests and users of the library can all name one. The only place that knows both the devices and the emulators.
 
 use crate::device::Registry;
 use crate::device::registry::Emulated;

@@ -124,5 +124,5 @@ fn objects_for_another_chip_or_without_the_kernel_are_refused_by_name() {
     let wrong = refused(&compile(Chip::Gfx942), "axpy");
     assert!(wrong.ends_with("the code object is for gfx942, the device is gfx1100"), "{wrong}");
     assert!(refused(&compile(Chip::Gfx1100), "axpi").ends_with("the code object has no kernel axpi"));
-    assert!(refused(b"no object", "k").ends_with("the file is no AMDGPU code object"));
+    assert!(refused(b"no object", "k").ends_with("the file is not an AMDGPU code object"));
 }

@@ -105,7 +105,7 @@ fn a_kernel_that_asks_for_clusters_gets_them_and_no_others() {
         let kernel = load(&d, &cubin);
         assert_eq!(run(&d, &kernel, over(Some([4, 1, 1]))).unwrap()[0], expected([4, 1, 1]));
         let refused = |cluster| run(&d, &kernel, over(cluster)).unwrap_err().to_string();
-        assert!(refused(None).contains("wants one named (.explicitcluster)"), "{}", refused(None));
+        assert!(refused(None).contains("must be launched with a cluster size (.explicitcluster)"), "{}", refused(None));
         let eight = refused(Some([4, 2, 1]));
         assert!(eight.contains("fewer CTAs (.maxclusterrank)"), "{eight}");
     }

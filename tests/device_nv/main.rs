@@ -413,8 +413,8 @@ fn wrong_images_and_devices_are_refused_before_anything_is_queued() {
     let d = rig.open();
     let (k, m) = (rig.add(&d), words(&d, &[0; 64]));
     let load = |code| d.load(&[KernelImage { name: "k", code }]).unwrap_err().to_string();
-    assert!(load(Code::Raw(&[0; 16])).contains("a cubin is wanted"));
-    assert!(load(Code::Elf { bytes: b"no ELF", entry: "k" }).contains("the file is no cubin"));
+    assert!(load(Code::Raw(&[0; 16])).contains("a cubin is needed"));
+    assert!(load(Code::Elf { bytes: b"no ELF", entry: "k" }).contains("the file is not a cubin"));
     let older = include_bytes!("../data/cubin/module_sm80.cubin");
     assert!(load(Code::Elf { bytes: older, entry: "k" }).contains("the cubin is for sm_80, the device is sm_90"));
     assert!(load(Code::Elf { bytes: CUBIN, entry: "none" }).contains("no kernel none, it has add, clusters"));

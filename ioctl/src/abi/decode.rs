@@ -1,6 +1,6 @@
 //! Bytes of a call → one line of text with named fields.
 //!
-//! Place in the arrows: the tracer's text, the post-mortem's last calls, the replayer's differences.
+//! Layer: the tracer's text, the post-mortem's last calls, the replayer's differences.
 
 use super::{
     Choice, Count, Dir, Element, Embedded, FieldDesc, Kind, Layout, chosen, find_form, request_len_bytes,

@@ -1,6 +1,6 @@
 //! Driver interfaces as data: each ioctl's number, name, struct, fields, embedded pointers and releases. No behaviour.
 //!
-//! Place in the arrows: callers (`device`), software drivers (`emu`), the tracer, the recorder and the tests read the
+//! Layer: callers (`device`), software drivers (`emu`), the tracer, the recorder and the tests read the
 //! same descriptions. Sources: `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`; names of structs and fields are theirs. C
 //! probes in `tests/` compile the installed headers and compare every size, offset and number; what is newer than those
 //! headers is compared with a table of numbers instead. NVIDIA's are the open kernel modules' headers, which no system

@@ -1,6 +1,6 @@
 //! The running kernel as a port.
 //!
-//! Place in the arrows: the innermost port of every real run. Source: open(2), ioctl(2), mmap(2), poll(2) of Linux.
+//! Layer: the innermost port of every real run. Source: open(2), ioctl(2), mmap(2), poll(2) of Linux.
 
 use super::{AddressSpace, Backing, CpuPtr, Errno, Fd, KERNEL_LOG, MapRequest, OpenFlags, PollEvents, PollFd, Port};
 use crate::abi;

@@ -1,6 +1,6 @@
 //! Mappings made through a port: owners that unmap on drop, their views, and doorbells.
 //!
-//! Place in the arrows: `device` maps with it; a view keeps its mapping, the mapping keeps its port.
+//! Layer: `device` maps with it; a view keeps its mapping, the mapping keeps its port.
 
 use super::{CpuPtr, DeviceView, Errno, Fd, MapRequest, Mapping, Port, Prot, ViewError};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Memory of this process named by a number, as a driver sees the pointers in an ioctl's struct: a bad address is
 //! `EFAULT`, not a crash.
 //!
-//! Place in the arrows: software drivers and wrappers follow embedded pointers with it. Source: process_vm_readv(2) on
+//! Layer: software drivers and wrappers follow embedded pointers with it. Source: process_vm_readv(2) on
 //! this process. Writing is as powerful as any driver's copy-out: it writes wherever the caller of the ioctl has
 //! pointed.
 

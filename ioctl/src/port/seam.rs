@@ -1,6 +1,6 @@
 //! The driver interface: everything that passes between this process and a device's driver, as one object-safe trait.
 //!
-//! Place in the arrows: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer,
+//! Layer: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer,
 //! the recorder and the fault injector implement it and wrap each other. Source: open(2), ioctl(2), mmap(2), poll(2).
 //! Left out: reading and writing files at offsets, signals, fork: no driver here needs them.
 

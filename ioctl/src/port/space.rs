@@ -1,6 +1,6 @@
 //! The part of this process's address space that one port has mapped: it maps and unmaps there and nowhere else.
 //!
-//! Place in the arrows: the Linux port and the software drivers have one each; it makes `mmap` at a fixed address safe
+//! Layer: the Linux port and the software drivers have one each; it makes `mmap` at a fixed address safe
 //! to offer. Source: mmap(2), munmap(2), mremap(2), memfd_create(2) of Linux.
 
 use super::{CpuPtr, DeviceView, Errno, MapFlags, MapRequest, Prot, page_bytes};

@@ -1,6 +1,6 @@
 //! Memory that a device or another thread may write at any time: bounds-checked words and bulk copies, never a slice.
 //!
-//! Place in the arrows: software GPUs access their clients' memory through it; `hcq::memory` builds its views on it.
+//! Layer: software GPUs access their clients' memory through it; `hcq::memory` builds its views on it.
 //! Words are single aligned accesses, as a device's bus makes them. They are atomics rather than volatile accesses,
 //! because two threads may touch one word. Bulk copies are plain: concurrent with a writer they read torn data, which
 //! no Rust reference ever sees.

@@ -1,6 +1,6 @@
 //! Recorded runs, replayed against another port: another software GPU, or the kernel.
 //!
-//! Place in the arrows: reads what [`Trace::recording`](crate::trace::Trace::recording) wrote, drives any
+//! Layer: reads what [`Trace::recording`](crate::trace::Trace::recording) wrote, drives any
 //! [`Port`](crate::port::Port). `translate` (recorded names and addresses → the new run's) → `player` (the calls, the
 //! memory and the doorbells in their order, and the differences); `rings` and `channels` read from a recording the
 //! packets of each doorbell.

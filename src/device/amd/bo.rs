@@ -1,7 +1,8 @@
-//! Buffers of the driver: addresses, memory behind them, the GPU's page table, the host's mapping; and freeing in the right order.
+//! Buffers of the driver: address range, memory, GPU mappings, host mapping; and freeing these in the right order.
 //!
-//! Place in the arrows: above `driver`; rings, signals, kernargs, tensors and code all lie in these. Source: amd.md 1.4 (flag table).
-//! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there.
+//! Layer: above `driver`; rings, signals, kernargs, tensors and code all lie in buffers. Source:
+//! docs/amd.md 1.4 (flag table).
+//! The GPU address equals the CPU address: the range is reserved first, so that nothing else in the process can use it.
 //! Left out: SVM ranges, dma-buf, VRAM through the BAR (copies go through the copy engine).
 
 use super::driver::Driver;
@@ -11,10 +12,10 @@ use doorbell_ioctl::port::{CallError, Errno, Fd, MapRequest, Mapped};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const PAGE: u64 = 4096;
-/// From this size on, VRAM is aligned for large pages of the GPU.
+/// VRAM buffers of at least this size are aligned to it, for the GPU's large pages.
 const LARGE_PAGE: u64 = 2 << 20;
 
-/// Where a buffer lies and who sees it.
+/// Where a buffer is allocated and whether the host maps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Uncached system memory: rings, pointers, signals, kernargs, command buffers, staging.
@@ -37,10 +38,10 @@ impl Placement {
     }
 }
 
-/// The GPUs that have a buffer in their page tables.
+/// The GPUs that have a buffer mapped in their page tables.
 pub type Gpus = Arc<Mutex<Vec<u32>>>;
 
-/// Puts a buffer into a GPU's page table, unless it is there.
+/// Maps a buffer in a GPU's page table, if it is not mapped yet.
 ///
 /// # Errors
 /// The driver's.
@@ -61,7 +62,7 @@ pub fn map_to(driver: &Driver, handle: u64, gpus: &Gpus, gpu_id: u32) -> Result<
     Ok(())
 }
 
-/// A buffer that does not know its driver: whoever holds it frees it.
+/// A buffer without a reference to its driver; its owner must call [`Buffer::free`].
 #[derive(Debug)]
 pub struct Buffer {
     handle: u64,
@@ -72,10 +73,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Memory of `gpu_id`, in its page table; a multiple of pages. `render` is the device's render node.
+    /// Allocates memory and maps it in the page table of `gpu_id`; the size is rounded up to whole pages. `render` is
+    /// the device's render node.
     ///
     /// # Errors
-    /// The driver's; `ENOMEM` when memory or addresses are used up.
+    /// The driver's; `ENOMEM` when memory or address space is exhausted.
     pub fn new(
         driver: &Driver,
         gpu_id: u32,
@@ -125,7 +127,7 @@ impl Buffer {
         }
     }
 
-    /// Puts the buffer into a GPU's page table, unless it is there.
+    /// Maps the buffer in a GPU's page table, if it is not mapped yet.
     ///
     /// # Errors
     /// The driver's.
@@ -138,7 +140,7 @@ impl Buffer {
         self.handle
     }
 
-    /// Address for the GPU, and for the host where it is mapped.
+    /// The address for the GPU and, if it is mapped there, for the host.
     #[must_use]
     pub fn va(&self) -> u64 {
         self.range.base().0
@@ -149,7 +151,7 @@ impl Buffer {
         self.len_bytes
     }
 
-    /// Out of the page tables, back to the driver; then the addresses are free.
+    /// Unmaps the buffer from all GPUs, frees its memory, then its address range.
     ///
     /// # Errors
     /// The driver's first one; the rest is freed nevertheless.
@@ -166,7 +168,7 @@ impl Buffer {
             unmapped = driver.call(&kfd::UNMAP_MEMORY_FROM_GPU, &mut args);
         }
         let freed = free_handle(driver, self.handle);
-        driver.note_freed(self.range.base().0);
+        driver.forget_buffer(self.range.base().0);
         unmapped.and(freed)
     }
 }
@@ -175,7 +177,7 @@ fn free_handle(driver: &Driver, handle: u64) -> Result<(), CallError> {
     driver.call(&kfd::FREE_MEMORY_OF_GPU, &mut kfd::FreeMemoryOfGpu { handle })
 }
 
-/// A buffer that frees itself.
+/// A buffer, freed on drop.
 #[derive(Debug)]
 pub struct Bo {
     driver: Arc<Driver>,
@@ -209,8 +211,8 @@ impl Bo {
         self.buffer.as_ref().map_or(0, Buffer::len_bytes)
     }
 
-    /// The host's view, for buffers that it has mapped. It keeps the addresses, not the buffer: an access after the buffer's end reads
-    /// memory that no device looks at any more.
+    /// The host's view of a host-mapped buffer. It keeps the address range, not the buffer: after the buffer is freed,
+    /// accesses reach memory that no device uses any more.
     ///
     /// # Errors
     /// `EACCES` for a buffer in VRAM.

@@ -1,6 +1,8 @@
-//! What differs between AMD chips, one row each: packet dialects, queue kind, sizes of what the kernel saves on preemption.
+//! Differences between AMD chips, one row per chip: packet formats, queue format, sizes of the state that the kernel
+//! saves on preemption.
 //!
-//! Place in the arrows: chosen once at open; nothing else asks for a chip's name. Source: amd.md 1.6, 1.8, 2.1, 2.9, 4.1
+//! Layer: chosen once at open; no other code depends on a chip's name. Source: docs/amd.md 1.6, 1.8, 2.1,
+//! 2.9, 4.1
 //! (`kfd_queue.c`, `kfd_topology.c` of Linux 6.12; `amd_hsa_queue.h`; LLVM's AMDGPU usage).
 //! Left out: gfx10 and older RDNA, gfx908 and older CDNA, gfx950.
 
@@ -8,16 +10,16 @@ use super::topology::Node;
 use doorbell_hcq::packet::pm4::Gfx;
 use doorbell_hcq::packet::sdma::Sdma;
 
-/// Who reads the kernel descriptor and sets the registers.
+/// A compute queue's packet format; it decides who reads the kernel descriptor and sets the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFormat {
-    /// We do: one XCC, every register by packet.
+    /// This runtime does: for one XCC, each register by a packet.
     Pm4,
-    /// The firmware does; it also spreads workgroups over XCCs.
+    /// The firmware does; it also distributes workgroups over XCCs.
     Aql,
 }
 
-/// A chip.
+/// The parameters of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chip {
     pub name: &'static str,
@@ -28,15 +30,15 @@ pub struct Chip {
     pub gfx: Gfx,
     pub sdma: Sdma,
     pub format: QueueFormat,
-    /// Bytes of vector registers that the kernel saves a CU.
+    /// Bytes of vector registers that the kernel saves per CU.
     pub save_vgpr_bytes: u64,
-    /// Bytes of control stack a wave.
+    /// Bytes of control stack per wave.
     pub save_wave_bytes: u64,
-    /// LDS of a workgroup at most.
+    /// Largest LDS of a workgroup.
     pub lds_bytes: u32,
     /// Unit of RSRC2's LDS field.
     pub lds_granule_bytes: u32,
-    /// COMPUTE_TMPRING_SIZE counts waves of the whole device (1) or of a shader engine.
+    /// COMPUTE_TMPRING_SIZE counts the waves of a shader engine; otherwise those of the whole device.
     pub scratch_waves_per_engine: bool,
     /// Fourth word of a scratch buffer descriptor, and the swizzle bit of the second.
     pub scratch_descriptor_word3: u32,
@@ -74,7 +76,7 @@ const GFX942: Chip = Chip {
     ..GFX1100
 };
 
-/// All chips that this device knows. gfx90a is held to the same tables as gfx942, and tested by nothing but those.
+/// All known chips. gfx90a uses the same tables as gfx942, and only these tables are tested for it.
 pub const CHIPS: &[Chip] = &[
     GFX1100,
     Chip { name: "gfx1201", target_version: 120_001, elf_mach: 0x4e, gfx: Gfx::Gfx12, sdma: Sdma::V7, ..GFX1100 },
@@ -95,7 +97,7 @@ impl Chip {
         CHIPS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The family's alignment of scratch, in bytes a wave.
+    /// Alignment of a wave's scratch in bytes.
     #[must_use]
     pub fn scratch_align(&self) -> u64 {
         u64::from(self.gfx.table().scratch_granule_bytes)
@@ -115,9 +117,9 @@ pub struct SaveArea {
     pub ctl_stack: u64,
     /// `ctx_save_restore_size` of CREATE_QUEUE, for one XCC.
     pub context: u64,
-    /// The debugger's part, for one XCC.
+    /// Bytes of the debugger's part, for one XCC.
     pub debug: u64,
-    /// The whole buffer.
+    /// Bytes of the whole buffer.
     pub buffer: u64,
 }
 
@@ -127,7 +129,8 @@ const HWREG_BYTES: u64 = 0x1000;
 const HEADER_BYTES: u64 = 40;
 
 impl SaveArea {
-    /// The sizes that the kernel expects for this node: its own numbers where it prints them, else computed as it does.
+    /// The sizes that the kernel expects for this node: the topology's numbers if it has them, else computed in the
+    /// same way as the kernel.
     #[must_use]
     pub fn of(chip: &Chip, node: &Node) -> Self {
         let xcc = node.xcc_count();
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn save_areas_are_the_kernels_numbers() {
-        // The table of amd.md 1.6: active CUs, and what the kernel computes from them.
+        // The table of docs/amd.md 1.6: active CUs, and the sizes that the kernel computes from them.
         let sizes = |version, pairs: &[(&str, u64)]| {
             let s = SaveArea::of(Chip::of_version(version).unwrap(), &node(pairs));
             [s.ctl_stack, s.context, s.debug, s.buffer]

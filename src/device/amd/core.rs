@@ -1,6 +1,6 @@
-//! What the parts of one open AMD device share: driver, node, chip, signals, clock, and the fault that ended it.
+//! State shared by the parts of one open AMD device: driver, node, chip, signals, clock, and its fault, if any.
 //!
-//! Place in the arrows: below queues and memory, above `driver` and `bo`. Source: amd.md 1.3, 1.10, 2.6.
+//! Layer: below queues and memory, above `driver` and `bo`. Source: docs/amd.md 1.3, 1.10, 2.6.
 
 use super::bo::{Bo, Placement};
 use super::chip::Chip;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmdOptions {
     /// Bytes of each ring; a power of two.
@@ -31,9 +31,9 @@ pub struct AmdOptions {
     pub kernargs_bytes: u64,
     /// Bytes of each of the two staging buffers.
     pub staging_bytes: u64,
-    /// Freed memory kept for reuse.
+    /// Bytes of freed memory to keep for reuse.
     pub cache_bytes: u64,
-    /// How long a submission waits for room, and a host copy for its turn.
+    /// How long a submission waits for ring space, and a host copy for a staging buffer.
     pub submit_timeout: Duration,
     /// How long a wait spins before it sleeps in the driver.
     pub spin: Duration,
@@ -46,15 +46,15 @@ impl Default for AmdOptions {
             kernargs_bytes: 1 << 20,
             staging_bytes: 4 << 20,
             cache_bytes: 1 << 30,
-            // TIMEOUT: as the CPU device's; a suspended GPU needs a second to wake up.
+            // TIMEOUT: as for the CPU device; a suspended GPU needs a second to wake up.
             submit_timeout: Duration::from_secs(10),
-            // TIMEOUT: the price of a sleep and a wake-up.
+            // TIMEOUT: about the cost of a sleep and a wake-up.
             spin: Duration::from_micros(100),
         }
     }
 }
 
-/// The shared part.
+/// The shared state.
 #[derive(Debug)]
 pub struct Core {
     pub tag: DeviceTag,
@@ -62,19 +62,19 @@ pub struct Core {
     pub node: Node,
     pub chip: &'static Chip,
     pub render: Fd,
-    /// Faults of the card up to this one are not this device's.
+    /// The card's last fault before the device was opened; only later ones concern it.
     pub since: FaultMark,
     pub options: AmdOptions,
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
     health: Health,
-    /// Kernels that were loaded.
+    /// Counts loaded kernels.
     code: AtomicU64,
 }
 
 impl Core {
-    /// Reads both clocks again: they drift apart.
+    /// Reads the GPU's and the host's clock together again, since they drift apart.
     ///
     /// # Errors
     /// The driver's.
@@ -83,7 +83,7 @@ impl Core {
         read.map_err(|source| self.refused("read clocks", source))
     }
 
-    /// Ties the process to the device and makes its signal pool.
+    /// Acquires the device for the process and creates its signal pool.
     ///
     /// # Errors
     /// `Driver` with the call that was refused.
@@ -128,7 +128,7 @@ impl Core {
         }))
     }
 
-    /// A buffer of this device.
+    /// Allocates a buffer of this device.
     ///
     /// # Errors
     /// The driver's.
@@ -136,7 +136,7 @@ impl Core {
         Bo::new(&self.driver, self.node.gpu_id, self.render, len_bytes, placement)
     }
 
-    /// As [`Core::bo`] for what the device itself needs.
+    /// As [`Core::bo`], for buffers of the device itself; `what` names the buffer in errors.
     ///
     /// # Errors
     /// `Driver`.
@@ -144,7 +144,7 @@ impl Core {
         self.bo(len_bytes, placement).map_err(|source| self.refused(what, source))
     }
 
-    /// A buffer that the host sees, with its view.
+    /// Allocates a host-mapped buffer; returns it with its view.
     ///
     /// # Errors
     /// `Driver`.
@@ -159,7 +159,7 @@ impl Core {
         DeviceError::Driver { device: self.tag.name().into(), what, source }
     }
 
-    /// Remembers the first fault: the device does nothing from then on.
+    /// Sets the device's fault, unless it has one; the device refuses all work from then on.
     pub fn set_fault(&self, fault: &Fault) {
         if self.fault().is_some() {
             return;
@@ -171,7 +171,7 @@ impl Core {
         self.set_fault_text(format!("{fault}{place}"));
     }
 
-    /// What amdgpu itself knows of the last fault: its address, the status register, the hub. Nothing on kernels that are too old to say.
+    /// What amdgpu reports about the last fault: address, status register, hub. Empty on kernels that are too old.
     fn fault_query(&self) -> String {
         let mut last = drm::GpuvmFault::default();
         let mut ask = drm::Info {
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::set_fault`], in words.
+    /// As [`Core::set_fault`], with a text.
     pub fn set_fault_text(&self, text: String) {
         self.health.set_fault(text);
     }
@@ -201,9 +201,9 @@ impl Core {
         self.health.fault()
     }
 
-    /// Code was loaded: the instruction cache may hold what was there before.
+    /// Records that code was loaded: the instruction cache may be stale.
     pub fn note_code(&self) {
-        // ORDER: release; the code is in place.
+        // ORDER: release; the code has been written before.
         self.code.fetch_add(1, Ordering::Release);
     }
 
@@ -218,7 +218,7 @@ impl Core {
         self.health.close();
     }
 
-    /// Gives the signals' pages back. No queue writes them any more.
+    /// Frees the signals' pages. No queue may write them any more.
     pub fn free_signals(&self) {
         self.pages.free();
     }
@@ -291,10 +291,10 @@ impl pool::Source for Core {
     }
 }
 
-/// The counter of all chips so far; the driver is asked first.
+/// Frequency of the counter on all chips so far, if the driver does not report one.
 const DEFAULT_KHZ: u64 = 100_000;
 
-/// The device's counter, read once.
+/// Makes the device's clock and reads it once.
 fn read_clock(driver: &Driver, gpu_id: u32, render: Fd) -> Result<Arc<LinearClock>, CallError> {
     let mut info = drm::DeviceInfo::default();
     let mut ask = drm::Info {

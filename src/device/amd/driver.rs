@@ -1,8 +1,9 @@
-//! One process's connection to KFD: the file, the interface's version, and the last calls for a report.
+//! A process's connection to KFD: the file, the interface version, and a log of the last calls for reports.
 //!
-//! Place in the arrows: below everything else of `device::amd`; the devices of one port share it. Source: amd.md 1.1, 1.3, 1.9, 7.
-//! The event page belongs to the process, not to the file: the kernel keeps it until the process ends and refuses a second one. So the
-//! real port's connection is kept by the registry, and is never made twice.
+//! Layer: below everything else of `device::amd`; the devices of one port share it. Source: docs/amd.md
+//! 1.1, 1.3, 1.9, 7.
+//! The event page belongs to the process, not to the file: the kernel keeps it until the process ends and refuses a
+//! second one. So the registry keeps the real port's connection and never opens a second one.
 
 use super::bo::Gpus;
 use super::events::Events;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 const KFD_PATH: &str = "/dev/kfd";
 
-/// The connection.
+/// The connection to the driver.
 #[derive(Debug)]
 pub struct Driver {
     port: Arc<dyn Port>,
@@ -24,19 +25,20 @@ pub struct Driver {
     minor: u32,
     last_calls: LastCalls,
     pub(super) events: Events,
-    /// Devices that the process is tied to: gpu id, render node. Address spaces belong to these files, so they stay open.
+    /// Devices that the process has acquired: gpu id, render node. Address spaces belong to these files, so they stay
+    /// open.
     acquired: Mutex<Vec<(u32, Fd)>>,
     is_enabled: AtomicBool,
-    /// Where buffers are, and where the last ones were that are freed.
+    /// Live buffers by address, and the last freed ones.
     buffers: Mutex<BufferMap<Handle>>,
     /// Mapped doorbell slices, by gpu id.
     doorbells: Mutex<Vec<(u32, Weak<Mapped>)>>,
 }
 
-/// What is kept of a buffer: its handle, and the GPUs that have it in their page tables.
+/// A buffer's handle, and the GPUs that have it mapped.
 type Handle = (u64, Gpus);
 
-/// What KFD says about a fault.
+/// A fault, as KFD reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Memory(kfd::MemoryException),
@@ -47,7 +49,7 @@ impl Driver {
     /// Opens the driver and checks its version.
     ///
     /// # Errors
-    /// `Unavailable`: no driver, no right, an interface that this code does not know.
+    /// `Unavailable`: no driver, no permission, an unknown interface version.
     pub fn open(name: &str, port: Arc<dyn Port>) -> Result<Arc<Self>, DeviceError> {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         let kfd = port.open(KFD_PATH, OpenFlags::DEVICE).map_err(|errno| {
@@ -74,7 +76,7 @@ impl Driver {
             return Err(unavailable(why));
         }
         if minor > *last {
-            // Minors only add: what is used here stays as it is.
+            // Minor versions only add calls: those used here do not change.
             log::warn!("KFD interface 1.{minor} is newer than the tested 1.{first} to 1.{last}");
         }
         Ok(Arc::new(Self {
@@ -105,13 +107,13 @@ impl Driver {
         self.minor
     }
 
-    /// A call on the driver's file, remembered for reports.
+    /// Makes a call on the driver's file and logs it for reports.
     ///
     /// # Errors
     /// The driver's.
     pub fn call<T: bytemuck::Pod>(&self, ioctl: &Ioctl<T>, args: &mut T) -> Result<(), CallError> {
         let result = call(&*self.port, self.kfd, ioctl, args);
-        // Waits come all the time and say nothing.
+        // Successful waits are too frequent to be useful in a report.
         if ioctl.desc.request != kfd::WAIT_EVENTS.desc.request || result.is_err() {
             let name = ioctl.desc.name.trim_start_matches("AMDKFD_IOC_");
             match &result {
@@ -128,10 +130,10 @@ impl Driver {
         self.last_calls.line()
     }
 
-    /// Ties the process to a device, once, and gives its render node.
+    /// Acquires a device for the process, once, and returns its render node.
     ///
     /// # Errors
-    /// The driver's: `EBUSY` when the process has tied it to another file.
+    /// The driver's: `EBUSY` when the process has acquired it with another file.
     pub fn acquire(&self, gpu_id: u32, render_minor: u32) -> Result<Fd, CallError> {
         let mut acquired = self.acquired.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, fd)) = acquired.iter().find(|(id, _)| *id == gpu_id) {
@@ -146,13 +148,13 @@ impl Driver {
             let _closed_anyway = self.port.close(render);
             return Err(error);
         }
-        // The address space belongs to this file from now on, whatever comes.
+        // The address space belongs to this file from now on, also if a later step fails.
         acquired.push((gpu_id, render));
         self.enable()?;
         Ok(render)
     }
 
-    /// Resets the process's debug settings (mode 0), once.
+    /// Enables the runtime for the process with default debug settings (mode 0), once.
     fn enable(&self) -> Result<(), CallError> {
         if self.minor >= kfd::MINOR_EVENT_AGE && !self.is_enabled.load(Ordering::Relaxed) {
             self.call(&kfd::RUNTIME_ENABLE, &mut kfd::RuntimeEnable::default())?;
@@ -162,7 +164,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The doorbell slice of a device: the one that its queues share, or a new one by `map`.
+    /// The doorbell slice of a device: the existing one, which its queues share, or a new one from `map`.
     ///
     /// # Errors
     /// As `map`.
@@ -181,7 +183,7 @@ impl Driver {
         Ok(slice)
     }
 
-    /// A buffer is there from now on.
+    /// Records a buffer.
     pub fn note_buffer(&self, va: u64, len_bytes: u64, handle: u64, gpus: &Gpus) {
         self.buffer_map().note(va, len_bytes, (handle, Gpus::clone(gpus)));
     }
@@ -190,22 +192,23 @@ impl Driver {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the buffer that holds an address into a device's page table, unless it is there. `false`: no buffer of this process's devices.
+    /// Maps the buffer that contains an address in a device's page table, if it is not mapped yet. Returns `false` if
+    /// it is no buffer of this process's devices.
     ///
     /// # Errors
     /// The driver's: `EINVAL` for memory of a device without a link to this one.
     pub fn map_peer(&self, va: u64, gpu_id: u32) -> Result<bool, CallError> {
-        let found = self.buffer_map().holding(va).map(|(_, _, (handle, gpus))| (*handle, Gpus::clone(gpus)));
+        let found = self.buffer_map().containing(va).map(|(_, _, (handle, gpus))| (*handle, Gpus::clone(gpus)));
         let Some((handle, gpus)) = found else { return Ok(false) };
         super::bo::map_to(self, handle, &gpus, gpu_id).map(|()| true)
     }
 
-    /// A buffer is gone.
-    pub fn note_freed(&self, va: u64) {
+    /// Records that a buffer was freed.
+    pub fn forget_buffer(&self, va: u64) {
         self.buffer_map().forget(va);
     }
 
-    /// What lies, or lay, at an address: in words, for a report.
+    /// Describes in words which buffer contains, or contained, an address; for a report.
     #[must_use]
     pub fn describe(&self, va: u64) -> String {
         self.buffer_map().describe(va)

@@ -1,8 +1,10 @@
 //! Hardware actions → packets of this device's rings.
 //!
-//! Place in the arrows: uses `hcq::packet`; `queue` and `graph` say what is to happen, in order. Source: amd.md 2.5-2.8 (PM4, AQL), 3 (SDMA).
-//! A list is dwords in pieces that must not be torn: a PM4 piece is one action, an AQL or SDMA piece is one packet. On an AQL ring, PM4 packets
-//! gather in an indirect buffer until a dispatch comes; on several XCCs each runs it, so stores there are the first XCC's alone.
+//! Layer: uses `hcq::packet`; `queue` and `graph` call it for each action, in order. Source: docs/amd.md
+//! 2.5-2.8 (PM4, AQL), 3 (SDMA).
+//! A list consists of dwords in pieces, and each piece must be contiguous: a PM4 piece is one action, an AQL or SDMA
+//! piece is one packet. On an AQL ring, PM4 packets are collected in an indirect buffer until the next dispatch. With
+//! several XCCs, each XCC runs the indirect buffer, so stores in it are restricted to the first XCC.
 
 use super::chip::{Chip, QueueFormat};
 use super::events::SignalEvent;
@@ -13,10 +15,10 @@ use doorbell_hcq::packet::pm4::{self, GcrCntl, regs};
 use doorbell_hcq::packet::{EmitError, GpuVa, aql, sdma};
 use doorbell_hcq::signal::Signal;
 
-/// Packets of a recorded list that go into an AQL ring at once: the smallest ring has room for them.
+/// Packets of a recorded list that go into an AQL ring at once; few enough for the smallest ring.
 const PIECE_PACKETS: usize = 16;
 
-/// Dwords, and where each piece ends.
+/// A list: its dwords, and where each piece ends.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     words: Vec<u32>,
@@ -41,7 +43,7 @@ impl List {
         self.pieces_from(0)
     }
 
-    /// The pieces in order, but the first `count`.
+    /// The pieces in order, without the first `count`.
     pub fn pieces_from(&self, count: usize) -> impl Iterator<Item = &[u32]> {
         let ends = &self.ends[count.min(self.ends.len())..];
         let first = count.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
@@ -61,17 +63,17 @@ impl List {
     }
 }
 
-/// Where scratch is, as registers want it.
+/// Address and size of scratch, as register values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScratchRegs {
     pub tmpring_size: u32,
     pub base: u64,
 }
 
-/// Puts an indirect buffer's dwords where the device reads them, and gives the address.
+/// Memory for indirect buffers: stores dwords where the device can read them, and returns their address.
 pub trait IbMemory<E> {
     /// # Errors
-    /// Its own, when there is no room.
+    /// The implementation's error when there is no room.
     fn place(&mut self, words: &[u32]) -> Result<u64, E>;
 }
 
@@ -81,7 +83,7 @@ pub struct Compute {
     chip: &'static Chip,
     xcc_count: u32,
     pub list: List,
-    /// PM4 packets that wait for their indirect buffer, on AQL rings.
+    /// PM4 packets collected for the next indirect buffer, on AQL rings.
     pending: Vec<u32>,
 }
 
@@ -108,7 +110,7 @@ impl Compute {
         }
     }
 
-    /// Packets that store: of one XCC only.
+    /// Emits packets that store to memory, for one XCC only.
     fn once(&mut self, make: impl FnOnce(&mut Vec<u32>) -> Result<(), EmitError>) -> Result<(), EmitError> {
         if self.xcc_count == 1 {
             return self.pm4(make);
@@ -116,11 +118,11 @@ impl Compute {
         self.pm4(|out| {
             let start = out.len();
             pm4::PredExec { xcc_mask: 1, exec_dwords: 0 }.emit(out)?;
-            let behind = out.len();
+            let after_header = out.len();
             make(out)?;
-            // Again, now that its count is known; in the place of the first.
+            // Emitted again over the first one, now that the count is known.
             let end = out.len();
-            let exec_dwords = u32::try_from(end - behind).unwrap_or(u32::MAX);
+            let exec_dwords = u32::try_from(end - after_header).unwrap_or(u32::MAX);
             pm4::PredExec { xcc_mask: 1, exec_dwords }.emit(out)?;
             out.copy_within(end.., start);
             out.truncate(end);
@@ -137,7 +139,7 @@ impl Compute {
         self.pm4(|out| pm4::WaitRegMem::at_least(va, value).emit(out))
     }
 
-    /// ACQUIRE_MEM: what others wrote becomes visible to the kernels after.
+    /// ACQUIRE_MEM: makes others' writes visible to later kernels.
     ///
     /// # Errors
     /// As `wait`.
@@ -146,7 +148,8 @@ impl Compute {
         self.pm4(|out| pm4::AcquireMem::all(gfx.acquire(scope)).emit(out))
     }
 
-    /// RELEASE_MEM at the end of all before, with write-back of the caches; a second one for the event's slot raises the interrupt.
+    /// RELEASE_MEM after all earlier work, with write-back of the caches; a second one writes the event's slot and
+    /// raises the interrupt.
     ///
     /// # Errors
     /// As `wait`.
@@ -158,14 +161,14 @@ impl Compute {
             let (data_sel, int_sel) = (pm4::DataSel::Low32, pm4::IntSel::None);
             pm4::ReleaseMem { cache, data_sel, int_sel, addr: va, data: value.into(), ctxid: 0 }.emit(out)?;
             let Some(event) = event else { return Ok(()) };
-            // gfx9's packet has no context id; the driver then looks through the slots.
+            // gfx9's packet has no context id; the driver then scans the slots.
             let ctxid = if is_gfx9 { 0 } else { event.id };
             let (addr, int_sel) = (GpuVa(event.mailbox), pm4::IntSel::AfterConfirm);
             pm4::ReleaseMem { cache: plain, data_sel, int_sel, addr, data: event.id.into(), ctxid }.emit(out)
         })
     }
 
-    /// The GPU's clock, when all before is done.
+    /// Stores the GPU's clock after all earlier work.
     ///
     /// # Errors
     /// As `wait`.
@@ -178,7 +181,7 @@ impl Compute {
         })
     }
 
-    /// One launch, after all before: what earlier kernels and the host wrote is visible to it.
+    /// One launch, after all earlier work; writes of earlier kernels and of the host are visible to it.
     ///
     /// # Errors
     /// As `wait`; and the indirect buffer's.
@@ -228,7 +231,7 @@ impl Compute {
         })
     }
 
-    /// On AQL rings: what has gathered becomes an indirect buffer and the packet that runs it.
+    /// On AQL rings: moves the collected PM4 packets to an indirect buffer, and emits the packet that runs it.
     ///
     /// # Errors
     /// The indirect buffer's.
@@ -246,7 +249,7 @@ impl Compute {
         Ok(())
     }
 
-    /// Packets that were encoded before, behind what has gathered. AQL rings only.
+    /// Appends packets that were encoded earlier, after flushing the collected PM4 packets. AQL rings only.
     ///
     /// # Errors
     /// The indirect buffer's.
@@ -259,7 +262,7 @@ impl Compute {
         Ok(())
     }
 
-    /// Runs dwords that lie elsewhere. PM4 rings only.
+    /// Runs an indirect buffer. PM4 rings only.
     ///
     /// # Errors
     /// As `wait`.
@@ -268,17 +271,17 @@ impl Compute {
     }
 }
 
-/// What the copy engine asks of the caches.
+/// A cache operation of the copy engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyCaches {
-    /// Before copies: what others wrote is seen.
+    /// Before copies: makes others' writes visible to the engine.
     Invalidate,
-    /// After copies: what they wrote is seen by others.
+    /// After copies: makes their writes visible to others.
     WriteBack,
 }
 
 impl CopyCaches {
-    /// The flags that AMD's runtime puts around its copies.
+    /// The flags that AMD's runtime uses before and after its copies.
     fn flags(self) -> GcrCntl {
         let written = GcrCntl::GL2_WB | GcrCntl::GLK_WB;
         match self {
@@ -316,7 +319,7 @@ impl Copy {
         self.put(&sdma::Packet::PollRegmem(sdma::PollRegmem::at_least(addr, value)))
     }
 
-    /// FENCE after the copies before; a second one for the event's slot, and the interrupt.
+    /// FENCE after earlier copies; then a second FENCE to the event's slot, and an interrupt.
     ///
     /// # Errors
     /// As `wait`.
@@ -329,7 +332,8 @@ impl Copy {
         Ok(())
     }
 
-    /// GCR over all of memory. gfx9's engines have no such packet: their fences and the compute queue's acquire do it.
+    /// GCR over all of memory. gfx9's engines have no such packet; there, fences and the compute queue's acquire do the
+    /// same.
     ///
     /// # Errors
     /// As `wait`.
@@ -340,7 +344,7 @@ impl Copy {
         self.put(&sdma::Packet::Gcr(sdma::Gcr { cache: caches.flags(), base: GpuVa(0), limit: GpuVa(0) }))
     }
 
-    /// The GPU's clock.
+    /// Stores the GPU's clock.
     ///
     /// # Errors
     /// As `wait`.
@@ -348,7 +352,7 @@ impl Copy {
         self.put(&sdma::Packet::Timestamp(sdma::Timestamp { addr: GpuVa(signal.timestamp_va()) }))
     }
 
-    /// Bytes from one address to another, in the engine's pieces.
+    /// Copies bytes, split into pieces of the engine's maximal size.
     ///
     /// # Errors
     /// As `wait`.

@@ -1,7 +1,9 @@
-//! What a process sleeps on: a signal event of each queue, and the two events that tell of faults, for all cards of the connection.
+//! The events that a process sleeps on: one signal event per queue, and two fault events for all cards of the
+//! connection.
 //!
-//! Place in the arrows: part of `driver`. Source: amd.md 1.9, 7; `kfd_events.c`. A fault wakes whoever waits, of whatever card it is; so faults are
-//! kept by card until the device asks that was opened before them. The event page is given to the kernel once, and it keeps it.
+//! Layer: part of `driver`. Source: docs/amd.md 1.9, 7; `kfd_events.c`. A fault of any card wakes an
+//! arbitrary waiter. Therefore faults are recorded by card, until a device of that card checks for them. The event page
+//! is given to the kernel once, and the kernel keeps it.
 
 use super::bo::{Buffer, Placement};
 use super::driver::{Driver, Fault};
@@ -12,25 +14,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes of the event page: 4096 slots of 8.
 const EVENT_PAGE_BYTES: u64 = 8 * kfd::SIGNAL_EVENT_LIMIT as u64;
 
-/// A signal event of one device: what an interrupt with this id wakes.
+/// A signal event of one device: an interrupt with this id wakes its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalEvent {
     pub id: u32,
-    /// Address of its slot; a store of anything but all-ones signals it.
+    /// Address of its slot; storing any value except all-ones signals the event.
     pub mailbox: u64,
     pub gpu_id: u32,
-    /// Faults up to this one came before the device was opened.
+    /// The last fault before the device was opened; only later ones concern it.
     pub since: FaultMark,
 }
 
-/// A place in the order of the connection's faults.
+/// A position in the sequence of the connection's faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FaultMark(u64);
 
 /// What ended a wait for events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The signal event, or that of another card's fault.
+    /// The signal event, or a fault of another card.
     Signal,
     Timeout,
     /// A fault of the event's card.
@@ -44,9 +46,9 @@ pub(super) struct Events(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     page: Option<Buffer>,
-    /// The kernel was asked to take the page, and did.
+    /// The page was passed to the kernel (`is_offered`), and the kernel accepted it.
     is_offered: bool,
-    is_given: bool,
+    is_accepted: bool,
     memory: u32,
     hw_exception: u32,
     /// The last fault of each card.
@@ -55,7 +57,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Tells the faults that a wait found.
+    /// Records the faults that a wait returned.
     fn note(&mut self, memory: &kfd::EventData, hw_exception: &kfd::EventData) {
         let (memory, hw) = (memory.memory_exception(), hw_exception.hw_exception());
         let found = [(memory.gpu_id, Fault::Memory(memory)), (hw.gpu_id, Fault::Hardware(hw))];
@@ -76,7 +78,7 @@ impl Events {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what the connection made, at its own end.
+    /// Destroys the connection's events and page when it closes.
     pub fn close(&mut self, driver: &Driver) {
         let inner = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
         for id in [inner.memory, inner.hw_exception].into_iter().filter(|id| *id != 0) {
@@ -85,7 +87,7 @@ impl Events {
             }
         }
         if let Some(page) = inner.page {
-            // The kernel keeps the event page for the process's life and says EPERM.
+            // The kernel keeps the event page until the process ends, and returns EPERM here.
             match page.free(driver) {
                 Ok(()) | Err(CallError { errno: Errno::EPERM, .. }) => {}
                 Err(e) => log::warn!("closing KFD: {e}"),
@@ -95,21 +97,22 @@ impl Events {
 }
 
 impl Driver {
-    /// What came so far, taken from the fault events: none of it is told to a device that is opened now.
+    /// Collects the faults so far. A device opened now does not report them.
     ///
     /// # Errors
     /// The driver's.
     pub fn faults_so_far(&self) -> Result<FaultMark, CallError> {
         let mut inner = self.events.lock();
         if inner.memory != 0 && inner.hw_exception != 0 {
-            let mut data = [inner.memory, inner.hw_exception].map(asked);
+            let mut data = [inner.memory, inner.hw_exception].map(wait_entry);
             wait(self, &mut data, 0)?;
             inner.note(&data[0], &data[1]);
         }
         Ok(inner.last)
     }
 
-    /// A signal event for a device that was opened at `since`; the first one brings the event page and the fault events with it.
+    /// Creates a signal event for a device opened at `since`. The first one also creates the event page and the fault
+    /// events.
     ///
     /// # Errors
     /// The driver's.
@@ -128,15 +131,15 @@ impl Driver {
             }
         };
         let offered = std::mem::replace(&mut inner.is_offered, true);
-        let made = match new_event(self, kfd::EVENT_SIGNAL, if inner.is_given { 0 } else { handle }) {
-            // The kernel may have taken the page in an attempt that failed behind that.
-            Err(CallError { errno: Errno::EINVAL, .. }) if offered && !inner.is_given => {
+        let made = match new_event(self, kfd::EVENT_SIGNAL, if inner.is_accepted { 0 } else { handle }) {
+            // An earlier attempt may have failed only after the kernel accepted the page.
+            Err(CallError { errno: Errno::EINVAL, .. }) if offered && !inner.is_accepted => {
                 new_event(self, kfd::EVENT_SIGNAL, 0)
             }
             made => made,
         };
         let signal = made?;
-        inner.is_given = true;
+        inner.is_accepted = true;
         if let Err(error) = fault_events(self, &mut inner) {
             let _first_error_counts = destroy(self, signal.event_id);
             return Err(error);
@@ -145,7 +148,7 @@ impl Driver {
         Ok(SignalEvent { id: signal.event_id, mailbox, gpu_id, since })
     }
 
-    /// Ends a device's event.
+    /// Destroys a device's event.
     ///
     /// # Errors
     /// The driver's.
@@ -153,7 +156,7 @@ impl Driver {
         destroy(self, event.id)
     }
 
-    /// Sleeps until the event, a fault of its card, or the time is over; a fault of another card ends it early.
+    /// Sleeps until the event, a fault of its card, or the timeout; a fault of another card ends the sleep early.
     ///
     /// # Errors
     /// The driver's.
@@ -166,7 +169,7 @@ impl Driver {
             return Ok(Woken::Fault(fault));
         }
         let [memory, hw_exception] = fault_events;
-        let mut data = [event.id, memory, hw_exception].map(asked);
+        let mut data = [event.id, memory, hw_exception].map(wait_entry);
         let result = wait(self, &mut data, timeout_ms)?;
         let mut inner = self.events.lock();
         inner.note(&data[1], &data[2]);
@@ -178,7 +181,7 @@ impl Driver {
     }
 }
 
-fn asked(event_id: u32) -> kfd::EventData {
+fn wait_entry(event_id: u32) -> kfd::EventData {
     kfd::EventData { event_id, ..Default::default() }
 }
 
@@ -193,7 +196,7 @@ fn wait(driver: &Driver, data: &mut [kfd::EventData], timeout_ms: u32) -> Result
     Ok(args.wait_result)
 }
 
-/// Who waits takes them: a fault is told once.
+/// Creates an event with auto-reset: each signal wakes one wait.
 fn new_event(driver: &Driver, event_type: u32, page_handle: u64) -> Result<kfd::CreateEvent, CallError> {
     let mut args = kfd::CreateEvent { event_page_offset: page_handle, event_type, auto_reset: 1, ..Default::default() };
     driver.call(&kfd::CREATE_EVENT, &mut args)?;

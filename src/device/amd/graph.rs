@@ -1,14 +1,15 @@
-//! AMD's side of a recorded list: packets encoded once into command buffers, argument blocks rewritten as patches ask.
+//! AMD's implementation of recorded lists: packets are encoded once into command buffers, and patches rewrite the
+//! argument blocks.
 //!
-//! Place in the arrows: above `queue` and `encode`; copies and patches are `device::gpu`'s. Source: amd.md 2.3
-//! (INDIRECT_BUFFER), 2.7. On PM4 rings the packets are command buffers that the ring calls; an AQL ring calls nothing,
-//! so a copy's packets go into it in one piece, with one doorbell.
+//! Layer: above `queue` and `encode`; copies and patches are handled in `device::gpu`. Source: docs/amd.md 2.3
+//! (INDIRECT_BUFFER), 2.7. On PM4 rings the packets form command buffers that the ring calls. An AQL ring cannot call a
+//! buffer of AQL packets, so a copy's packets are written to the ring itself, with a single doorbell.
 
 use super::bo::Bo;
 use super::chip::QueueFormat;
 use super::core::Core;
 use super::encode::{Compute, IbMemory, ScratchRegs};
-use super::program::{self, Block, Launch, Program};
+use super::program::{self, Block, Launch, LoadedKernel};
 use super::queue::{AmdQueue, NoIb, Packets};
 use crate::gpu::encode::{GpuCore, SubmitContext};
 use crate::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
@@ -19,10 +20,10 @@ use std::ops::Range;
 
 /// Dwords of one indirect buffer: the packet's field has 20 bits.
 const MAX_IB_DWORDS: usize = 1 << 19;
-/// Indirect buffers start at a line.
+/// Alignment of indirect buffers: a cache line.
 const IB_ALIGN_DWORDS: usize = 16;
 
-/// Indirect buffers of a copy, one after the other from an address on.
+/// Indirect buffers of a copy, stored one after another from `base`.
 #[derive(Debug, Default)]
 struct OwnIbs {
     base: u64,
@@ -38,18 +39,18 @@ impl IbMemory<DeviceError> for OwnIbs {
     }
 }
 
-/// A launch's block.
+/// Layout of a launch's argument block.
 #[derive(Debug)]
 pub struct Layout {
     lds_bytes: u32,
-    /// Where it starts in the arguments of the list.
+    /// Its offset in the list's arguments.
     at: u64,
     packet_offset: u64,
     /// Whether its kernel reads the dispatch packet.
-    wants_packet: bool,
+    reads_dispatch_packet: bool,
 }
 
-/// One copy of what the GPU reads.
+/// One copy of the data that the GPU reads.
 #[derive(Debug)]
 pub struct Image {
     kernargs_va: u64,
@@ -58,13 +59,13 @@ pub struct Image {
     ibs: Vec<(u64, u32)>,
     /// Packets for an AQL ring.
     packets: Vec<u32>,
-    /// The scratch that the packets name.
+    /// The scratch that the packets refer to.
     scratch: ScratchRegs,
-    #[allow(dead_code)] // what the addresses lie in
+    #[allow(dead_code)] // keeps the memory of the addresses alive
     buffers: Vec<Bo>,
 }
 
-/// What a copy is encoded from.
+/// The inputs for encoding a copy.
 struct Encoding<'a> {
     queue: &'a AmdQueue,
     launches: &'a Launches<Layout>,
@@ -72,7 +73,7 @@ struct Encoding<'a> {
     scratch: ScratchRegs,
 }
 
-/// The launch of a step with its block in a copy.
+/// The launch of a step with its argument block in a copy.
 fn launch<'a>(queue: &AmdQueue, step: &'a Step<Layout>, kernargs_va: u64) -> Result<Launch<'a>, DeviceError> {
     Ok(Launch {
         program: queue.program(&step.kernel)?,
@@ -104,7 +105,7 @@ impl Encoding<'_> {
         Ok(ibs)
     }
 
-    /// Dispatches, and between them calls of the timestamps' indirect buffers, which the copy owns.
+    /// Dispatch packets and, between them, calls of the indirect buffers for timestamps, which the copy owns.
     fn aql_packets(&self, buffers: &mut Vec<Bo>) -> Result<Vec<u32>, DeviceError> {
         let all = |ib: &mut OwnIbs| -> Result<Vec<u32>, DeviceError> {
             let mut to = self.compute();
@@ -112,7 +113,7 @@ impl Encoding<'_> {
             to.flush(ib)?;
             Ok(to.list.words().to_vec())
         };
-        // First for their length, then where they are.
+        // The first pass finds their length, the second uses their address.
         let mut ibs = OwnIbs::default();
         let packets = all(&mut ibs)?;
         if ibs.words.is_empty() {
@@ -145,7 +146,7 @@ impl Encoding<'_> {
     }
 }
 
-/// Writes the blocks of launches, neighbours at once, then the dispatch packets of those whose kernels read them.
+/// Writes the argument blocks of launches, adjacent ones together, then dispatch packets for kernels that read them.
 fn write_blocks(
     queue: &AmdQueue,
     image: &Image,
@@ -163,7 +164,7 @@ fn write_blocks(
         run.end = block.end;
     }
     write(&run)?;
-    for step in which.filter_map(|n| launches.steps.get(n)).filter(|step| step.layout.wants_packet) {
+    for step in which.filter_map(|n| launches.steps.get(n)).filter(|step| step.layout.reads_dispatch_packet) {
         let packet = launch(queue, step, image.kernargs_va)?.aql_packet()?.emit()?;
         image.kernargs.write(step.layout.at + step.layout.packet_offset, bytemuck::cast_slice(&packet))?;
     }
@@ -177,7 +178,7 @@ impl EncodeList for Packets {
     fn lay_out(
         core: &Core,
         before: &Launches<Layout>,
-        program: &Program,
+        program: &LoadedKernel,
         args: &[Arg],
         geometry: &Geometry,
     ) -> Result<LaidOut<Layout>, DeviceError> {
@@ -188,10 +189,10 @@ impl EncodeList for Packets {
             Arg::Buffer(_) | Arg::Var(_) => 8,
         };
         let (at, packet_offset) = (before.args.image().len() as u64, block.packet_offset as u64);
-        let places = block.offsets.iter().copied().zip(args.iter().map(length)).collect();
-        let wants_packet = program.wants_packet();
-        let layout = Layout { lds_bytes, at, packet_offset, wants_packet };
-        Ok(LaidOut { bytes: block.bytes.to_vec(), places, layout })
+        let arg_ranges = block.offsets.iter().copied().zip(args.iter().map(length)).collect();
+        let reads_dispatch_packet = program.reads_dispatch_packet();
+        let layout = Layout { lds_bytes, at, packet_offset, reads_dispatch_packet };
+        Ok(LaidOut { bytes: block.bytes.to_vec(), arg_ranges, layout })
     }
 
     fn image(&self, queue: &AmdQueue, launches: &Launches<Layout>) -> Result<Image, DeviceError> {

@@ -1,31 +1,32 @@
-//! Kernels into the device's memory: a code object, or a bare descriptor with its code.
+//! Loading kernels into the device's memory: from a code object, or from a bare descriptor with its code.
 //!
-//! Place in the arrows: above `bo` and `staging`; `elf` reads the object. Source: amd.md 4.5: a whole object in one buffer, prefetch padding behind the
-//! code, caches of instructions invalidated by the acquire that heads every submission.
+//! Layer: above `bo` and `staging`; `elf` parses the object. Source: docs/amd.md 4.5: a whole object goes
+//! to one buffer, with padding for prefetch after the code. The acquire at the start of each submission invalidates
+//! instruction caches.
 
 use super::chip::Chip;
-use super::program::Passed;
+use super::program::ArgRange;
 use crate::{Code, KernelImage};
 use doorbell_elf as elf;
 use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
 
-/// Instruction prefetch may run so far past the last instruction.
+/// How far instruction prefetch may read past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;
-/// Bytes of arguments at most: what a ring of arguments holds several of.
+/// Most bytes of arguments; the kernargs ring holds several blocks of this size.
 const MAX_KERNARG_BYTES: u32 = 1 << 16;
-/// Code starts at a multiple of this.
+/// Alignment of a kernel's first instruction.
 const ENTRY_ALIGN: u64 = 256;
 
-/// An image before it has an address, and where the kernel is in it.
+/// A parsed image before it has an address, and the kernel's position in it.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct ParsedImage {
     content: Content,
     pub descriptor: KernelDescriptor,
     pub descriptor_offset: u64,
-    /// Where the first instruction is.
+    /// Offset of the first instruction.
     pub entry_offset: u64,
-    /// What the kernel is passed; none where the image does not say.
-    pub args: Option<Vec<Passed>>,
+    /// The kernel's arguments; `None` if the image does not declare them.
+    pub args: Option<Vec<ArgRange>>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,11 +35,11 @@ enum Content {
     Object(CodeObject),
 }
 
-impl Placed {
-    /// Reads what was given to load.
+impl ParsedImage {
+    /// Parses an image to load.
     ///
     /// # Errors
-    /// In words: not an object of this chip, no such kernel, a descriptor whose code is not there.
+    /// A message: not an object for this chip, no such kernel, a descriptor whose code is outside the image.
     pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         match image.code {
             Code::Raw(bytes) => Self::bare(bytes.to_vec()),
@@ -49,7 +50,7 @@ impl Placed {
         }
     }
 
-    /// A descriptor at the start of the bytes, its code where it says.
+    /// Parses bytes that start with a descriptor; its code is where the descriptor says.
     fn bare(bytes: Vec<u8>) -> Result<Self, String> {
         let len = bytes.len() as u64;
         let Some(descriptor) = bytes.first_chunk::<DESCRIPTOR_BYTES>().map(KernelDescriptor::parse) else {
@@ -66,7 +67,7 @@ impl Placed {
 
     fn object(bytes: &[u8], entry: &str, chip: &Chip) -> Result<Self, String> {
         if !is_amdgpu(bytes) {
-            return Err("the file is no AMDGPU code object".into());
+            return Err("the file is not an AMDGPU code object".into());
         }
         let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
         let made_for = match object.gpu {
@@ -85,8 +86,8 @@ impl Placed {
             let have = descriptor.kernarg_bytes;
             return Err(format!("{entry} takes {have} bytes of arguments, at most {MAX_KERNARG_BYTES}"));
         }
-        let passed = |arg: &Arg| Passed { offset: arg.offset_bytes as usize, len: arg.size_bytes as usize };
-        let args = kernel.args.as_ref().map(|args| args.iter().map(passed).collect());
+        let arg_ranges = |arg: &Arg| ArgRange { offset: arg.offset_bytes as usize, len: arg.size_bytes as usize };
+        let args = kernel.args.as_ref().map(|args| args.iter().map(arg_ranges).collect());
         Ok(Self { content: Content::Object(object), descriptor, descriptor_offset, entry_offset, args })
     }
 
@@ -99,10 +100,10 @@ impl Placed {
         }
     }
 
-    /// The bytes for execution at `base`.
+    /// The bytes, relocated for execution at `base`.
     ///
     /// # Errors
-    /// In words: a base that the object cannot run at.
+    /// A message: the object cannot run at this base.
     pub fn bytes_at(&self, base: u64) -> Result<Vec<u8>, String> {
         match &self.content {
             Content::Bytes(bytes) => Ok(bytes.clone()),
@@ -115,10 +116,10 @@ impl Placed {
 mod tests {
     use super::*;
 
-    fn bare(entry_offset: i64, len: usize) -> Result<Placed, String> {
+    fn bare(entry_offset: i64, len: usize) -> Result<ParsedImage, String> {
         let mut bytes = vec![0; len];
         bytes[16..24].copy_from_slice(&entry_offset.to_le_bytes());
-        Placed::bare(bytes)
+        ParsedImage::bare(bytes)
     }
 
     #[test]
@@ -131,6 +132,6 @@ mod tests {
         assert!(bare(256, 256).unwrap_err().contains("leaves the image"));
         assert!(bare(-1, 512).unwrap_err().contains("leaves the image"));
         assert!(bare(128, 512).unwrap_err().contains("not aligned"));
-        assert!(Placed::bare(vec![0; 63]).is_err());
+        assert!(ParsedImage::bare(vec![0; 63]).is_err());
     }
 }

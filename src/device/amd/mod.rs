@@ -1,13 +1,13 @@
-//! AMD GPUs over KFD: no ROCm, no LLVM, only the kernel driver behind a [`Port`].
+//! AMD GPUs over KFD: no ROCm, no LLVM, only the kernel driver, through a [`Port`].
 //!
-//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet` and `elf`. The port may be the running
-//! kernel, a software GPU, or a wrapper of either: nothing here can tell. Source: amd.md 1-4, 7 (KFD's header and
-//! sources, AMD's open runtime).
+//! Layer: as any device; it uses `doorbell_ioctl`, `hcq::packet` and `elf`. The port may be the running kernel, a
+//! software GPU, or a wrapper of either; the code here is the same for all. Source: docs/amd.md 1-4, 7 (KFD's header
+//! and sources, AMD's open runtime).
 //! Shape: find (`topology`, `chip`) → open (`driver`, `core`) → queues (`ring`, `encode`, `queue`, `graph`) → memory
 //! (`bo`, `scratch`) → programs (`load`, `program`); the rest of queues and memory is `device::gpu`'s. Faults and hangs
-//! become reports; after a fault the device is dead and says so.
-//! Left out: kernels on a peer's memory (copies reach it where the driver links the GPUs), SVM, dma-buf, CU masks, CPU
-//! access to VRAM.
+//! become reports; after a fault the device refuses all work with an error.
+//! Left out: kernels that access a peer's memory (copies can, if the driver links the GPUs), SVM, dma-buf, CU masks,
+//! CPU access to VRAM.
 
 mod bo;
 mod chip;
@@ -45,8 +45,8 @@ use super::{
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
 use doorbell_hcq::signal::Point;
 use doorbell_ioctl::port::{Errno, Port};
-use load::Placed;
-use program::Program;
+use load::ParsedImage;
+use program::LoadedKernel;
 use queue::AmdQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -58,14 +58,14 @@ pub struct AmdDevice {
     inner: Arc<Inner>,
 }
 
-/// What recorded lists and memories hold on to.
+/// The shared part of the device, which recorded lists and memories keep alive.
 struct Inner {
     core: Arc<Core>,
     pool: Arc<Pool>,
     compute: Arc<AmdQueue>,
     copy: Mutex<Option<Arc<AmdQueue>>>,
     staging: Staging,
-    // Memory that both sides see, kept until its last handle is gone.
+    // Buffers mapped by both host and GPU, kept until their last handle is dropped.
     host: Arc<HostBuffers<Bo>>,
 }
 
@@ -82,7 +82,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The GPUs that this build can open, in the order of `AMD:n`.
 ///
 /// # Errors
-/// `Unavailable`: the topology cannot be read, for want of the driver.
+/// `Unavailable`: the topology cannot be read, for example because there is no driver.
 pub fn usable_nodes(name: &str, port: &dyn Port) -> Result<Vec<Node>, DeviceError> {
     let nodes = read_nodes(port).map_err(|errno| {
         let hint = if errno == Errno::ENOENT { " (no amdgpu driver)" } else { "" };
@@ -92,7 +92,7 @@ pub fn usable_nodes(name: &str, port: &dyn Port) -> Result<Vec<Node>, DeviceErro
 }
 
 impl AmdDevice {
-    /// Opens the GPU that `selector` means on a driver's connection.
+    /// Opens the GPU that `selector` names on a driver's connection.
     ///
     /// # Errors
     /// `Unavailable`: no such GPU, a chip that this build does not know; `Driver` with the call that was refused.
@@ -126,8 +126,8 @@ impl AmdDevice {
         &self.inner.core.node
     }
 
-    /// Memory that the host sees too, for copies without staging: uncached memory of the driver, or pages of this
-    /// process that it pins.
+    /// Allocates memory that is also mapped for the host, for copies without staging: uncached memory of the driver, or
+    /// pages of this process that it pins.
     ///
     /// # Errors
     /// `OutOfMemory`, `Unsupported` for VRAM.
@@ -137,7 +137,7 @@ impl AmdDevice {
         if placement == Placement::Vram {
             return Err(DeviceError::Unsupported {
                 device: self.tag.name().into(),
-                what: "show VRAM to the host".into(),
+                what: "map VRAM for the host".into(),
             });
         }
         let bo = core.bo(len_bytes, placement).map_err(|e| DeviceError::OutOfMemory {
@@ -163,18 +163,19 @@ impl AmdDevice {
     fn load_one(&self, image: &KernelImage<'_>) -> Result<Kernel, DeviceError> {
         let core = &self.inner.core;
         let bad = |why: String| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
-        let placed = Placed::read(image, core.chip).map_err(bad)?;
-        let len_bytes = placed.len_bytes();
+        let parsed = ParsedImage::read(image, core.chip).map_err(bad)?;
+        let len_bytes = parsed.len_bytes();
         let code = Arc::new(core.own_bo("code", len_bytes, Placement::Vram)?);
         let va = code.va();
-        let bytes = placed.bytes_at(va).map_err(bad)?;
+        let bytes = parsed.bytes_at(va).map_err(bad)?;
         let name: Arc<str> = image.name.into();
-        let entry = va + placed.entry_offset;
-        let descriptor_va = va + placed.descriptor_offset;
-        let (descriptor, passed) = (placed.descriptor, placed.args);
-        let program = Program { name, descriptor, passed, descriptor_va, entry, code };
+        let entry = va + parsed.entry_offset;
+        let descriptor_va = va + parsed.descriptor_offset;
+        let (descriptor, arg_ranges) = (parsed.descriptor, parsed.args);
+        let program = LoadedKernel { name, descriptor, arg_ranges, descriptor_va, entry, code };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
-        // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
+        // The copy engine writes the code through a temporary `Memory`, dropped at the end of this call; the kernel
+        // owns the buffer.
         let (device, uses) = (self.tag.clone(), Uses::new(None));
         let memory = Memory::new(MemoryParts { device, va, len_bytes, host: None, uses, release: None });
         self.copy_in(&memory, 0, &bytes)?;
@@ -185,7 +186,7 @@ impl AmdDevice {
 }
 
 impl Inner {
-    /// The copy queue, made at its first use.
+    /// The copy queue, created on first use.
     fn copy_queue(&self) -> Result<Arc<AmdQueue>, DeviceError> {
         let mut copy = locked(&self.copy);
         if let Some(queue) = &*copy {
@@ -214,7 +215,7 @@ impl Inner {
         synchronize(self.queues(), timeout)
     }
 
-    /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
+    /// Waits for the queues' work, for `timeout` at most, ends the queues, then frees all memory that no handle holds.
     fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
         if self.core.is_closed() {
             return Ok(());
@@ -256,12 +257,12 @@ impl Device for AmdDevice {
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
         dst.check("copy in", offset, src.len() as u64)?;
-        self.inner.compute.check_place(&dst.at(offset), src.len() as u64, "copy in")?;
+        self.inner.compute.check_range(&dst.at(offset), src.len() as u64, "copy in")?;
         self.inner.staging.copy_in(&*self.inner.copy_queue()?, dst, offset, src)
     }
 
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.compute.check_place(&src.at(offset), dst.len() as u64, "copy out")?;
+        self.inner.compute.check_range(&src.at(offset), dst.len() as u64, "copy out")?;
         self.inner.staging.copy_out(&*self.inner.copy_queue()?, src, offset, dst)
     }
 
@@ -288,13 +289,13 @@ impl Device for AmdDevice {
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
     }
 
-    /// Memory of the other devices of this driver, where the driver lets this one map it.
+    /// Also memory of this driver's other devices, if the driver lets this device map it.
     fn reaches(&self, memory: &Memory) -> bool {
         let core = &self.inner.core;
         *memory.device() == self.tag || core.driver.map_peer(memory.va(), core.node.gpu_id).unwrap_or(false)
     }
 
-    /// Longer than a card's on a software GPU.
+    /// The submission timeout, which is longer on a software GPU, but at least 30 s.
     fn patience(&self) -> Duration {
         self.inner.core.options.submit_timeout.max(Duration::from_secs(30)) // TIMEOUT: as other devices'.
     }
@@ -319,7 +320,7 @@ impl Device for AmdDevice {
 
 impl Drop for AmdDevice {
     fn drop(&mut self) {
-        // TIMEOUT: a drop does not wait for ever; `close` is for those who want the error.
+        // TIMEOUT: a drop must not block for long; `close` waits properly and returns the error.
         if let Err(e) = self.inner.shut(Duration::from_secs(1)) {
             log::warn!("device {} dropped with unfinished work: {e}", self.tag);
         }

@@ -1,8 +1,8 @@
-//! Code on the device, and what one launch of it needs: argument block, user SGPRs, AQL packet.
+//! A kernel loaded on the device, and its launches: argument block, user SGPRs, AQL packet.
 //!
-//! Place in the arrows: `load` makes programs, `encode` asks. Source: amd.md 2.7, 4.2-4.5 (kernel descriptor; hidden arguments of code
-//! object version 5; AMDGPU usage of LLVM). Left out: argument preloading on PM4 rings (no chip with them has it), printf and host call
-//! buffers, heaps, kernels that ask for a queue's address on PM4 rings.
+//! Layer: above `load`; used by `encode`. Source: docs/amd.md 2.7, 4.2-4.5 (kernel descriptor; hidden arguments of code
+//! object version 5; AMDGPU usage of LLVM). Left out: argument preloading on PM4 rings (no chip with PM4 rings has it),
+//! printf and host call buffers, heaps, kernels that need the queue's address, on PM4 rings.
 
 use super::bo::Bo;
 use super::chip::Chip;
@@ -13,69 +13,70 @@ use doorbell_elf::amdgpu::{BitField, KernelDescriptor, properties};
 use doorbell_hcq::packet::{EmitError, GpuVa, aql};
 use smallvec::SmallVec;
 
-/// Argument blocks start at a multiple of this.
+/// Alignment of argument blocks.
 pub const KERNARG_ALIGN: usize = 64;
-/// Work-items of a workgroup at most.
+/// Most work-items of a workgroup.
 const MAX_WORK_ITEMS: u128 = 1024;
 /// Bytes of the hidden arguments.
 const HIDDEN_BYTES: usize = 256;
 
-/// Whether the kernel wants this of its user SGPRs.
+/// Whether the kernel expects this value in its user SGPRs.
 fn has(d: &KernelDescriptor, property: BitField) -> bool {
     property.get(d.properties.into()) != 0
 }
 
-/// Where an argument lies in the block.
+/// Offset and length of an argument in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct ArgRange {
     pub offset: usize,
     pub len: usize,
 }
 
-/// A loaded kernel. Its buffer is freed with the last handle.
+/// A loaded kernel. The buffer of its code is freed with the last handle.
 #[derive(Debug)]
-pub struct Program {
+pub struct LoadedKernel {
     pub name: std::sync::Arc<str>,
     pub descriptor: KernelDescriptor,
-    /// What it is passed, in order; none where the object does not say.
-    pub passed: Option<Vec<Passed>>,
+    /// Its arguments, in order; `None` if the object does not declare them.
+    pub arg_ranges: Option<Vec<ArgRange>>,
     /// Address of the descriptor on the device.
     pub descriptor_va: u64,
     /// Address of the first instruction.
     pub entry: u64,
-    /// Keeps the code.
+    /// Keeps the code's buffer alive.
     #[allow(dead_code)]
     pub code: std::sync::Arc<Bo>,
 }
 
-/// One launch, checked.
+/// One checked launch.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    pub program: &'a Program,
+    pub program: &'a LoadedKernel,
     pub geometry: Geometry,
-    /// LDS of a workgroup in all.
+    /// Total LDS of a workgroup.
     pub lds_bytes: u32,
     /// Address of the argument block.
     pub kernarg_va: u64,
-    /// Bytes from there to the dispatch packet that the kernel may read.
+    /// Offset from there of the dispatch packet, for kernels that read it.
     pub packet_offset: u64,
 }
 
-/// An argument block being made: explicit arguments, hidden ones, and the dispatch packet for kernels that ask for its address.
+/// An argument block under construction: explicit arguments, hidden ones, and the dispatch packet for kernels that need
+/// its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Padded to a multiple of [`KERNARG_ALIGN`].
     pub bytes: SmallVec<[u8; 192]>,
-    /// Where each argument lies.
+    /// Offset of each argument.
     pub offsets: SmallVec<[usize; 12]>,
     pub packet_offset: usize,
 }
 
-/// Why a kernel cannot be launched so, in words.
+/// Checks a launch; returns the total LDS of a workgroup.
 ///
 /// # Errors
-/// The words.
-pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
+/// A message that says what the kernel or the chip does not support.
+pub fn check(program: &LoadedKernel, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
     let d = &program.descriptor;
     let items: u128 = geometry.local.iter().map(|n| u128::from(*n)).product();
     let lds_bytes = d.group_segment_bytes.saturating_add(geometry.local_bytes);
@@ -89,7 +90,7 @@ pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32,
     if lds_bytes > chip.lds_bytes {
         return Err(format!("launch workgroups with {lds_bytes} bytes of LDS, at most {}", chip.lds_bytes));
     }
-    // The counter of a dimension's work-items is 32 bits wide on AQL rings; gfx12 carries y and z in 16.
+    // The number of work-items along an axis has 32 bits on AQL rings; gfx12 has 16 bits for y and z.
     for (axis, (groups, local)) in ["x", "y", "z"].iter().zip(geometry.groups.iter().zip(&geometry.local)) {
         let is_over = if *axis == "x" {
             u64::from(*groups) * u64::from(*local) > u64::from(u32::MAX)
@@ -103,28 +104,29 @@ pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32,
     let is_pm4 = chip.format == super::chip::QueueFormat::Pm4;
     let unknown = [properties::QUEUE_PTR, properties::FLAT_SCRATCH_INIT, properties::PRIVATE_SEGMENT_BUFFER];
     if is_pm4 && unknown.into_iter().any(|property| has(d, property)) {
-        return Err(format!("run {}: its descriptor asks for properties {:#x}", program.name, d.properties));
+        return Err(format!("run {}: its descriptor needs properties {:#x}", program.name, d.properties));
     }
     Ok(lds_bytes)
 }
 
-impl Program {
+impl LoadedKernel {
     /// Whether the kernel reads its dispatch packet.
     #[must_use]
-    pub fn wants_packet(&self) -> bool {
+    pub fn reads_dispatch_packet(&self) -> bool {
         has(&self.descriptor, properties::DISPATCH_PTR)
     }
 }
 
 impl Block {
-    /// The block of these arguments for a kernel: where the object says, or in order and naturally aligned. An argument that is longer than 8
-    /// bytes is passed as scalars, one behind the other.
+    /// Builds the argument block: arguments at the offsets that the object declares, or else in order and naturally
+    /// aligned. An argument longer than 8 bytes is passed as several scalars.
     ///
     /// # Errors
-    /// In words: arguments that the kernel does not take, or lacks.
-    pub fn new(program: &Program, args: &[Arg], geometry: &Geometry) -> Result<Self, String> {
+    /// A message: too many, too few or wrong arguments for the kernel.
+    pub fn new(program: &LoadedKernel, args: &[Arg], geometry: &Geometry) -> Result<Self, String> {
         let mut block = Self::default();
-        let mut places = program.passed.as_ref().map(|passed| Places { passed, next: 0, at: 0, left: 0 });
+        let mut layout =
+            program.arg_ranges.as_ref().map(|arg_ranges| ArgumentLayout { arg_ranges, next: 0, at: 0, left: 0 });
         for arg in args {
             let len = match arg {
                 Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
@@ -133,23 +135,23 @@ impl Block {
             if !matches!(len, 1 | 2 | 4 | 8) {
                 return Err(format!("pass a scalar of {len} bytes"));
             }
-            let at = match &mut places {
-                Some(places) => places.place(len, program, args.len())?,
+            let at = match &mut layout {
+                Some(layout) => layout.place(len, program, args.len())?,
                 None => block.bytes.len().next_multiple_of(len),
             };
             block.bytes.resize(at, 0);
             block.bytes.extend_from_slice(&arg.bits().to_le_bytes()[..len]);
             block.offsets.push(at);
         }
-        if let Some(places) = places {
-            places.all(program, args.len())?;
+        if let Some(layout) = layout {
+            layout.all(program, args.len())?;
         }
-        let (have, wanted) = (block.bytes.len(), program.descriptor.kernarg_bytes as usize);
-        // A descriptor of 0 says nothing about the block.
-        if wanted != 0 && have > wanted {
-            return Err(format!("pass {have} bytes of arguments to {}, which takes {wanted}", program.name));
+        let (have, needed) = (block.bytes.len(), program.descriptor.kernarg_bytes as usize);
+        // A size of 0 in the descriptor means that it is unknown.
+        if needed != 0 && have > needed {
+            return Err(format!("pass {have} bytes of arguments to {}, which takes {needed}", program.name));
         }
-        block.hide(wanted, geometry);
+        block.hide(needed, geometry);
         let end = block.bytes.len().max(8).next_multiple_of(KERNARG_ALIGN);
         block.packet_offset = end;
         let extra = if has(&program.descriptor, properties::DISPATCH_PTR) { aql::PACKET_BYTES as usize } else { 0 };
@@ -157,10 +159,10 @@ impl Block {
         Ok(block)
     }
 
-    /// The hidden arguments that compilers put behind the explicit ones, as far as the kernel's block goes.
-    fn hide(&mut self, wanted: usize, geometry: &Geometry) {
+    /// Appends the hidden arguments that compilers put after the explicit ones, up to the block's size.
+    fn hide(&mut self, needed: usize, geometry: &Geometry) {
         let start = self.bytes.len().next_multiple_of(8);
-        if wanted <= start {
+        if needed <= start {
             return;
         }
         let mut hidden = [0; HIDDEN_BYTES];
@@ -176,26 +178,26 @@ impl Block {
         put(192, &APERTURE_SCRATCH_HI.to_le_bytes());
         put(196, &APERTURE_LDS_HI.to_le_bytes());
         self.bytes.resize(start, 0);
-        self.bytes.extend_from_slice(&hidden[..(wanted - start).min(HIDDEN_BYTES)]);
-        self.bytes.resize(wanted, 0);
+        self.bytes.extend_from_slice(&hidden[..(needed - start).min(HIDDEN_BYTES)]);
+        self.bytes.resize(needed, 0);
     }
 }
 
-/// Goes through the arguments that a kernel takes.
-struct Places<'a> {
-    passed: &'a [Passed],
-    /// Arguments begun.
+/// Assigns scalars and addresses, in order, to the kernel's declared arguments.
+struct ArgumentLayout<'a> {
+    arg_ranges: &'a [ArgRange],
+    /// Number of arguments started.
     next: usize,
-    /// Where the next byte of the last one goes, and how many it still wants.
+    /// Offset of the next byte of the current argument, and how many bytes it still needs.
     at: usize,
     left: usize,
 }
 
-impl Places<'_> {
-    /// Where the next `len` bytes go.
-    fn place(&mut self, len: usize, program: &Program, count: usize) -> Result<usize, String> {
+impl ArgumentLayout<'_> {
+    /// Returns the offset for the next `len` bytes.
+    fn place(&mut self, len: usize, program: &LoadedKernel, count: usize) -> Result<usize, String> {
         while self.left == 0 {
-            let Some(next) = self.passed.get(self.next) else { return Err(self.wrong(program, count)) };
+            let Some(next) = self.arg_ranges.get(self.next) else { return Err(self.wrong(program, count)) };
             (self.at, self.left, self.next) = (next.offset, next.len, self.next + 1);
         }
         if len > self.left {
@@ -207,18 +209,18 @@ impl Places<'_> {
         Ok(at)
     }
 
-    /// Whether nothing is missing.
-    fn all(&self, program: &Program, count: usize) -> Result<(), String> {
+    /// Checks that no argument is missing.
+    fn all(&self, program: &LoadedKernel, count: usize) -> Result<(), String> {
         if self.left != 0 {
             let (n, left) = (self.next, self.left);
             return Err(format!("run {}: argument {n} lacks {left} bytes", program.name));
         }
-        if self.passed[self.next..].iter().all(|p| p.len == 0) { Ok(()) } else { Err(self.wrong(program, count)) }
+        if self.arg_ranges[self.next..].iter().all(|p| p.len == 0) { Ok(()) } else { Err(self.wrong(program, count)) }
     }
 
-    fn wrong(&self, program: &Program, count: usize) -> String {
-        let sizes: Vec<String> = self.passed.iter().map(|p| p.len.to_string()).collect();
-        let (name, takes) = (&program.name, self.passed.len());
+    fn wrong(&self, program: &LoadedKernel, count: usize) -> String {
+        let sizes: Vec<String> = self.arg_ranges.iter().map(|p| p.len.to_string()).collect();
+        let (name, takes) = (&program.name, self.arg_ranges.len());
         format!("pass {count} arguments to {name}, which takes {takes} of {} bytes", sizes.join(", "))
     }
 }
@@ -244,10 +246,10 @@ impl Launch<'_> {
         out
     }
 
-    /// The launch as a packet.
+    /// The launch as an AQL packet.
     ///
     /// # Errors
-    /// `Misaligned` for a descriptor that is not at a multiple of 64.
+    /// `Misaligned` for a descriptor that is not aligned to 64 bytes.
     pub fn aql_packet(&self) -> Result<aql::KernelDispatch, EmitError> {
         let g = &self.geometry;
         let grid = std::array::from_fn(|axis| g.groups[axis].saturating_mul(g.local[axis]));

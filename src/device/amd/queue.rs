@@ -1,19 +1,20 @@
-//! AMD's side of a queue: commands become packets in a hardware ring, and waiting hosts sleep on the driver's events.
+//! AMD's implementation of a queue: commands become packets in a hardware ring, and waiting hosts sleep on the driver's
+//! events.
 //!
-//! Place in the arrows: above `encode`, `ring`, `program`, `scratch`; what is the same for all GPUs is `device::gpu`'s,
-//! and `mod.rs` owns a compute and a copy queue. Source: amd.md 1.9, 2.5-2.9, 7.4.
+//! Layer: above `encode`, `ring`, `program`, `scratch`; code shared by all GPUs is in `device::gpu`,
+//! and `mod.rs` owns a compute and a copy queue. Source: docs/amd.md 1.9, 2.5-2.9, 7.4.
 //! Waits in packets compare 32 bits, so a timeline ends after 2^32 - 1 submissions with an error.
 
 use super::bo::Bo;
 use super::core::Core;
 use super::encode::{Compute, Copy, CopyCaches, IbMemory, List, ScratchRegs};
 use super::events::{SignalEvent, Woken};
-use super::program::{self, Block, Launch, Program};
+use super::program::{self, Block, Launch, LoadedKernel};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
 use crate::gpu::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use crate::gpu::queue::{GpuQueue, name_of};
-use crate::in_flight::no_room;
+use crate::in_flight::submit_to_device_error;
 use crate::{Arg, DeviceError, Geometry, QueueKind};
 use doorbell_hcq::bits::join;
 use doorbell_hcq::kernargs::Kernargs;
@@ -25,28 +26,28 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One sleep in the driver: its event may be taken by another waiter.
-const SLICE_MS: u128 = 20; // TIMEOUT: what a waiter loses then.
-/// Bytes that indirect buffers get on AQL rings.
+/// Longest single sleep in the driver: another waiter may consume the event.
+const SLICE_MS: u128 = 20; // TIMEOUT: the delay in that case.
+/// Bytes of the ring of indirect buffers, on AQL rings.
 const IB_BYTES: u64 = 1 << 20;
 
 /// A queue of this device.
 pub type AmdQueue = GpuQueue<Packets>;
 
-/// The list that is being made, and the ring that takes it.
+/// The list of packets under construction, and the ring that it will be submitted to.
 #[derive(Debug)]
 pub struct Packets {
     ring: HwRing,
     engine: Engine,
     kernargs: Kernargs,
-    /// AQL rings.
+    /// Indirect buffers; AQL rings only.
     ibs: Option<Kernargs>,
     scratch: Scratch,
     event: SignalEvent,
-    /// Pieces of the list that are in the ring.
+    /// Number of the list's pieces that are in the ring.
     pushed: usize,
-    /// Code that had been loaded when the instruction cache was last invalidated, and when the list that is being made
-    /// does it.
+    /// [`Core::code_loaded`] at the last invalidation of the instruction cache, and at the start of the list under
+    /// construction.
     code_seen: u64,
     code_opened: u64,
     // Freed after the ring.
@@ -70,7 +71,7 @@ impl Engine {
     }
 }
 
-/// The event that a waiting host sleeps on.
+/// The event on which a waiting host sleeps.
 #[derive(Debug)]
 pub struct Event(SignalEvent);
 
@@ -89,7 +90,7 @@ impl IbMemory<DeviceError> for IbRing<'_> {
     }
 }
 
-/// A PM4 ring has no indirect buffers of its own.
+/// No memory for indirect buffers: a PM4 ring does not need any.
 pub struct NoIb;
 
 impl IbMemory<DeviceError> for NoIb {
@@ -98,14 +99,15 @@ impl IbMemory<DeviceError> for NoIb {
     }
 }
 
-/// Puts words into a ring of device-visible words; a multiple of the alignment, so that the next block is aligned.
-/// Waits for room.
+/// Stores words in a ring of device-visible memory, waiting for room. Their number is a multiple of the alignment, so
+/// that the next block is aligned, too.
 fn put_words(ring: &mut Kernargs, words: &[u64], context: &SubmitContext<'_, Core>) -> Result<u64, DeviceError> {
     debug_assert!(words.len().is_multiple_of(program::KERNARG_ALIGN / 8), "{} words", words.len());
-    ring.put_waiting(words, context.timeline, context.value, context.core.options.submit_timeout).map_err(no_room)
+    ring.put_waiting(words, context.timeline, context.value, context.core.options.submit_timeout)
+        .map_err(submit_to_device_error)
 }
 
-/// Makes a queue: the ring and what it needs.
+/// Opens a queue with its ring, buffers and event.
 ///
 /// # Errors
 /// `Driver` with the call that was refused.
@@ -147,12 +149,12 @@ impl Packets {
         Ok(Self { ring, engine, kernargs, ibs, scratch, event, pushed: 0, code_seen: 0, code_opened: 0, buffers })
     }
 
-    /// Where the scratch of kernels is.
+    /// Address and size of the kernels' scratch.
     pub(super) fn scratch_regs(&self) -> ScratchRegs {
         self.scratch.regs()
     }
 
-    /// Runs dwords that lie elsewhere, on a PM4 ring.
+    /// Runs an indirect buffer, on a PM4 ring.
     ///
     /// # Errors
     /// As all packets.
@@ -163,7 +165,7 @@ impl Packets {
         }
     }
 
-    /// Packets of a recorded list, on an AQL ring.
+    /// Appends the packets of a recorded list, on an AQL ring.
     ///
     /// # Errors
     /// As a submission.
@@ -173,7 +175,7 @@ impl Packets {
     }
 }
 
-impl GpuProgram for Program {
+impl GpuProgram for LoadedKernel {
     fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -189,7 +191,7 @@ impl GpuProgram for Program {
 
 impl Encode for Packets {
     type Core = Core;
-    type Program = Program;
+    type Program = LoadedKernel;
     type Watch = Event;
 
     #[inline]
@@ -239,7 +241,7 @@ impl Encode for Packets {
         self.code_opened = core.code_loaded();
         let is_aql = self.ibs.is_some();
         match &mut self.engine {
-            // AQL packets say themselves what they acquire: all but new code.
+            // AQL packets have acquire scopes of their own, which cover everything except new code.
             Engine::Compute(_) if is_aql && self.code_seen == self.code_opened => {}
             Engine::Compute(c) => c.acquire(AcquireScope::Full)?,
             Engine::Copy(c) => c.cache_control(CopyCaches::Invalidate)?,
@@ -259,7 +261,7 @@ impl Encode for Packets {
     fn exec(
         &mut self,
         context: &SubmitContext<'_, Core>,
-        program: &Program,
+        program: &LoadedKernel,
         args: &[Arg],
         geometry: &Geometry,
     ) -> Result<(), DeviceError> {
@@ -302,7 +304,7 @@ impl Encode for Packets {
             }
         }
         if self.engine.list().longest() as u64 > self.ring.max_dwords() {
-            return Err(SubmitError::Unsupported { queue: "AMD", what: "hold so long a packet" }.into());
+            return Err(SubmitError::Unsupported { queue: "AMD", what: "hold a packet of this length" }.into());
         }
         Ok(())
     }
@@ -312,7 +314,7 @@ impl Encode for Packets {
         let Self { ring, engine, pushed, .. } = self;
         for piece in engine.list().pieces_from(*pushed) {
             if !ring.push(piece)? {
-                // What is there so far makes room.
+                // Publishing the pieces so far lets the GPU make room.
                 ring.publish();
                 return Ok(false);
             }
@@ -332,7 +334,7 @@ impl Encode for Packets {
 impl Watch<Packets> for Event {
     type Nap = ();
 
-    /// Faults wake who sleeps: there is nothing to look at.
+    /// Nothing to check: faults wake a sleeping host.
     fn look(&self, _queue: &AmdQueue) {}
 
     fn sleep(&self, queue: &AmdQueue, _value: u64, _nap: &mut (), left: Duration) -> bool {
@@ -352,11 +354,11 @@ impl Watch<Packets> for Event {
 }
 
 impl Launch<'_> {
-    /// The argument block as words, with the dispatch packet after it where the kernel reads it.
+    /// The argument block as words, followed by the dispatch packet if the kernel reads it.
     fn words(&self, block: &Block) -> Result<SmallVec<[u64; 24]>, DeviceError> {
         let (eights, _) = block.bytes.as_chunks::<8>();
         let mut words: SmallVec<[u64; 24]> = eights.iter().map(|c| u64::from_le_bytes(*c)).collect();
-        if self.program.wants_packet() {
+        if self.program.reads_dispatch_packet() {
             let packet = self.aql_packet()?.emit()?;
             let (pairs, _) = packet.as_chunks::<2>();
             let after = words.iter_mut().skip(block.packet_offset / 8);

@@ -1,7 +1,9 @@
-//! One hardware queue: its ring, pointers and doorbell, and the buffers that the kernel wants with it.
+//! One hardware queue: its ring, pointers and doorbell, and the buffers that KFD requires with it.
 //!
-//! Place in the arrows: above `bo`; `queue` fills it. Source: amd.md 1.5-1.7 (sizes that the kernel verifies since 6.12), 2.2 (ring protocol).
-//! Write pointers are monotonic. Packets are stored first, then the pointer, then the doorbell; a ring is never filled to the last packet.
+//! Layer: above `bo`; `queue` fills it. Source: docs/amd.md 1.5-1.7 (sizes that the kernel verifies since
+//! 6.12), 2.2 (ring protocol).
+//! Write pointers are monotonic. Packets are stored first, then the pointer, then the doorbell; a ring is never filled
+//! completely.
 
 use super::bo::{Bo, Placement};
 use super::chip::SaveArea;
@@ -14,18 +16,18 @@ use doorbell_ioctl::port::{CallError, Doorbell, MapRequest, Mapped};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Where the pointers lie in their page: the offsets of an `amd_queue_t`, which AQL firmware wants and the others allow.
+/// Offsets of the pointers in their page: those of an `amd_queue_t`, which AQL firmware requires and the others allow.
 const WRITE_POINTER: u64 = aql::queue::queue_offset::WRITE_DISPATCH_ID;
 const READ_POINTER: u64 = aql::queue::queue_offset::READ_DISPATCH_ID;
 const PAGE: u64 = 4096;
-/// Bytes of the EOP buffer: the kernel's number for every chip so far.
+/// Bytes of the EOP buffer; the kernel requires this size on every chip so far.
 const EOP_BYTES: u64 = 4096;
-/// Dwords of a report's tail.
+/// Dwords of the ring that a report decodes at most.
 const TAIL_DWORDS: u64 = 256;
-/// Packets of it.
+/// Packets that a report shows at most.
 const TAIL_PACKETS: usize = 16;
 
-/// What a ring holds, with its units.
+/// The packet format of a ring, with the unit of its pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingKind {
     /// Dwords.
@@ -45,7 +47,7 @@ impl RingKind {
         }
     }
 
-    /// Bytes of one unit of the pointers.
+    /// Size of the pointers' unit in bytes.
     fn unit_bytes(self) -> u64 {
         match self {
             Self::Pm4 => 4,
@@ -55,7 +57,7 @@ impl RingKind {
     }
 }
 
-/// The queue.
+/// A hardware queue.
 pub struct HwRing {
     core: Arc<Core>,
     kind: RingKind,
@@ -63,7 +65,7 @@ pub struct HwRing {
     view: View,
     dwords: Dwords,
     size_bytes: u64,
-    /// Units ever written; the next goes there.
+    /// Total units written, which is the position of the next one.
     put: u64,
     write_pointer: Word64,
     read_pointer: Word64,
@@ -80,7 +82,7 @@ impl std::fmt::Debug for HwRing {
 }
 
 impl HwRing {
-    /// Makes the buffers, each of exactly its size, and the queue.
+    /// Allocates the buffers, each with exactly the required size, and creates the queue.
     ///
     /// # Errors
     /// `Driver` with the call that was refused.
@@ -105,7 +107,7 @@ impl HwRing {
         if kind != RingKind::Sdma {
             let save = SaveArea::of(core.chip, &core.node);
             let eop = core.own_bo("EOP buffer", EOP_BYTES, Placement::Vram)?;
-            // The kernel writes the save area's header and the host may read it after a fault: system memory.
+            // In system memory, because the kernel writes its header, and the host may read it after a fault.
             let area = core.own_bo("context save area", save.buffer, Placement::Host)?;
             (args.eop_buffer_address, args.eop_buffer_size) = (eop.va(), EOP_BYTES);
             args.ctx_save_restore_address = area.va();
@@ -140,7 +142,7 @@ impl HwRing {
         })
     }
 
-    /// The page of the pointers, which heads an `amd_queue_t`.
+    /// The page with the pointers, which starts with an `amd_queue_t`.
     #[must_use]
     pub fn pointers(&self) -> &View {
         &self.pointers
@@ -150,14 +152,14 @@ impl HwRing {
         self.size_bytes / self.kind.unit_bytes()
     }
 
-    /// Units written and not yet read by the device. PM4's read pointer may come back modulo the ring.
+    /// Units written and not yet read by the device. PM4's read pointer may be reported modulo the ring size.
     fn pending(&self) -> u64 {
-        // ORDER: acquire; the device has read the packets before it moves the pointer.
+        // ORDER: acquire; the device reads the packets before it advances the pointer.
         let get = self.read_pointer.atomic().load(Ordering::Acquire);
         (self.put.wrapping_sub(get)) % self.size()
     }
 
-    /// Positions for a report: read, written, in the ring's units.
+    /// The read and write positions for a report, in the ring's units.
     #[must_use]
     pub fn positions(&self) -> (u64, u64) {
         (self.put - self.pending().min(self.put), self.put)
@@ -169,10 +171,10 @@ impl HwRing {
         self.size_bytes / 8
     }
 
-    /// Stores packets that belong together, if there is room. They are not yet visible to the device.
+    /// Stores packets that belong together, if there is room. They are not published to the device yet.
     ///
     /// # Errors
-    /// `Memory` never: the ring's own view.
+    /// `Memory` in theory only: an access outside the ring's own view.
     pub fn push(&mut self, words: &[u32]) -> Result<bool, DeviceError> {
         let unit = self.kind.unit_bytes();
         let len_bytes = words.len() as u64 * 4;
@@ -181,7 +183,7 @@ impl HwRing {
             RingKind::Sdma => sdma::pad_dwords(self.put, self.size_bytes, words.len() as u64) * 4,
             RingKind::Pm4 | RingKind::Aql => 0,
         };
-        // Two packets' room is kept: a full ring and an empty one would look alike.
+        // Room for two packets stays free, since a full ring would look like an empty one.
         if self.pending() * unit + skip + len_bytes + 2 * aql::PACKET_BYTES > self.size_bytes {
             return Ok(false);
         }
@@ -201,7 +203,7 @@ impl HwRing {
         Ok(true)
     }
 
-    /// The first header's dword goes last: firmware polls it, and comes to no packet before the one in front.
+    /// Stores the dword with the first packet's header last: the firmware polls it, and processes packets in order.
     fn store_aql(&self, at: u64, words: &[u32]) -> Result<(), DeviceError> {
         let Some((header, rest)) = words.split_first() else { return Ok(()) };
         let rest: &[u8] = bytemuck::cast_slice(rest);
@@ -210,7 +212,7 @@ impl HwRing {
         if head < rest.len() {
             self.view.write(0, &rest[head..])?;
         }
-        // ORDER: release; all the packets before the first one's header.
+        // ORDER: release; everything else is stored before the first header.
         fence(Ordering::Release);
         if let Some(first) = self.dwords.get(at / 4) {
             first.store(*header, Ordering::Release);
@@ -218,15 +220,16 @@ impl HwRing {
         Ok(())
     }
 
-    /// Shows the device what was pushed: pointer, then doorbell.
+    /// Publishes the pushed packets to the device: stores the write pointer, then rings the doorbell.
     pub fn publish(&self) {
-        // ORDER: release; packets before the pointer, the pointer before the doorbell (which has its own fence).
+        // ORDER: release; packets are stored before the pointer, and the pointer before the doorbell (which has its own
+        // fence).
         self.write_pointer.atomic().store(self.put, Ordering::Release);
         let value = if self.kind == RingKind::Aql { self.put.saturating_sub(1) } else { self.put };
         self.doorbell.ring(value);
     }
 
-    /// The packets from the read pointer on, decoded.
+    /// Decodes the packets from the read pointer on.
     #[must_use]
     pub fn tail(&self) -> Vec<String> {
         let unit = self.kind.unit_bytes();
@@ -248,8 +251,8 @@ impl HwRing {
 impl Drop for HwRing {
     fn drop(&mut self) {
         if let Err(e) = destroy(&self.core, self.queue_id) {
-            // The device may still look at them: they stay until the process ends.
-            log::warn!("{}: queue {} was not destroyed, its buffers stay: {e}", self.core.tag, self.queue_id);
+            // The device may still access the buffers, so they are leaked.
+            log::warn!("{}: queue {} was not destroyed, its buffers stay allocated: {e}", self.core.tag, self.queue_id);
             self.buffers.drain(..).for_each(std::mem::forget);
         }
     }
@@ -259,7 +262,7 @@ fn create(core: &Core, args: &mut kfd::CreateQueue) -> Result<(), CallError> {
     if core.driver.minor() >= kfd::MINOR_SDMA_ENGINE {
         return core.driver.call(&kfd::CREATE_QUEUE, args);
     }
-    // The older form is the newer one without its tail.
+    // The older struct is the newer one without its last fields.
     let mut short = kfd::CreateQueueV11::default();
     let len = size_of::<kfd::CreateQueueV11>();
     bytemuck::bytes_of_mut(&mut short).copy_from_slice(&bytemuck::bytes_of(args)[..len]);
@@ -272,20 +275,20 @@ fn destroy(core: &Core, queue_id: u32) -> Result<(), CallError> {
     core.driver.call(&kfd::DESTROY_QUEUE, &mut kfd::DestroyQueue { queue_id, pad: 0 })
 }
 
-/// The doorbell of a queue in the process's slice, which is mapped once a device.
+/// The doorbell of a queue in the process's doorbell slice, which is mapped once per device.
 fn map_doorbell(core: &Arc<Core>, doorbell_offset: u64) -> Result<Doorbell, DeviceError> {
-    let inside = doorbell_offset % kfd::DOORBELL_SLICE_BYTES;
+    let page_offset = doorbell_offset % kfd::DOORBELL_SLICE_BYTES;
     let refused = |errno| core.refused("map doorbells", CallError { name: "mmap", errno });
     let page = core.driver.doorbells(core.node.gpu_id, || {
-        let request = MapRequest::file(core.driver.kfd(), doorbell_offset - inside, kfd::DOORBELL_SLICE_BYTES);
+        let request = MapRequest::file(core.driver.kfd(), doorbell_offset - page_offset, kfd::DOORBELL_SLICE_BYTES);
         Mapped::new(core.driver.port(), &request).map(Arc::new)
     });
     let view = page.and_then(|page| page.view()).map_err(refused)?;
     let bad = |e: doorbell_ioctl::port::ViewError| doorbell_hcq::memory::MemError::Driver(e.to_string());
-    Ok(Doorbell::new(&view, inside, core.driver.port()).map_err(bad)?)
+    Ok(Doorbell::new(&view, page_offset, core.driver.port()).map_err(bad)?)
 }
 
-/// A new AQL ring holds empty packets; the firmware finds the queue's facts around the pointers.
+/// Fills a new AQL ring with invalid packets, and writes the `amd_queue_t` around the pointers for the firmware.
 fn init_aql(core: &Core, ring: &View, page: &View, base: u64, size_bytes: u64) -> Result<(), DeviceError> {
     let empty = aql::Packet::Invalid.emit().map_err(doorbell_hcq::queue::SubmitError::from)?;
     for at in (0..size_bytes).step_by(aql::PACKET_BYTES as usize) {

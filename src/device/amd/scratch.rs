@@ -1,6 +1,7 @@
-//! Scratch memory of a compute ring: grown when a kernel wants more, never while one runs on it.
+//! Scratch memory of a compute ring. It grows when a kernel needs more, but never while a kernel is using it.
 //!
-//! Place in the arrows: `queue` asks before a launch. Source: amd.md 2.9 (architected flat scratch; `amd_queue_t` for AQL firmware).
+//! Layer: `queue` calls it before a launch. Source: docs/amd.md 2.9 (architected flat scratch;
+//! `amd_queue_t` for AQL firmware).
 
 use super::bo::{Bo, Placement};
 use super::chip::QueueFormat;
@@ -12,9 +13,9 @@ use doorbell_hcq::packet::aql::queue::queue_offset;
 use doorbell_hcq::packet::pm4::regs::TmpringSize;
 use doorbell_hcq::queue::SubmitError;
 
-/// Lanes that a wave's scratch is cut for, also with waves of 32.
+/// Lanes per wave for the size of scratch, also for waves of 32.
 const WAVE_LANES: u64 = 64;
-/// Field of COMPUTE_TMPRING_SIZE.
+/// Largest value of the waves field of COMPUTE_TMPRING_SIZE.
 const MAX_WAVES: u64 = 4095;
 
 /// The scratch of one ring.
@@ -26,13 +27,13 @@ pub struct Scratch {
     regs: ScratchRegs,
 }
 
-/// What a size of scratch comes to on a device.
+/// The sizes that follow from a kernel's scratch on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Bytes of a lane, rounded.
+    /// Bytes per lane, rounded up.
     pub lane_bytes: u64,
     pub wave_bytes: u64,
-    /// Bytes of one XCC.
+    /// Bytes per XCC.
     pub xcc_bytes: u64,
     /// Bytes of the buffer.
     pub bytes: u64,
@@ -40,7 +41,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For kernels of `private_bytes` a work-item.
+    /// The sizes for kernels with `private_bytes` per work-item.
     #[must_use]
     pub fn new(core: &Core, private_bytes: u32) -> Self {
         let (chip, node) = (core.chip, &core.node);
@@ -62,22 +63,23 @@ impl Scratch {
         self.regs
     }
 
-    /// Whether a kernel of `private_bytes` a work-item can run as it is.
+    /// Whether the current size suffices for kernels with `private_bytes` per work-item.
     #[must_use]
     pub fn holds(&self, private_bytes: u32) -> bool {
         u64::from(private_bytes) <= self.lane_bytes
     }
 
-    /// Makes it large enough. The ring is idle; `queue_page` is an AQL ring's `amd_queue_t`.
+    /// Grows it to at least `private_bytes` per work-item. The ring must be idle; `queue_page` is an AQL ring's
+    /// `amd_queue_t`.
     ///
     /// # Errors
-    /// `OutOfMemory`, `Submit` when the registers cannot say it.
+    /// `OutOfMemory`; `Submit` when the size does not fit the registers.
     pub fn grow(&mut self, core: &Core, private_bytes: u32, queue_page: &View) -> Result<(), DeviceError> {
         let plan = Plan::new(core, private_bytes);
         let wave_bytes = u32::try_from(plan.wave_bytes).unwrap_or(u32::MAX);
         let waves = u32::try_from(plan.waves).unwrap_or(u32::MAX);
         let tmpring_size = TmpringSize { waves, wave_bytes }.emit(core.chip.gfx).map_err(SubmitError::from)?;
-        // The old one goes first: the new one may not fit beside it.
+        // The old buffer is freed first: both may not fit at once.
         *self = Self::default();
         let bo = core.bo(plan.bytes, Placement::Vram).map_err(|e| DeviceError::OutOfMemory {
             device: core.tag.name().into(),

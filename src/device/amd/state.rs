@@ -1,7 +1,8 @@
-//! What topology and driver say of a card: place on the bus, firmware, releases.
+//! The state of a card from topology and driver: bus address, firmware, releases.
 //!
-//! Place in the arrows: reads through a port; `doorbell devices` prints it. Source: amd.md 1.8; `/sys/module/amdgpu/version` is there where the driver was
-//! installed beside the kernel's own. Left out: clocks, power and temperature (hwmon files and DRM sensors, which no software GPU serves).
+//! Layer: reads through a port; `doorbell devices` prints it. Source: docs/amd.md 1.8;
+//! `/sys/module/amdgpu/version` exists if the driver was installed separately from the kernel. Left out: clocks, power
+//! and temperature (hwmon files and DRM sensors, which the software GPU does not provide).
 
 use super::topology::Node;
 use crate::DeviceState;
@@ -11,18 +12,18 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 struct Card {
     bdf: String,
-    /// The kernel's name of the GPU, which may be empty.
+    /// The GPU's name in the topology, which may be empty.
     name: String,
-    /// Firmware of the compute and of the copy engines.
+    /// Firmware versions of the compute and copy engines.
     compute_firmware: u64,
     copy_firmware: u64,
-    /// Release of a driver that came without the kernel, else the kernel's.
+    /// Release of a separately installed driver, else the kernel's release.
     driver: Option<String>,
-    /// KFD's interface, where the device is open.
+    /// Version of KFD's interface, if the device is open.
     kfd: Option<String>,
 }
 
-/// The state of a node; `minor` is of KFD's interface, where it was asked.
+/// The state of a node; `minor` is the minor version of KFD's interface, if known.
 pub fn state(node: &Node, port: &dyn Port, minor: Option<u32>) -> DeviceState {
     let text = |path: &str| {
         let bytes = port.read_file(path).ok()?;
@@ -40,7 +41,7 @@ pub fn state(node: &Node, port: &dyn Port, minor: Option<u32>) -> DeviceState {
     let mut parts = vec![
         card.bdf.clone(),
         format!("firmware {} compute, {} copies", card.compute_firmware, card.copy_firmware),
-        card.driver.clone().unwrap_or_else(|| "driver's release unknown".into()),
+        card.driver.clone().unwrap_or_else(|| "driver release unknown".into()),
     ];
     parts.extend(card.kfd.as_ref().map(|kfd| format!("KFD {kfd}")));
     if !card.name.is_empty() {

@@ -1,22 +1,23 @@
-//! GPUs as the kernel's topology shows them, and the choice of one by what a user wrote.
+//! GPUs in the kernel's topology, and the selection of one by a user's string.
 //!
-//! Place in the arrows: reads sysfs through a port; `mod.rs` opens the node chosen. Source: amd.md 1.8 (`kfd_topology.c`).
-//! Left out: CPU nodes, caches, links' weights.
+//! Layer: reads sysfs through a port; `mod.rs` opens the selected node. Source: docs/amd.md 1.8
+//! (`kfd_topology.c`).
+//! Left out: CPU nodes, caches, link weights.
 
 use super::chip::version_name;
 use doorbell_ioctl::port::{Errno, Port};
 use std::collections::BTreeMap;
 
-/// Where the nodes are.
+/// Folder of the nodes.
 pub const NODES: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
 
 /// One GPU of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its folder's number.
+    /// Number of its folder.
     pub index: u32,
     pub gpu_id: u32,
-    /// The kernel's name of it, which may be empty.
+    /// Its name in the topology, which may be empty.
     pub name: String,
     pub properties: BTreeMap<String, u64>,
     /// (heap type, bytes): 1 public VRAM, 2 private VRAM.
@@ -24,7 +25,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A property; 0 where the kernel does not print it.
+    /// A property; 0 if the kernel does not list it.
     #[must_use]
     pub fn value(&self, key: &str) -> u64 {
         self.properties.get(key).copied().unwrap_or(0)
@@ -85,18 +86,18 @@ impl Node {
 /// Which GPU a user wants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Selector {
-    /// The n-th that this build knows, from 0.
+    /// The n-th GPU of a known chip, from 0.
     Index(u32),
     /// `bdf=0000:03:00.0`
     Bdf(String),
-    /// `gfx1100`: the first of that chip.
+    /// `gfx1100`: the first GPU with that chip.
     Gfx(String),
     /// `emu=gfx1100`: a software GPU.
     Emulated(String),
 }
 
 impl Selector {
-    /// What stands behind `AMD:`; `None` (or nothing) is the first GPU.
+    /// Parses the text after `AMD:`; `None` selects the first GPU.
     #[must_use]
     pub fn parse(rest: Option<&str>) -> Option<Self> {
         let Some(rest) = rest else { return Some(Self::Index(0)) };
@@ -114,7 +115,8 @@ impl Selector {
         }
     }
 
-    /// The node meant, of those that a device can be opened on. A software GPU's port has one of its own, so it is the first there.
+    /// The selected node, among those that a device can be opened on. A software GPU's port has only its own node, so
+    /// the first one is selected there.
     #[must_use]
     pub fn pick<'a>(&self, nodes: &'a [Node]) -> Option<&'a Node> {
         match self {
@@ -138,7 +140,8 @@ impl std::fmt::Display for Selector {
     }
 }
 
-/// All GPUs of the topology in the order of their nodes. CPU nodes, and GPUs that this process may not use, are left out.
+/// All GPUs of the topology in the order of their nodes. CPU nodes, and GPUs that this process may not use, are
+/// skipped.
 ///
 /// # Errors
 /// `ENOENT` without the driver; other reading errors.
@@ -177,7 +180,7 @@ fn read_node(port: &dyn Port, index: u32) -> Result<Option<Node>, Errno> {
     Ok(Some(Node { index, gpu_id, name, properties, banks }))
 }
 
-/// Lines of `key value`; values that are no numbers are left out.
+/// Parses lines of `key value`; values that are not numbers are skipped.
 fn pairs(text: &str) -> BTreeMap<String, u64> {
     let pair = |line: &str| {
         let (key, value) = line.split_once(' ')?;

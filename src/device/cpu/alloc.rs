@@ -1,9 +1,11 @@
-//! Memory of the CPU device: aligned blocks, and a cache of freed ones so that fresh pages are touched once.
+//! The CPU device's allocator: aligned blocks, and a cache of freed ones, which avoids first-touch page faults.
 //!
-//! Place in the arrows: below `device::cpu`. First touch of fresh pages runs at 3 GB/s (8 with huge pages), reuse at the memory's own speed.
-//! Small blocks (up to 64 KiB) are cut from slabs and kept by size class until the allocator ends. Large ones are mappings of their own,
-//! kept up to a limit and reused by the best fit within a quarter; the oldest go first. A block with pending uses carries them to its
-//! next owner and is never unmapped before they are done.
+//! Layer: below `device::cpu`. The first touch of fresh pages runs at 3 GB/s (8 GB/s with huge pages),
+//! reused memory at full speed.
+//! Small blocks (up to 64 KiB) are cut from slabs and, once freed, kept by size class until the allocator ends. Large
+//! ones are separate mappings; freed ones are kept up to a limit, reused by best fit with at most a quarter more, and
+//! the oldest are unmapped first. A block with pending uses passes them on to its next owner, and is never unmapped
+//! before they are done.
 
 use crate::{DeviceError, Release, Uses};
 use doorbell_hcq::memory::View;
@@ -37,13 +39,13 @@ struct Block {
 /// Counters of an allocator, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounters {
-    /// In live memories, rounded as allocated.
+    /// In use, after rounding.
     pub used_bytes: u64,
     /// In large freed blocks kept for reuse.
     pub cached_bytes: u64,
 }
 
-/// The allocator; memories hold it.
+/// The allocator. Memories keep it alive.
 pub(super) struct Allocator {
     device: String,
     cache_limit: u64,
@@ -56,7 +58,8 @@ impl std::fmt::Debug for Allocator {
     }
 }
 
-/// The bytes that a request of `len_bytes` takes: four sizes a power of two when small, whole pages when large.
+/// The size of a block for a request of `len_bytes`: one of four size classes per power of two if small, whole pages if
+/// large.
 fn rounded(len_bytes: u64) -> u64 {
     let len = len_bytes.max(1).next_multiple_of(ALIGN_BYTES);
     if len > SMALL_MAX {
@@ -80,7 +83,7 @@ impl Allocator {
         MemoryCounters { used_bytes: state.used_bytes, cached_bytes: state.cached_bytes }
     }
 
-    /// A block of at least `len_bytes`, and the uses of its former owner, if it had one.
+    /// Allocates a block of at least `len_bytes`; also returns pending uses by its former owner, if any.
     pub(super) fn take(&self, len_bytes: u64, max_bytes: u64) -> Result<(View, Option<Uses>), DeviceError> {
         if len_bytes > max_bytes {
             return Err(DeviceError::TooBig { device: self.device.clone(), asked: len_bytes, max: max_bytes });
@@ -119,7 +122,7 @@ impl Allocator {
         Ok((self.map(state, size, align)?, None))
     }
 
-    /// Fresh memory; when there is none, the cache is given back first.
+    /// Maps new memory; if that fails, unmaps the cached blocks and tries again.
     fn map(&self, state: &mut State, size: u64, align: u64) -> Result<View, DeviceError> {
         if let Ok(view) = View::anonymous(size, align) {
             return Ok(view);
@@ -133,13 +136,13 @@ impl Allocator {
         })
     }
 
-    /// Gives cached large blocks back to the system.
+    /// Returns cached large blocks to the system.
     pub(super) fn drop_cache(&self) {
         trim(&mut self.state(), 0);
     }
 }
 
-/// Takes the last freed block of exactly `size`: its pages are the warmest.
+/// Takes the most recently freed block of exactly `size`: its pages are most likely in cache.
 fn pop(state: &mut State, size: u64) -> Option<Block> {
     let list = state.large.get_mut(&size)?;
     let block = list.pop_back()?;
@@ -193,7 +196,8 @@ impl Drop for Allocator {
         let small = state.small.into_values().flatten();
         let large = state.large.into_values().flatten().map(|b| (b.view, b.uses));
         for (view, uses) in small.chain(large) {
-            // TIMEOUT: another device's last kernel on this block; one that hangs makes the block leak rather than vanish under it.
+            // TIMEOUT: for another device's last kernel on this block. If it hangs, the block is leaked rather than
+            // unmapped.
             if uses.wait(Duration::from_millis(200)).is_err() && !uses.are_done() {
                 std::mem::forget(view);
             }

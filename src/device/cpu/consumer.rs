@@ -1,6 +1,8 @@
-//! The command processor: takes packets from the ring and does what they say. Played by a worker or by a waiting host, one at a time.
+//! The command processor: takes packets from the ring and executes them. A worker thread or a waiting host thread takes
+//! this role, one at a time.
 //!
-//! Place in the arrows: part of `device::cpu`. A worker that meets a WAIT not yet satisfied keeps the role and polls; a host gives it back.
+//! Layer: part of `device::cpu`. A worker that reaches an unsatisfied WAIT keeps the role and polls; a
+//! host thread gives the role up.
 
 use super::exec::Bus;
 use super::job::Job;
@@ -22,12 +24,12 @@ enum Stop {
     Asked,
 }
 
-/// What all executors of one queue share.
+/// The state that all executors of one queue share.
 pub(super) struct Consumer {
     pub(super) ring: Ring,
     role: Role,
     job: Job,
-    /// Cores that a kernel is spread over; 1 means no sharing.
+    /// Number of cores that a kernel is distributed over; 1 means that it is not distributed.
     executors: usize,
     spin: Duration,
     pub(super) workers: Parking,
@@ -65,12 +67,12 @@ impl Consumer {
         !self.closing.load(Ordering::Acquire) && !self.dead.load(Ordering::Acquire)
     }
 
-    /// What a packet that could not be decoded said.
+    /// The decoding error of a packet, if there was one.
     pub(super) fn fault(&self) -> Option<String> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The life of a worker thread.
+    /// The main loop of a worker thread.
     pub(super) fn work(&self) {
         let mut idle_since = None;
         loop {
@@ -89,7 +91,8 @@ impl Consumer {
         }
     }
 
-    /// A host waits until `done`, helping if it may. Returns at the deadline or when nothing will ever happen again.
+    /// Waits, on a host thread, until `done`, running work if `helps`. Returns early at the deadline, or if the queue
+    /// has ended.
     pub(super) fn wait(&self, helps: bool, deadline: Instant, done: impl Fn() -> bool) {
         let mut spin_end = Instant::now() + self.spin;
         while !done() && self.is_alive() && Instant::now() < deadline {
@@ -99,7 +102,7 @@ impl Consumer {
             }
             let ready = || done() || !self.is_alive() || (helps && self.has_work());
             if !self.spin_until(spin_end.min(deadline), ready) {
-                // A host that met a WAIT must leave it to a worker's patience before it sleeps.
+                // A host that reached a WAIT must wake a worker to poll it before it sleeps itself.
                 let stuck = || done() || !self.is_alive() || (helps && self.job.has_work());
                 self.workers.wake(1);
                 self.hosts.sleep(stuck, Some(deadline.saturating_duration_since(Instant::now())));
@@ -108,10 +111,10 @@ impl Consumer {
         }
     }
 
-    /// Spins until `ready` or until `end`; whether it became ready.
+    /// Spins until `ready` or until `end`; returns whether it became ready.
     fn spin_until(&self, end: Instant, ready: impl Fn() -> bool) -> bool {
         loop {
-            // Looking at the clock costs as much as thirty looks at a flag.
+            // Reading the clock costs as much as thirty checks of a flag.
             for _ in 0..32 {
                 if ready() {
                     return true;
@@ -128,7 +131,7 @@ impl Consumer {
         self.job.has_work() || (!self.ring.is_empty() && !self.role.is_taken())
     }
 
-    /// Runs packets as the consumer, if the role is free; whether any was run.
+    /// Runs packets as the consumer, if the role is free; returns whether any was run.
     pub(super) fn consume(&self, is_worker: bool, stop: impl Fn() -> bool) -> bool {
         let mut ran = false;
         let drain = || self.drain(is_worker, &mut ran, &stop) == Stop::Empty;
@@ -169,13 +172,13 @@ impl Consumer {
         }
     }
 
-    /// Runs one packet; `Asked` means that it was run and one may ask for the next.
+    /// Runs one packet. `Asked` means that the packet was run and the caller may stop or go on.
     fn step(&self) -> Stop {
         let mut words = [0; MAX_DWORDS];
         let have = self.ring.peek(&mut words);
         match Packet::parse(&words[..have]) {
             Ok((Packet::Wait { signal, value }, len)) => {
-                // ORDER: acquire shows what the signaller did.
+                // ORDER: acquire; makes the signaller's earlier stores visible.
                 if Bus.atomic(signal).load(Ordering::Acquire) < value {
                     return Stop::Blocked;
                 }
@@ -188,7 +191,7 @@ impl Consumer {
                 Stop::Asked
             }
             Err(DecodeError::Truncated { .. }) if have == 0 => Stop::Empty,
-            // The producer has not written the rest yet; it may be this very host, waiting for room.
+            // The producer has not written the rest yet; it may be this same thread, waiting for room.
             Err(DecodeError::Truncated { .. }) => Stop::Blocked,
             Err(e) => {
                 *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(e.to_string());
@@ -199,7 +202,7 @@ impl Consumer {
         }
     }
 
-    /// Runs frozen words. Words that do not decode end the list: the builder made them, so this is for the debugger.
+    /// Runs the words of a recorded list. Words that do not decode end the list; that would be a bug in the builder.
     pub(super) fn run_words(&self, words: &[u32], kernargs: u64) {
         let mut rest = words;
         while let Ok((packet, len)) = Packet::parse(rest) {
@@ -211,10 +214,10 @@ impl Consumer {
     #[inline]
     fn run(&self, packet: Packet, base: u64) {
         match packet {
-            // Only `step` sees waits: recorded lists hold none.
+            // Waits are handled in `step`; recorded lists contain none.
             Packet::Wait { .. } => {}
             Packet::Signal { signal, value } => {
-                // ORDER: release: everything before the signal is visible to whoever sees its value.
+                // ORDER: release; everything before the signal is visible to a thread that reads its value.
                 Bus.atomic(signal).store(value, Ordering::Release);
                 self.hosts.wake(usize::MAX);
             }
@@ -232,7 +235,7 @@ impl Consumer {
         }
     }
 
-    /// Runs a kernel whose kernargs block is at `block`: on this thread, or spread over all executors that come.
+    /// Runs a kernel with its kernargs block at `block`: on this thread, or distributed over all executors that join.
     #[inline]
     fn exec(&self, entry: u64, block: u64) {
         let threads = Bus.word(block);

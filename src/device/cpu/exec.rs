@@ -1,10 +1,12 @@
-//! Where the CPU device leaves Rust: loads machine code into W^X pages, calls it, and follows the addresses that packets name.
+//! The unsafe part of the CPU device: loads machine code into W^X pages, calls it, and dereferences addresses in
+//! packets.
 //!
-//! Place in the arrows: below the rest of `device::cpu`; above `elf` (images) and `ioctl::port` (pages).
+//! Layer: below the rest of `device::cpu`; above `elf` (images) and `ioctl::port` (pages).
 //! Source: System V x86-64 ABI; `extern "C" fn kernel(args: *const u64, tid: u64)`.
-//! A fault inside generated code (a wild store, an illegal instruction) cannot be caught: it ends the process, as in any JIT.
-//! [`Bus`] is safe to call because its addresses come only from this device's own packets: `device::cpu::queue` writes them from handles
-//! (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
+//! A fault inside generated code (an invalid store, an illegal instruction) cannot be caught: it ends the process, as
+//! in any JIT.
+//! [`Bus`] is safe to call because its addresses come only from this device's own packets: `device::cpu::queue` writes
+//! them from handles (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
 
 use crate::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
 use doorbell_elf::{Image, Perm, link, link_object};
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 type Entry = extern "C" fn(*const u64, u64);
 
-/// Addresses of packets, followed.
+/// Dereferences the addresses in packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus;
 
@@ -23,40 +25,41 @@ impl Bus {
     /// Runs chunk `tid` of the kernel at `entry`.
     #[inline]
     pub(super) fn call(self, entry: u64, args: u64, tid: u64) {
-        // SAFETY: `entry` is the entry of a kernel that `load` placed and that the queue keeps alive while its packet runs; that
-        // the bytes are code of this signature is what the caller of `Device::load` vouches for.
+        // SAFETY: `entry` is the entry of a kernel that `load` has loaded and that the queue keeps alive while its
+        // packet runs. The caller of `Device::load` guarantees that the bytes are code with this signature.
         let kernel = unsafe { std::mem::transmute::<*const (), Entry>(CpuPtr(entry).as_ptr::<()>().cast_const()) };
         kernel(CpuPtr(args).as_ptr::<u64>().cast_const(), tid);
     }
 
-    /// Kernarg word at `addr`.
+    /// Reads the kernarg word at `addr`.
     #[inline]
     pub(super) fn word(self, addr: u64) -> u64 {
-        // SAFETY: the address is an aligned word of a kernargs block, which stays mapped and unchanged until its submission is done.
+        // SAFETY: the address is an aligned word of a kernargs block, which stays mapped and unchanged until its
+        // submission is done.
         unsafe { CpuPtr(addr).as_ptr::<u64>().read() }
     }
 
-    /// The signal's value, or timestamp 8 bytes on, as an atomic.
+    /// The atomic word at `addr`: a signal's value, or its timestamp, 8 bytes further.
     #[inline]
     pub(super) fn atomic(self, addr: u64) -> &'static AtomicU64 {
-        // SAFETY: the address is a word of a signal that the queue keeps alive while the packet that names it runs; the reference
-        // does not outlive the packet's execution; signal words are only accessed atomically.
+        // SAFETY: the address is a word of a signal that the queue keeps alive while the packet that refers to it runs;
+        // the reference does not outlive the packet's execution; signal words are only accessed atomically.
         unsafe { AtomicU64::from_ptr(CpuPtr(addr).as_ptr::<u64>()) }
     }
 
-    /// Frozen dwords of a bound list.
+    /// The dwords of a recorded list.
     #[inline]
     pub(super) fn words<'a>(self, addr: u64, count_dwords: u32) -> &'a [u32] {
-        // SAFETY: the address and count are those of a bound list, which never changes and which the queue keeps alive while the
-        // packet that names it runs; the slice does not outlive the packet's execution.
+        // SAFETY: the address and count are those of a recorded list, which never changes and which the queue keeps
+        // alive while the packet that refers to it runs; the slice does not outlive the packet's execution.
         unsafe { std::slice::from_raw_parts(CpuPtr(addr).as_ptr::<u32>().cast_const(), count_dwords as usize) }
     }
 
     /// Copies bytes between memories.
     #[inline]
     pub(super) fn copy(self, dst: u64, src: u64, len_bytes: u64) {
-        // SAFETY: both ranges were checked against memories that stay mapped until the submission is done (their blocks are not
-        // unmapped while a use is pending). `copy` allows the overlap that the contract forbids.
+        // SAFETY: both ranges were checked against memories that stay mapped until the submission is done (their blocks
+        // are not unmapped while a use is pending). `copy` allows the overlap that the contract forbids.
         unsafe { std::ptr::copy(CpuPtr(src).as_ptr::<u8>(), CpuPtr(dst).as_ptr::<u8>(), len_bytes as usize) };
     }
 
@@ -68,8 +71,8 @@ impl Bus {
     }
 }
 
-/// One image on its way into the batch.
-struct Placed<'a> {
+/// One image with its offset in the batch.
+struct BatchImage<'a> {
     name: &'a str,
     offset: u64,
     form: Form<'a>,
@@ -88,7 +91,7 @@ impl Form<'_> {
         }
     }
 
-    /// Whether it holds addresses of 32 bits (built without -fPIC).
+    /// Whether it contains absolute 32-bit addresses (built without -fPIC).
     fn needs_low_2gib(&self) -> bool {
         matches!(self, Self::Elf { image, .. } if image.needs_low_2gib())
     }
@@ -116,7 +119,7 @@ impl Form<'_> {
     }
 }
 
-/// What code may call outside itself: the four functions that a freestanding C compiler takes for granted.
+/// External functions that code may call: the four that a freestanding C compiler relies on.
 fn resolve(symbol: &str) -> Option<u64> {
     let address = match symbol {
         "memcpy" => libc::memcpy as *const () as usize,
@@ -128,26 +131,26 @@ fn resolve(symbol: &str) -> Option<u64> {
     Some(address as u64)
 }
 
-/// Loads a batch into one mapping: fill while writable, then seal all pages at once.
+/// Loads a batch into one mapping: writes all images, then sets the final protection of all pages at once.
 pub(super) fn load(device: &DeviceTag, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
     if images.is_empty() {
         return Ok(Vec::new());
     }
     let mut end = 0;
-    let mut placed = Vec::with_capacity(images.len());
+    let mut batch = Vec::with_capacity(images.len());
     for image in images {
         let form = parse(device, image)?;
         let offset = end;
         end += form.len_bytes().next_multiple_of(page_bytes());
-        placed.push(Placed { name: image.name, offset, form });
+        batch.push(BatchImage { name: image.name, offset, form });
     }
-    let mapping = Arc::new(fill(device, &placed, end)?);
+    let mapping = Arc::new(fill(device, &batch, end)?);
     let base = mapping.base();
-    let kernel = |p: &Placed<'_>| {
+    let kernel = |p: &BatchImage<'_>| {
         let program: Arc<CodeMapping> = Arc::clone(&mapping);
         Kernel::new(device.clone(), p.name, base.offset(p.offset + p.form.entry()).0, program)
     };
-    Ok(placed.iter().map(kernel).collect())
+    Ok(batch.iter().map(kernel).collect())
 }
 
 fn refusal(device: &DeviceTag, kernel: &str, why: impl ToString) -> DeviceError {
@@ -171,17 +174,17 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
     }
 }
 
-fn fill(device: &DeviceTag, placed: &[Placed<'_>], len_bytes: u64) -> Result<CodeMapping, DeviceError> {
+fn fill(device: &DeviceTag, batch: &[BatchImage<'_>], len_bytes: u64) -> Result<CodeMapping, DeviceError> {
     let fail = |name: &str, why: String| refusal(device, name, why);
-    let first = placed.first().map_or("", |p| p.name);
-    let mut writer = match placed.iter().find(|p| p.form.needs_low_2gib()) {
+    let first = batch.first().map_or("", |p| p.name);
+    let mut writer = match batch.iter().find(|p| p.form.needs_low_2gib()) {
         None => CodeWriter::new(len_bytes).map_err(|e| fail(first, e.to_string()))?,
         Some(p) => CodeWriter::low(len_bytes)
-            .map_err(|e| fail(p.name, format!("it holds absolute 32-bit addresses (built without -fPIC): {e}")))?,
+            .map_err(|e| fail(p.name, format!("it contains absolute 32-bit addresses (built without -fPIC): {e}")))?,
     };
     let base = writer.base();
     let mut ranges = Vec::new();
-    for p in placed {
+    for p in batch {
         let start = p.offset as usize;
         // PANIC: the writer was made for the sum of these lengths.
         let out = &mut writer.bytes_mut()[start..start + p.form.len_bytes() as usize];

@@ -1,27 +1,27 @@
-//! A recorded list of the CPU device: words frozen once, kernargs patched at each replay, one ring entry a replay.
+//! A recorded list of the CPU device: encoded once, kernargs patched at each replay, one ring entry per replay.
 //!
-//! Place in the arrows: part of `device::cpu`, used by `engine`'s JIT. Addresses, variables and thread counts live in a
-//! kernargs image; a replay changes words of it and copies it to the kernargs ring, so several replays may be in
-//! flight. A list known to be shorter than a wake-up runs on the submitting thread when the queue is idle, straight
-//! from the image: no ring, no copy, no signal.
-//! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it
-//! starts.
+//! Layer: part of `device::cpu`, used by `engine`'s JIT. Addresses, variables and thread counts are stored in a
+//! kernargs image; a replay patches the image and copies it to the kernargs ring, so several replays may be in flight.
+//! A list that takes less time than waking a thread runs on the submitting thread if the queue is idle, directly from
+//! the image: without ring, copy and signal.
+//! Left out: waits inside a list. Hazards with other queues are found from the memories, before a replay starts.
 
-use super::queue::{CpuQueue, Program};
+use super::queue::{CpuQueue, EncodedList};
 use crate::in_flight::Kept;
-use crate::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
+use crate::{Arg, Command, DeviceError, Location, Memory, Patch, Recorded, Stamp};
 use doorbell_hcq::packet::cpu::{CpuList, Packet};
 use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
 
-/// Dwords of the TIMESTAMP packets that head and end the words: an unmeasured run skips them.
+/// Dwords of the TIMESTAMP packet at either end of the list; an unmeasured run skips both.
 const STAMP_DWORDS: usize = 3;
-/// Every so many runs on the submitting thread, one is measured: its variables may have grown.
+/// One in this many runs on the submitting thread is measured again, since larger variables may have made the list
+/// slower.
 const MEASURE_EVERY: u32 = 64;
 
-/// Where a command's kernarg words are.
+/// Position of a command's kernarg words.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     /// Thread count at `at`, then `args` arguments.
@@ -32,10 +32,10 @@ enum Slot {
 
 pub(super) struct CpuGraph {
     queue: Arc<CpuQueue>,
-    program: Arc<Program>,
+    program: Arc<EncodedList>,
     inline_ns: u64,
     kernargs: Vec<u64>,
-    /// The memory behind each kernarg word, where it is an address.
+    /// The memory of each kernarg word that is an address.
     memories: Vec<Option<Memory>>,
     slots: Vec<Slot>,
     runs_unmeasured: u32,
@@ -89,7 +89,7 @@ impl CpuGraph {
             kept.extend(stamp.clone().map(Kept::Stamp));
         }
         list.timestamp(&span.stop)?;
-        let program = Arc::new(Program::freeze(&list, kept, span)?);
+        let program = Arc::new(EncodedList::freeze(&list, kept, span)?);
         Ok(Self { queue: Arc::clone(queue), program, inline_ns, kernargs, memories, slots, runs_unmeasured: 0 })
     }
 
@@ -106,8 +106,8 @@ impl CpuGraph {
                 let no_such = || DeviceError::from(SubmitError::Patch { command: *command, arg: *arg });
                 match self.slots.get(*command).copied() {
                     Some(Slot::Exec { at, args }) if *arg < args => {
-                        if let Arg::Buffer(place) = value {
-                            self.queue.check_place(place, 0, "kernel argument")?;
+                        if let Arg::Buffer(location) = value {
+                            self.queue.check_range(location, 0, "kernel argument")?;
                         }
                         self.put(at + 1 + arg, value);
                         Ok(())
@@ -119,18 +119,19 @@ impl CpuGraph {
         }
     }
 
-    /// A copy's places stay checked against its length, whichever changes. `None`: no such argument.
+    /// Patches an argument of a copy, and checks source and destination against the length, whichever changed. `None`:
+    /// no such argument.
     fn patch_copy(&mut self, at: usize, arg: usize, value: &Arg) -> Option<Result<(), DeviceError>> {
         let check = |graph: &Self| match (arg, value) {
-            (0, Arg::Buffer(place)) => {
-                graph.queue.check_writable(place)?;
-                graph.queue.check_place(place, graph.kernargs[at + 2], "copy destination")
+            (0, Arg::Buffer(location)) => {
+                graph.queue.check_writable(location)?;
+                graph.queue.check_range(location, graph.kernargs[at + 2], "copy destination")
             }
-            (1, Arg::Buffer(place)) => graph.queue.check_place(place, graph.kernargs[at + 2], "copy source"),
+            (1, Arg::Buffer(location)) => graph.queue.check_range(location, graph.kernargs[at + 2], "copy source"),
             (_, Arg::Var(len)) => (0..2).try_for_each(|i| match &graph.memories[at + i] {
                 Some(memory) => {
-                    let place = Place { memory: memory.clone(), offset: graph.kernargs[at + i] - memory.va() };
-                    graph.queue.check_place(&place, len.cast_unsigned(), "copy length")
+                    let location = Location { memory: memory.clone(), offset: graph.kernargs[at + i] - memory.va() };
+                    graph.queue.check_range(&location, len.cast_unsigned(), "copy length")
                 }
                 None => Ok(()),
             }),
@@ -146,17 +147,17 @@ impl CpuGraph {
         Some(checked)
     }
 
-    /// Writes a kernarg word; the place was checked when the list was made (PANIC: `slots` index words of these
+    /// Writes a kernarg word; the location was checked when the list was made (PANIC: `slots` index words of these
     /// vectors).
     fn put(&mut self, at: usize, value: &Arg) {
         self.kernargs[at] = value.bits();
         match value {
-            Arg::Buffer(place) if self.memories[at].as_ref().is_some_and(|m| m.is_same(&place.memory)) => {}
+            Arg::Buffer(location) if self.memories[at].as_ref().is_some_and(|m| m.is_same(&location.memory)) => {}
             _ => self.memories[at] = memory_of(value),
         }
     }
 
-    /// Runs the list here, if it is short, the queue is idle and no other queue is in the way.
+    /// Runs the list on this thread, if it is short, the queue is idle and no other queue's work must be waited for.
     fn run_here(&mut self) -> bool {
         if self.inline_ns == 0 {
             return false;
@@ -184,10 +185,10 @@ impl CpuGraph {
 }
 
 fn memory_of(arg: &Arg) -> Option<Memory> {
-    if let Arg::Buffer(place) = arg { Some(place.memory.clone()) } else { None }
+    if let Arg::Buffer(location) = arg { Some(location.memory.clone()) } else { None }
 }
 
-/// One command's packets, kernargs at `offset` bytes from the replay's base.
+/// Emits one command's packets; its kernargs are at `offset` bytes from the replay's base.
 fn emit(list: &mut CpuList, command: &Command, offset: u64, stamp: Option<&Stamp>) -> Result<(), SubmitError> {
     if let Some(stamp) = stamp {
         list.timestamp(&stamp.start)?;
@@ -211,7 +212,7 @@ impl Recorded for CpuGraph {
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
         patches.iter().try_for_each(|p| self.patch(p))?;
         let queue = Arc::clone(&self.queue);
-        // The producer's lock keeps other submitters out, so that a run here is in order with the queue.
+        // Holding the producer's lock keeps a run on this thread in order with other submissions.
         let mut producer = queue.lock();
         if self.run_here() {
             return Ok(queue.timeline.point(queue.timeline.submitted()));

@@ -1,10 +1,11 @@
-//! One kernel spread over cores: the chunks that executors claim. The protocol is [`Chunks`]'s; here is the description beside it.
+//! One kernel distributed over cores: executors claim its chunks. [`Chunks`] implements the protocol; this adds the
+//! kernel's description.
 
 use super::exec::Bus;
 use doorbell_hcq::sync::Chunks;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The kernel being spread; one at a time, published by the holder of the queue's consumer role.
+/// The kernel being distributed; one at a time, published by the thread with the queue's consumer role.
 #[derive(Debug, Default)]
 pub(super) struct Job {
     entry: AtomicU64,
@@ -14,7 +15,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Offers the chunks `0..count`. The job before must be finished.
+    /// Publishes the chunks `0..count`. The previous job must be finished.
     pub(super) fn publish(&self, entry: u64, args: u64, count: u32) {
         self.entry.store(entry, Ordering::Relaxed);
         self.args.store(args, Ordering::Relaxed);
@@ -22,11 +23,11 @@ impl Job {
         self.chunks.publish(count);
     }
 
-    /// Runs chunks until none is left to claim; whether there was any.
+    /// Runs chunks until none is left to claim; returns whether there was any.
     pub(super) fn help(&self) -> bool {
         let mut helped = false;
         while let Some(left) = self.chunks.claim() {
-            // The claim keeps the description in place until `finish_one`.
+            // While a chunk is claimed, the description does not change until `finish_one`.
             let tid = self.count.load(Ordering::Relaxed) - u64::from(left);
             Bus.call(self.entry.load(Ordering::Relaxed), self.args.load(Ordering::Relaxed), tid);
             self.chunks.finish_one();
@@ -47,7 +48,7 @@ impl Job {
             if rounds < 2000 {
                 std::hint::spin_loop();
             } else {
-                // The straggler may need this very core.
+                // The thread still running may need this core.
                 std::thread::yield_now();
             }
         }

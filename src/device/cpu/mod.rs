@@ -1,8 +1,10 @@
-//! The CPU as a device with command queues: its ring entries are packets, its worker threads the command processor and the cores.
+//! The CPU as a device with command queues: its ring entries are packets, and its worker threads are both command
+//! processor and cores.
 //!
-//! Place in the arrows: as any device; `engine` sees only the trait. Code comes from `isa::x86_64` (or any ELF object).
-//! Shape: `options` (what the machine can do) → `alloc` (memory) → `exec` (code) → `queue` (producer) → `consumer`, `job`, `park` (executors) →
-//! `graph` (recorded lists). With THREADS=n there are n-1 worker threads (at least one): the host thread that waits is the n-th executor.
+//! Layer: as any device; `engine` sees only the trait. Code comes from `isa::x86_64` (or any ELF object).
+//! Structure: `options` (settings, machine features) → `alloc` (memory) → `exec` (code) → `queue` (producer) →
+//! `consumer`, `job`, `park` (executors) → `graph` (recorded lists). With THREADS=n there are n-1 worker threads (at
+//! least one): the host thread that waits is the n-th executor.
 //! The copy queue's thread starts with the first copy submitted to it. All threads end with the device.
 //! Left out: pinning to cores, NUMA placement, faults inside kernels (they end the process).
 
@@ -30,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The device.
+/// The CPU device.
 pub struct CpuDevice {
     tag: DeviceTag,
     info: DeviceInfo,
@@ -52,7 +54,8 @@ impl CpuDevice {
     /// Opens the device and starts its workers.
     ///
     /// # Errors
-    /// `UnknownArch` and `MissingFeature` for the arch, `Unavailable` when a thread cannot start, `Memory` when there is none.
+    /// `UnknownArch` and `MissingFeature` for the arch, `Unavailable` if a thread cannot start, `Memory` if there is
+    /// none.
     pub fn open(name: &str, options: &CpuOptions) -> Result<Self, DeviceError> {
         let arch = choose_arch(name, options.arch.as_deref())?;
         let tag = DeviceTag::new(name);
@@ -75,13 +78,13 @@ impl CpuDevice {
         Ok(device)
     }
 
-    /// Memory counters: live and cached bytes.
+    /// Memory counters: bytes in use and cached bytes.
     #[must_use]
     pub fn memory_counters(&self) -> MemoryCounters {
         self.allocator.counters()
     }
 
-    /// Gives freed memory that is kept for reuse back to the system.
+    /// Returns freed memory that is kept for reuse to the system.
     pub fn drop_cache(&self) {
         self.allocator.drop_cache();
     }
@@ -127,7 +130,7 @@ impl CpuDevice {
         Err(DeviceError::WrongDevice { what: "memory", ours, theirs })
     }
 
-    /// Ends the threads, after the queued work or `timeout`.
+    /// Ends the threads after the queued work, or after `timeout`.
     fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.is_empty() {
@@ -136,7 +139,8 @@ impl CpuDevice {
         let finished = self.synchronize(timeout);
         self.queues().for_each(|q| q.consumer.close());
         if finished.is_ok() {
-            // A worker of an unfinished queue may be inside a kernel that never returns: it is left behind, with all that it holds.
+            // A worker of an unfinished queue may be inside a kernel that never returns: it is leaked, with everything
+            // it owns.
             for thread in threads {
                 let _panicked_worker_is_gone_too = thread.join();
             }
@@ -244,7 +248,7 @@ impl Device for CpuDevice {
 
 impl Drop for CpuDevice {
     fn drop(&mut self) {
-        // TIMEOUT: a drop does not wait for ever; `close` is for those who want the error.
+        // TIMEOUT: a drop must not block for long; `close` waits properly and returns the error.
         if let Err(e) = self.shut(Duration::from_secs(1)) {
             log::warn!("device {} dropped with unfinished work: {e}", self.tag);
         }

@@ -1,28 +1,31 @@
-//! How a CPU device is set up, and what its machine can do.
+//! Settings of a CPU device, and detection of the machine's features.
 
 use crate::DeviceError;
 use std::time::Duration;
 
-/// Settings of a CPU device; the defaults suit a machine of its own.
+/// Settings of a CPU device; the defaults assume that the process has the machine to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// Cores that a kernel is spread over, counting the host thread that waits for it; 0 means all that the process may use.
+    /// Cores that a kernel is distributed over, including the host thread that waits for it; 0 means all that the
+    /// process may use.
     pub threads: u32,
     /// How long an idle worker or a waiting host spins before it sleeps, in nanoseconds.
     pub spin_ns: u64,
-    /// A recorded list expected to run shorter than this runs on the submitting thread when the queue is idle; 0 turns that off.
+    /// A recorded list expected to take less time than this runs on the submitting thread if the queue is idle; 0
+    /// disables that.
     pub inline_ns: u64,
-    /// Whether a waiting host thread runs queued work itself. Its deadline then cannot interrupt a kernel that it runs.
+    /// Whether a waiting host thread runs queued work itself. A deadline then cannot interrupt a kernel that it is
+    /// running.
     pub host_helps: bool,
-    /// Code is made for this instead of the best the machine has: `x86_64-avx2`, `x86_64-avx512` or `x86_64-amx`.
+    /// The architecture to compile for, instead of the machine's best: `x86_64-avx2`, `x86_64-avx512` or `x86_64-amx`.
     pub arch: Option<String>,
-    /// Freed memory kept for reuse, in bytes, at most.
+    /// Most bytes of freed memory to keep for reuse.
     pub cache_bytes: u64,
     /// Size of each queue's ring.
     pub ring_dwords: u64,
     /// Size of each queue's kernargs ring, in 64-bit words.
     pub kernargs_words: u64,
-    /// How long a submission or a host copy waits for older work before it gives up.
+    /// How long a submission or a host copy waits for earlier work before it fails.
     pub submit_timeout: Duration,
 }
 
@@ -31,13 +34,13 @@ impl Default for CpuOptions {
         Self {
             threads: 0,
             spin_ns: 100_000, // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
-            inline_ns: 20_000, // TIMEOUT: what waking a sleeping worker would cost.
+            inline_ns: 20_000, // TIMEOUT: the cost of waking a sleeping worker.
             host_helps: true,
             arch: None,
             cache_bytes: 4 << 30,
             ring_dwords: 1 << 14,
             kernargs_words: 1 << 17,
-            submit_timeout: Duration::from_secs(30), // TIMEOUT: the field's usual patience with a hung device.
+            submit_timeout: Duration::from_secs(30), // TIMEOUT: a common limit for a hung device.
         }
     }
 }
@@ -53,11 +56,11 @@ impl CpuOptions {
     }
 }
 
-/// AVX2 and FMA: the floor.
+/// AVX2 and FMA: the minimum.
 pub const ARCH_AVX2: &str = "x86_64-avx2";
 /// AVX-512 F, BW, CD, DQ and VL.
 pub const ARCH_AVX512: &str = "x86_64-avx512";
-/// And AMX tiles with bf16, in a process that the kernel lets use them.
+/// Also AMX tiles with bf16, if the kernel permits the process to use them.
 pub const ARCH_AMX: &str = "x86_64-amx";
 /// Valid names, for messages.
 pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512, x86_64-amx";
@@ -90,7 +93,8 @@ fn missing() -> (Vec<&'static str>, Vec<&'static str>) {
     (vec!["an x86-64 processor"], vec!["an x86-64 processor"])
 }
 
-/// What keeps AMX code from running here: the processor, or the kernel, which is asked for this process's right to use tiles.
+/// What AMX code lacks on this machine: the processor's feature, or the kernel's permission to use tiles, which this
+/// requests for the process.
 #[cfg(target_arch = "x86_64")]
 fn missing_tiles() -> Option<&'static str> {
     // Leaf 7: EDX bit 22 AMX-BF16, bit 24 AMX-TILE (Intel SDM volume 2, CPUID).
@@ -106,7 +110,7 @@ fn missing_tiles() -> Option<&'static str> {
     Some("an x86-64 processor")
 }
 
-/// The arch that code is made for: the asked one, or the best of this machine.
+/// The architecture to compile for: the requested one, or this machine's best.
 ///
 /// # Errors
 /// `UnknownArch`, `MissingFeature`.
@@ -131,7 +135,7 @@ pub fn choose_arch(device: &str, asked: Option<&str>) -> Result<String, DeviceEr
     }
 }
 
-/// Memory of the machine in bytes; 0 where it cannot be read.
+/// Memory of the machine in bytes; 0 if it cannot be read.
 #[must_use]
 pub fn machine_memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -1,11 +1,12 @@
-//! Threads that sleep until there is work, without ever missing it. The protocol is [`Bell`]'s, the sleeping is `std::thread::park`.
+//! Threads that sleep until there is work, without lost wake-ups. [`Bell`] implements the protocol, `std::thread::park`
+//! the sleeping.
 
 use doorbell_hcq::sync::Bell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Sleeping threads of one kind.
+/// A set of sleeping threads with the same role.
 #[derive(Debug, Default)]
 pub(super) struct Parking {
     bell: Bell,
@@ -17,7 +18,8 @@ impl Parking {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until woken or for `limit`, unless `has_work` holds after the announcement. May return early.
+    /// Sleeps until woken or for `limit`, unless `has_work` is true after the thread has registered as sleeping. May
+    /// return early.
     pub(super) fn sleep(&self, has_work: impl Fn() -> bool, limit: Option<Duration>) {
         let me = std::thread::current();
         let id = me.id();
@@ -33,7 +35,7 @@ impl Parking {
         self.bell.leave();
     }
 
-    /// Wakes up to `count` sleepers for work that has just been published; returns how many.
+    /// Wakes up to `count` sleepers for work that has just been published; returns how many were woken.
     #[inline]
     pub(super) fn wake(&self, count: usize) -> usize {
         if !self.bell.must_wake() {

@@ -1,13 +1,13 @@
-//! One queue of the CPU device: the producer's side. Commands become packets in the ring; waits for other queues are
-//! added by themselves.
+//! One queue of the CPU device, producer side. Commands become packets in the ring; waits for other queues are added
+//! automatically.
 //!
-//! Place in the arrows: above `consumer`, below the device. What a queued packet needs stays alive until its submission
-//! is done: kernels, signals and foreign memories are kept here, own memories by the allocator (a freed block is not
-//! unmapped while a use is pending).
+//! Layer: above `consumer`, below the device. Everything that a queued packet needs stays alive until its submission is
+//! done: kernels, signals and other devices' memories are kept here, own memories by the allocator (a freed block is
+//! not unmapped while a use is pending).
 
 use super::consumer::Consumer;
-use crate::in_flight::{InFlight, Kept, RoomWait, commit, no_room, stayed_full};
-use crate::{Arg, Command, DeviceError, DeviceTag, Memory, Place, QueueKind, Stamp};
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, ring_full_error, submit_to_device_error};
+use crate::{Arg, Command, DeviceError, DeviceTag, Location, Memory, QueueKind, Stamp};
 use doorbell_hcq::bits::FieldOverflow;
 use doorbell_hcq::kernargs::Kernargs;
 use doorbell_hcq::memory::View;
@@ -17,18 +17,18 @@ use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A recorded list, frozen: the words and what they name.
-pub(super) struct Program {
+/// An encoded list: its words and everything that they refer to.
+pub(super) struct EncodedList {
     pub(super) words: Vec<u32>,
-    /// The same words where packets find them.
+    /// The same words in memory that packets can refer to.
     pub(super) frozen: View,
-    #[allow(dead_code)] // keeps the kernels and stamps that the words name
+    #[allow(dead_code)] // keeps the kernels and stamps that the words refer to
     pub(super) kept: Vec<Kept>,
-    /// Times of the last run.
+    /// Start and end time of the last run.
     pub(super) span: Stamp,
 }
 
-/// State of whoever submits.
+/// State for submitting, under the queue's lock.
 pub(super) struct Producer {
     kernargs: Kernargs,
     list: CpuList,
@@ -86,7 +86,7 @@ impl CpuQueue {
         }
     }
 
-    /// Queues commands after all queued before.
+    /// Queues commands after all earlier ones.
     pub(super) fn submit(&self, commands: &[Command]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();
@@ -99,14 +99,14 @@ impl CpuQueue {
         for command in commands {
             self.emit(p, command, value)?;
         }
-        self.finish(p, value, commands.iter().flat_map(Command::places).map(|place| &place.memory))
+        self.finish(p, value, commands.iter().flat_map(Command::locations).map(|location| &location.memory))
     }
 
-    /// Queues one run of a recorded list with these kernargs. `memories` are all that it touches.
+    /// Queues one run of a recorded list with these kernargs. `memories` are all that it accesses.
     pub(super) fn submit_program(
         &self,
         p: &mut Producer,
-        program: &Arc<Program>,
+        program: &Arc<EncodedList>,
         kernargs: &[u64],
         memories: &[Option<Memory>],
     ) -> Result<Point, DeviceError> {
@@ -121,7 +121,7 @@ impl CpuQueue {
         self.finish(p, value, memories.iter().flatten())
     }
 
-    /// Signal, ring, doorbell.
+    /// Emits the signal, writes the list to the ring, wakes a worker.
     fn finish<'m>(
         &self,
         p: &mut Producer,
@@ -151,9 +151,9 @@ impl CpuQueue {
         let mut wait = RoomWait::default();
         while !rest.is_empty() {
             if wait.is_over(timeout) || !self.consumer.is_alive() {
-                // A list half written can never be run to its signal: the queue is lost.
+                // A partly written list never reaches its signal: the queue is lost.
                 self.consumer.close();
-                return Err(stayed_full(&self.timeline, timeout, self.report()));
+                return Err(ring_full_error(&self.timeline, timeout, self.report()));
             }
             self.consumer.workers.wake(1);
             let has_helped = self.settings.host_helps && self.consumer.consume(false, || false);
@@ -165,9 +165,9 @@ impl CpuQueue {
         Ok(())
     }
 
-    /// Puts words into the kernargs ring, waiting for room.
+    /// Stores words in the kernargs ring, waiting for room.
     fn put_kernargs(&self, kernargs: &mut Kernargs, words: &[u64], value: u64) -> Result<u64, DeviceError> {
-        kernargs.put_waiting(words, &self.timeline, value, self.settings.submit_timeout).map_err(no_room)
+        kernargs.put_waiting(words, &self.timeline, value, self.settings.submit_timeout).map_err(submit_to_device_error)
     }
 
     fn emit(&self, p: &mut Producer, command: &Command, value: u64) -> Result<(), DeviceError> {
@@ -197,10 +197,10 @@ impl CpuQueue {
                 Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
             }
             Command::Exec { kernel, .. } if *kernel.device() != self.tag => Err(self.wrong("kernel", kernel.device())),
-            Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
+            Command::Exec { .. } => command.locations().try_for_each(|p| self.check_range(p, 0, "kernel argument")),
             Command::Copy { dst, src, len_bytes, .. } => {
-                self.check_place(src, *len_bytes, "copy source")?;
-                self.check_place(dst, *len_bytes, "copy destination")?;
+                self.check_range(src, *len_bytes, "copy source")?;
+                self.check_range(dst, *len_bytes, "copy destination")?;
                 self.check_writable(dst)
             }
         }
@@ -210,7 +210,7 @@ impl CpuQueue {
         DeviceError::WrongDevice { what, ours: self.tag.name().into(), theirs: theirs.name().into() }
     }
 
-    pub(super) fn check_writable(&self, dst: &Place) -> Result<(), DeviceError> {
+    pub(super) fn check_writable(&self, dst: &Location) -> Result<(), DeviceError> {
         if dst.memory.host().is_some_and(View::is_writable) {
             return Ok(());
         }
@@ -220,16 +220,21 @@ impl CpuQueue {
         })
     }
 
-    pub(super) fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        if place.memory.host().is_none() {
-            return Err(self.wrong(what, place.memory.device()));
+    pub(super) fn check_range(
+        &self,
+        location: &Location,
+        len_bytes: u64,
+        what: &'static str,
+    ) -> Result<(), DeviceError> {
+        if location.memory.host().is_none() {
+            return Err(self.wrong(what, location.memory.device()));
         }
-        place.memory.check(what, place.offset, len_bytes)
+        location.memory.check(what, location.offset, len_bytes)
     }
 }
 
 impl Producer {
-    /// Starts a list, and lets go of what finished submissions kept.
+    /// Starts a list, and releases what completed submissions kept.
     fn begin(&mut self, timeline: &Timeline) {
         self.list.clear();
         self.kernargs.forget_after(timeline.submitted());
@@ -248,7 +253,7 @@ impl Producer {
         })
     }
 
-    /// A packet with timestamps around, if asked.
+    /// Emits a packet, with timestamps before and after if requested.
     fn stamped(&mut self, value: u64, stamp: Option<&Stamp>, packet: Packet) -> Result<(), SubmitError> {
         let Some(stamp) = stamp else { return Ok(self.list.push(packet)?) };
         self.list.timestamp(&stamp.start)?;
@@ -259,8 +264,9 @@ impl Producer {
     }
 }
 
-impl Program {
-    /// Freezes a list in host memory: from now on one packet runs it. What a replay changes stands in kernargs.
+impl EncodedList {
+    /// Stores an encoded list in host memory, so that one packet can run it. Values that replays change are in
+    /// kernargs.
     pub(super) fn freeze(list: &CpuList, kept: Vec<Kept>, span: Stamp) -> Result<Self, SubmitError> {
         let words = list.words().to_vec();
         let frozen = View::anonymous(words.len() as u64 * 4, 64)?;
@@ -268,7 +274,7 @@ impl Program {
         Ok(Self { words, frozen, kept, span })
     }
 
-    /// The packet that runs the list with a kernargs base.
+    /// The packet that runs the list with kernargs at an address.
     fn run(&self, kernargs: u64) -> Result<Packet, FieldOverflow> {
         let value = self.words.len() as u64;
         let too_long = |_| FieldOverflow { field: "count_dwords", value, max: u64::from(u32::MAX) };
@@ -277,7 +283,7 @@ impl Program {
     }
 }
 
-/// Packets shown in a report.
+/// Dwords of packets that a report shows.
 const TAIL_DWORDS: usize = 48;
 
 impl Progress for CpuQueue {

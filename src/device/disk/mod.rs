@@ -1,7 +1,8 @@
-//! Files as memory: `DISK:path` maps its file; kernels and copies of the CPU read it in place.
+//! Files as memory: `DISK:path` maps a file; kernels and copies of the CPU read it in place.
 //!
-//! Place in the arrows: as any device; for safetensors, raw data, data sets. Source: mmap(2).
-//! Reads only, unless opened for writing: then stores reach the file, and a longer memory makes the file longer.
+//! Layer: as any device; for safetensors, raw data, data sets. Source: mmap(2).
+//! Read-only, unless opened for writing: then stores are written to the file, and allocating more memory than the file
+//! has extends it.
 //! Left out: kernels; files that shrink while mapped (a read past the new end ends the process, as with any mapping).
 
 use super::{
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The device: one file.
+/// The disk device: one file.
 #[derive(Debug)]
 pub struct DiskDevice {
     tag: DeviceTag,
@@ -29,7 +30,7 @@ pub struct DiskDevice {
     mapped_bytes: Arc<AtomicU64>,
 }
 
-/// Counts a mapping as unused when it is dropped; the view unmaps itself.
+/// Subtracts a mapping from the counter when it is released; the view unmaps itself.
 struct Unmap {
     mapped_bytes: Arc<AtomicU64>,
     len_bytes: u64,
@@ -38,7 +39,8 @@ struct Unmap {
 impl super::Release for Unmap {
     fn release(&self, _va: u64, host: Option<View>, uses: Uses) {
         self.mapped_bytes.fetch_sub(self.len_bytes, Ordering::Relaxed);
-        // TIMEOUT: queues keep the memories they use, so this never waits unless one hangs; then the mapping leaks.
+        // TIMEOUT: queues keep the memories that they use alive, so this waits only if one hangs; then the mapping is
+        // leaked.
         if uses.wait(Duration::from_millis(200)).is_err() && !uses.are_done() {
             std::mem::forget(host);
         }
@@ -46,10 +48,10 @@ impl super::Release for Unmap {
 }
 
 impl DiskDevice {
-    /// Opens the file; for writing, it is made if it is missing.
+    /// Opens the file; for writing, it is created if it is missing.
     ///
     /// # Errors
-    /// `File`; `Memory` when there is no memory for the device's signal.
+    /// `File`; `Memory` if there is no memory for the device's signal.
     pub fn open(name: &str, path: &Path, access: FileAccess) -> Result<Self, DeviceError> {
         let can_write = access == FileAccess::ReadWrite;
         let file = OpenOptions::new().read(true).write(can_write).create(can_write).truncate(false).open(path);
@@ -77,14 +79,14 @@ impl DiskDevice {
     /// `len_bytes` of the file from `offset` on.
     ///
     /// # Errors
-    /// `Range` when the file is shorter, `Memory` when it cannot be mapped.
+    /// `Range` if the file is shorter, `Memory` if it cannot be mapped.
     pub fn map(&self, offset: u64, len_bytes: u64) -> Result<Memory, DeviceError> {
         let size_bytes = self.file_bytes()?;
         let end = offset.checked_add(len_bytes).filter(|&end| end <= size_bytes);
         let Some(end) = end else {
             return Err(DeviceError::Range { what: "map of a file", offset, len_bytes, size_bytes });
         };
-        // An empty mapping does not exist: an empty range is one of fresh memory.
+        // Mappings cannot be empty: an empty range is taken from anonymous memory.
         let view = if len_bytes == 0 {
             View::anonymous(64, 64)?.sub(0, 0)?
         } else {
@@ -160,7 +162,7 @@ impl Device for DiskDevice {
         if images.is_empty() { Ok(Vec::new()) } else { self.refuse("run kernels") }
     }
 
-    /// Copies, done by the calling thread.
+    /// Runs the copies on the calling thread.
     fn submit(&self, _queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         for command in commands {
             match command {
@@ -172,7 +174,7 @@ impl Device for DiskDevice {
                     dst.memory.uses().wait(COPY_TIMEOUT)?;
                     src.memory.uses().wait(COPY_TIMEOUT)?;
                     let (Some(to), Some(from)) = (dst.memory.host(), src.memory.host()) else {
-                        return self.refuse("copy memory that the host does not see");
+                        return self.refuse("copy memory that is not mapped for the host");
                     };
                     to.write_from(dst.offset, from, src.offset, *len_bytes)?;
                 }
@@ -199,7 +201,8 @@ impl Device for DiskDevice {
         self.mapped_bytes.load(Ordering::Relaxed)
     }
 
-    /// Nothing to end: mappings stay valid while their memories live, and dirty pages reach the file in the kernel's own time.
+    /// Does nothing: mappings stay valid as long as their memories, and the kernel writes dirty pages to the file
+    /// later.
     fn close(&self) -> Result<(), DeviceError> {
         Ok(())
     }

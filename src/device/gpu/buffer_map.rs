@@ -1,14 +1,14 @@
-//! Which addresses a driver's buffers have, and had before they were freed: to find a buffer by an address, and to
-//! report a fault's address.
+//! A map from addresses to a driver's buffers, including recently freed ones: to find a buffer by address, and to
+//! describe a fault's address in reports.
 //!
-//! Place in the arrows: a driver's connection keeps one; reports ask it.
+//! Layer: a driver's connection owns one; reports query it.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Freed buffers that a report still knows.
+/// Number of freed buffers to remember.
 const REMEMBERED: usize = 64;
 
-/// Buffers by address, each with what the driver keeps for it; of the freed ones, address and length.
+/// Buffers by address, each with the driver's data `T`; address and length of freed ones.
 #[derive(Debug)]
 pub struct BufferMap<T> {
     live: BTreeMap<u64, (u64, T)>,
@@ -22,12 +22,12 @@ impl<T> Default for BufferMap<T> {
 }
 
 impl<T> BufferMap<T> {
-    /// A buffer is there from now on.
+    /// Adds a buffer.
     pub fn note(&mut self, va: u64, len_bytes: u64, what: T) {
         self.live.insert(va, (len_bytes, what));
     }
 
-    /// The buffer that starts at `va` is gone.
+    /// Removes the buffer that starts at `va`, and remembers it as freed.
     pub fn forget(&mut self, va: u64) {
         if let Some((len_bytes, _)) = self.live.remove(&va) {
             if self.freed.len() == REMEMBERED {
@@ -37,15 +37,15 @@ impl<T> BufferMap<T> {
         }
     }
 
-    /// The buffer that holds an address: its start, its length and what is kept for it.
+    /// The buffer that contains an address: its start, its length and the driver's data.
     #[must_use]
-    pub fn holding(&self, va: u64) -> Option<(u64, u64, &T)> {
+    pub fn containing(&self, va: u64) -> Option<(u64, u64, &T)> {
         let (at, (len_bytes, what)) = self.live.range(..=va).next_back()?;
         (va - at < *len_bytes).then_some((*at, *len_bytes, what))
     }
 
-    /// What is kept for the buffers.
-    pub fn kept_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    /// The driver's data of all buffers.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.live.values_mut().map(|(_, what)| what)
     }
 
@@ -56,7 +56,7 @@ impl<T> BufferMap<T> {
         (at + len_bytes > start).then_some((*at, *len_bytes))
     }
 
-    /// What lies, or lay, at an address: in words, for a report.
+    /// Describes in words which buffer contains, or contained, an address; for a report.
     #[must_use]
     pub fn describe(&self, va: u64) -> String {
         let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&va);
@@ -69,7 +69,7 @@ impl<T> BufferMap<T> {
         }
         let above = self.live.range(va..).next().map(|(at, (len, _))| (*at, *len));
         let near = [
-            below.map(|(at, len)| format!("{:#x} behind a buffer of {len:#x} bytes", va - at - len)),
+            below.map(|(at, len)| format!("{:#x} after a buffer of {len:#x} bytes", va - at - len)),
             above.map(|(at, len)| format!("{:#x} before a buffer of {len:#x} bytes", at - va)),
         ];
         let near: Vec<String> = near.into_iter().flatten().collect();
@@ -87,10 +87,10 @@ mod tests {
         assert_eq!(map.describe(5), "no buffers");
         map.note(0x1000, 0x1000, 'a');
         map.note(0x4000, 0x1000, 'b');
-        assert_eq!(map.holding(0x1fff), Some((0x1000, 0x1000, &'a')));
-        assert_eq!((map.holding(0x2000), map.holding(0xfff)), (None, None));
+        assert_eq!(map.containing(0x1fff), Some((0x1000, 0x1000, &'a')));
+        assert_eq!((map.containing(0x2000), map.containing(0xfff)), (None, None));
         assert_eq!(map.describe(0x4010), "0x10 into a buffer of 0x1000 bytes");
-        let between = "0x80 behind a buffer of 0x1000 bytes, 0x1f80 before a buffer of 0x1000 bytes";
+        let between = "0x80 after a buffer of 0x1000 bytes, 0x1f80 before a buffer of 0x1000 bytes";
         assert_eq!(map.describe(0x2080), between);
         assert_eq!(map.overlapping(0x1800, 0x3000), Some((0x1000, 0x1000)));
         assert_eq!(map.overlapping(0x2000, 0x4000), None);

@@ -1,27 +1,27 @@
-//! A device's counter as nanoseconds of the host's monotonic clock.
+//! Conversion of a device's counter to nanoseconds of the host's monotonic clock.
 //!
-//! Place in the arrows: a device makes one, sets it from the driver's reading of both clocks, and hands it to its
+//! Layer: a device creates one, sets it from a simultaneous reading of both clocks, and passes it to its
 //! signals.
 
 use doorbell_hcq::signal::Clock;
 use std::sync::{Mutex, PoisonError};
 
-/// A counter of known frequency, and one reading of both clocks.
+/// A counter of known frequency, with one simultaneous reading of both clocks.
 #[derive(Debug)]
 pub struct LinearClock {
     khz: u64,
-    /// Ticks and nanoseconds read together.
+    /// Ticks and nanoseconds of the reading.
     pair: Mutex<(u64, u64)>,
 }
 
 impl LinearClock {
-    /// A counter of `khz` kilohertz that has not been read.
+    /// A counter of `khz` kilohertz, without a reading yet.
     #[must_use]
     pub fn new(khz: u64) -> Self {
         Self { khz, pair: Mutex::default() }
     }
 
-    /// The counter stood at `ticks` when the host's clock stood at `ns`.
+    /// Sets the reading: the counter was at `ticks` when the host's clock was at `ns`.
     pub fn set(&self, ticks: u64, ns: u64) {
         *self.pair.lock().unwrap_or_else(PoisonError::into_inner) = (ticks, ns);
     }

@@ -1,6 +1,6 @@
-//! What a vendor adds to a GPU's queue: the open device, its packets and their ring, and how the host waits.
+//! The traits that a vendor implements for GPU queues: the open device, packets and their ring, and how the host waits.
 //!
-//! Place in the arrows: implemented by `device::amd` and `device::nv`, called by [`GpuQueue`] alone.
+//! Layer: implemented by `device::amd` and `device::nv`, called only by [`GpuQueue`].
 
 use super::health::Health;
 use super::queue::GpuQueue;
@@ -12,11 +12,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the queues of one open GPU share.
+/// The state that the queues of one open GPU share.
 pub trait GpuCore: Debug + Send + Sync + 'static {
     fn tag(&self) -> &DeviceTag;
     fn health(&self) -> &Health;
-    /// How long a submission waits for room, and a host copy for its staging buffer.
+    /// How long a submission waits for ring space, and a host copy for a staging buffer.
     fn submit_timeout(&self) -> Duration;
     /// How long a wait spins before it sleeps.
     fn spin(&self) -> Duration;
@@ -25,14 +25,14 @@ pub trait GpuCore: Debug + Send + Sync + 'static {
     /// Whether the signal lies in this device's pages, where its queues can wait for it.
     fn has_signal(&self, signal: &Signal) -> bool;
 
-    /// Lets this device reach the memory at an address of another device of its driver; `false`: the driver knows of
-    /// none there.
+    /// Maps memory of another device of the same driver for this device. Returns `false` if the driver has no buffer at
+    /// the address.
     ///
     /// # Errors
     /// The driver's.
     fn map_peer(&self, va: u64) -> Result<bool, DeviceError>;
 
-    /// A buffer that both sides see.
+    /// Allocates a buffer that is mapped for both host and device.
     ///
     /// # Errors
     /// The driver's.
@@ -60,11 +60,11 @@ pub trait GpuProgram: Any + Send + Sync {
     fn name(&self) -> &Arc<str>;
     /// Address of the first instruction.
     fn entry(&self) -> u64;
-    /// Memory of its own that a work-item needs (scratch, local memory).
+    /// Bytes of private memory (scratch, local memory) that a work-item needs.
     fn private_bytes(&self) -> u32;
 }
 
-/// The submission that is being encoded: on which device and timeline, and the value that it will signal.
+/// The submission being encoded: its device, its timeline, and the value that it will signal.
 #[derive(Debug)]
 pub struct SubmitContext<'a, C> {
     pub core: &'a C,
@@ -72,56 +72,56 @@ pub struct SubmitContext<'a, C> {
     pub value: u64,
 }
 
-/// What a vendor adds under a queue's lock: a list of packets (or methods) that is being made, and the ring that takes
-/// it.
+/// The vendor's part of a queue under its lock: a list of packets (or methods) under construction, and the ring that it
+/// is submitted to.
 ///
 /// For each submission: `begin`, `open`, a `wait` for each signal, `acquire`, the commands, `seal`, and `push` until
-/// all is in the ring. A list may be given up before `push`: the next `begin` then forgets what it held.
+/// everything is in the ring. A list may be abandoned before `push`; the next `begin` then discards it.
 pub trait Encode: Debug + Send + Sized + 'static {
     type Core: GpuCore;
     type Program: GpuProgram;
     type Watch: Watch<Self>;
 
-    /// Begins a list; submissions after `submitted` were given up.
+    /// Begins a list; any submission after `submitted` was abandoned.
     fn begin(&mut self, core: &Self::Core, submitted: u64);
 
-    /// Whether kernels of `bytes` of private memory a work-item can run as it is.
+    /// Whether private memory is large enough for kernels with `bytes` per work-item.
     fn holds_private(&self, bytes: u32) -> bool;
 
-    /// Makes private memory large enough. The queue is idle.
+    /// Grows private memory to at least `bytes` per work-item. The queue must be idle.
     ///
     /// # Errors
     /// `OutOfMemory`.
     fn grow_private(&mut self, core: &Self::Core, bytes: u32) -> Result<(), DeviceError>;
 
-    /// What the engine must know before anything else.
+    /// Emits the engine's initial set-up, if it is still needed.
     ///
     /// # Errors
     /// `Unsupported` for a value that the timeline's packets cannot hold.
     fn open(&mut self, context: &SubmitContext<'_, Self::Core>) -> Result<(), DeviceError>;
 
-    /// Stalls the queue until the signal has `value` or more; `false`: no packet can wait for that value.
+    /// Stalls the queue until the signal is at least `value`. Returns `false` if no packet can wait for that value.
     ///
     /// # Errors
-    /// A field that does not fit; so for all packets.
+    /// A packet field that does not fit.
     fn wait(&mut self, signal: &Signal, value: u64) -> Result<bool, DeviceError>;
 
-    /// What others wrote, and new code, is seen from here on.
+    /// Makes others' writes and new code visible to the following commands.
     ///
     /// # Errors
     /// As `wait`.
     fn acquire(&mut self, core: &Self::Core) -> Result<(), DeviceError>;
 
-    /// Stores the time to the signal, after all before.
+    /// Stores the time to the signal, after all earlier work.
     ///
     /// # Errors
     /// As `wait`.
     fn timestamp(&mut self, signal: &Signal) -> Result<(), DeviceError>;
 
-    /// A launch, after all before, of a grid that is not empty. Compute queues.
+    /// Launches a kernel after all earlier work; the geometry is not empty. For compute queues.
     ///
     /// # Errors
-    /// `Unsupported` for a launch that the kernel or the chip does not take; `Wait` for room.
+    /// `Unsupported` for a launch that the kernel or the chip does not support; `Wait` if no room becomes free.
     fn exec(
         &mut self,
         context: &SubmitContext<'_, Self::Core>,
@@ -130,7 +130,7 @@ pub trait Encode: Debug + Send + Sized + 'static {
         geometry: &Geometry,
     ) -> Result<(), DeviceError>;
 
-    /// A copy between addresses. Copy queues.
+    /// Copies between addresses. For copy queues.
     ///
     /// # Errors
     /// As `wait`.
@@ -142,35 +142,36 @@ pub trait Encode: Debug + Send + Sized + 'static {
         len_bytes: u64,
     ) -> Result<(), DeviceError>;
 
-    /// Ends the list: the timeline's signal after all before. Afterwards nothing but a ring that stays full can keep it
-    /// from the GPU.
+    /// Ends the list with the timeline's signal, after all earlier work. Afterwards, only a ring that stays full can
+    /// make the submission fail.
     ///
     /// # Errors
-    /// `Wait` for room, `Unsupported` for what never has room.
+    /// `Wait` if no room becomes free, `Unsupported` for a list that can never fit.
     fn seal(&mut self, context: &SubmitContext<'_, Self::Core>) -> Result<(), DeviceError>;
 
-    /// Moves what has room to the ring and shows it to the GPU (pointer, then doorbell); whether that was all.
+    /// Moves as much as fits to the ring and publishes it to the GPU (pointer, then doorbell). Returns whether that was
+    /// everything.
     ///
     /// # Errors
-    /// None but a ring's own view.
+    /// In theory only: an access outside the ring's own view.
     fn push(&mut self, context: &SubmitContext<'_, Self::Core>) -> Result<bool, DeviceError>;
 
-    /// The ring for a report: pointers, what the GPU has not read, and notes.
+    /// The ring's state for a report: pointers, packets that the GPU has not read, and notes.
     fn report(&self, timeline: &Timeline) -> Report;
 }
 
-/// What a vendor adds beside a queue's lock: a host that waits sleeps, and looks for faults.
+/// The vendor's part of a queue outside its lock: how a waiting host sleeps and checks for faults.
 pub trait Watch<E: Encode>: Debug + Send + Sync {
     /// A host's state between sleeps.
     type Nap: Default;
 
-    /// Looks whether the driver has reported a fault, and sets it.
+    /// Checks whether the driver has reported a fault; if so, sets it.
     fn look(&self, queue: &GpuQueue<E>);
 
-    /// Sleeps for `left` at most, or until something may have happened; whether errors should be looked for at once.
+    /// Sleeps for `left` at most, or until something may have happened. Returns whether to check for errors at once.
     fn sleep(&self, queue: &GpuQueue<E>, value: u64, nap: &mut Self::Nap, left: Duration) -> bool;
 
-    /// Ends the queue, running or not: first its ring, then what the watch holds of the driver.
+    /// Ends the queue, even if it is running: first its ring, then the driver's objects that the watch holds.
     ///
     /// # Errors
     /// The driver's.

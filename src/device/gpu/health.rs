@@ -1,12 +1,12 @@
 //! Whether a device still works: open, closed, or ended by a fault.
 //!
-//! Place in the arrows: part of what a GPU's queues and memories share.
+//! Layer: part of what a GPU's queues and memories share.
 
 use crate::DeviceError;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Open until it is closed or a fault is set; the first fault stays.
+/// A device's state: open until it is closed or a fault is set; only the first fault counts.
 #[derive(Debug, Default)]
 pub struct Health {
     fault: OnceLock<String>,
@@ -14,7 +14,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Remembers the first fault: the device does nothing from then on.
+    /// Sets the fault, unless there is one; the device refuses work from then on.
     pub fn set_fault(&self, text: String) {
         let _first_one_stays = self.fault.set(text);
     }

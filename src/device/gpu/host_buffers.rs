@@ -1,7 +1,7 @@
-//! Buffers of memory that both sides see and users hold by a handle: freed when the last handle and the last copy are
-//! gone.
+//! Buffers mapped for both host and device, which users hold by handles: freed when the last handle and the last copy
+//! are gone.
 //!
-//! Place in the arrows: a device keeps one for what it gives out beside its pool.
+//! Layer: a device owns one, for allocations outside its pool.
 
 use super::pool::Buffer;
 use crate::{Release, Uses};
@@ -9,7 +9,7 @@ use doorbell_hcq::memory::View;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Buffers given out.
+/// The buffers in use.
 #[derive(Debug)]
 pub struct HostBuffers<B>(Mutex<Vec<B>>);
 
@@ -28,7 +28,7 @@ impl<B: Buffer> HostBuffers<B> {
 
 impl<B: Buffer> Release for HostBuffers<B> {
     fn release(&self, va: u64, _host: Option<View>, uses: Uses) {
-        // TIMEOUT: the last copy on it; one that hangs makes the buffer leak rather than vanish under it.
+        // TIMEOUT: for the last copy. If it hangs, the buffer is leaked, since the device may still access it.
         let is_done = uses.wait(Duration::from_secs(1)).is_ok() || uses.are_done();
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = buffers.iter().position(|b| b.va() == va) {

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Calls that a report shows.
+/// Number of calls to remember.
 const REMEMBERED: usize = 8;
 
-/// The last ones, oldest first.
+/// The last calls, oldest first.
 #[derive(Debug, Default)]
 pub struct LastCalls(Mutex<VecDeque<String>>);
 
 impl LastCalls {
-    /// A call was made; `error` is what came of it, if not success.
+    /// Adds a call, with its error if it failed.
     pub fn note(&self, name: &str, error: Option<&dyn std::fmt::Display>) {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() == REMEMBERED {
@@ -23,7 +23,7 @@ impl LastCalls {
         });
     }
 
-    /// In one line.
+    /// The calls in one line.
     #[must_use]
     pub fn line(&self) -> String {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);

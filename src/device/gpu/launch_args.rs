@@ -1,73 +1,78 @@
-//! The arguments of a recorded list's launches: checked and changed by patches; the memories that they name, once each.
+//! The arguments of a recorded list's launches, which patches change, and the set of memories that they use.
 //!
-//! Place in the arrows: part of a GPU's recorded list; where the bytes go from here is the vendor's.
+//! Layer: part of a GPU's recorded list; the vendor's code writes the bytes to the device.
 
-use crate::{Arg, DeviceError, Memory, Patch, Place};
+use crate::{Arg, DeviceError, Location, Memory, Patch};
 use doorbell_hcq::queue::SubmitError;
 use doorbell_sort as sort;
 use std::ops::Range;
 
-/// One launch's.
+/// The arguments of one launch.
 #[derive(Debug)]
 struct Launch {
     /// Its bytes in the image.
     bytes: Range<usize>,
-    /// Where each argument lies in them, and its length.
-    places: Vec<(usize, usize)>,
+    /// Offset in these bytes and length of each argument.
+    arg_ranges: Vec<(usize, usize)>,
     memories: Vec<Option<Memory>>,
 }
 
 /// The arguments of all launches, in order.
 #[derive(Debug, Default)]
 pub struct LaunchArgs {
-    /// Their bytes, one launch's after the other's.
+    /// The bytes of all launches, one after another.
     image: Vec<u8>,
     launches: Vec<Launch>,
-    /// Every memory once; made anew when a patch has changed one.
+    /// Every memory once; rebuilt after a patch has changed one.
     memories: Vec<Memory>,
     is_listed: bool,
 }
 
 fn memory_of(arg: &Arg) -> Option<Memory> {
-    if let Arg::Buffer(place) = arg { Some(place.memory.clone()) } else { None }
+    if let Arg::Buffer(location) = arg { Some(location.memory.clone()) } else { None }
 }
 
 impl LaunchArgs {
-    /// The next launch's: its bytes, and where each of `args` lies in them with which length.
-    pub fn push(&mut self, bytes: &[u8], places: Vec<(usize, usize)>, args: &[Arg]) {
+    /// Appends a launch: its bytes, and offset and length of each of `args` in them.
+    pub fn push(&mut self, bytes: &[u8], arg_ranges: Vec<(usize, usize)>, args: &[Arg]) {
         let start = self.image.len();
         self.image.extend_from_slice(bytes);
         let memories = args.iter().map(memory_of).collect();
-        self.launches.push(Launch { bytes: start..self.image.len(), places, memories });
+        self.launches.push(Launch { bytes: start..self.image.len(), arg_ranges, memories });
         self.is_listed = false;
     }
 
-    /// All bytes.
+    /// The bytes of all launches.
     #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// Those of the launch at `n`: none where there is no such launch.
+    /// The bytes of launch `n`; empty if there is no such launch.
     #[must_use]
     pub fn bytes(&self, n: usize) -> &[u8] {
         self.launches.get(n).and_then(|l| self.image.get(l.bytes.clone())).unwrap_or_default()
     }
 
-    /// Whether a patch names an argument of a launch, with a value of its length in memory that `check` lets pass.
+    /// Checks that a patch names an existing argument, that its value has the argument's length, and that `check`
+    /// accepts its memory.
     ///
     /// # Errors
-    /// `Patch`, and what `check` says.
-    pub fn check(&self, patch: &Patch, check: impl Fn(&Place) -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+    /// `Patch`, and the errors of `check`.
+    pub fn check(
+        &self,
+        patch: &Patch,
+        check: impl Fn(&Location) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
         let (command, arg, value) = match patch {
             Patch::Arg { command, arg, value } => (*command, *arg, value),
             Patch::Threads { command, .. } => return Err(SubmitError::Patch { command: *command, arg: 0 }.into()),
         };
-        if let Arg::Buffer(place) = value {
-            check(place)?;
+        if let Arg::Buffer(location) = value {
+            check(location)?;
         }
-        let place = self.launches.get(command).and_then(|l| l.places.get(arg));
-        let fits = place.is_some_and(|(_, len)| match value {
+        let location = self.launches.get(command).and_then(|l| l.arg_ranges.get(arg));
+        let fits = location.is_some_and(|(_, len)| match value {
             Arg::Var(_) => true,
             Arg::Buffer(_) => *len == 8,
             Arg::Scalar { len_bytes, .. } => *len == usize::from(*len_bytes),
@@ -75,16 +80,16 @@ impl LaunchArgs {
         if fits { Ok(()) } else { Err(SubmitError::Patch { command, arg }.into()) }
     }
 
-    /// Where the bytes of the launch at `n` lie in the image.
+    /// The range of launch `n` in the image.
     #[must_use]
     pub fn range(&self, n: usize) -> Option<Range<usize>> {
         self.launches.get(n).map(|l| l.bytes.clone())
     }
 
-    /// Makes the change of a patch that was checked; gives the launch that it changed.
+    /// Applies a checked patch; returns the index of the launch that it changed.
     ///
     /// # Errors
-    /// `Patch` for one that was not checked.
+    /// `Patch` for a patch that was not checked.
     pub fn patch(&mut self, patch: &Patch) -> Result<usize, SubmitError> {
         let (command, arg, value) = match patch {
             Patch::Arg { command, arg, value } => (*command, *arg, value),
@@ -92,7 +97,7 @@ impl LaunchArgs {
         };
         let no_such = SubmitError::Patch { command, arg };
         let Some(launch) = self.launches.get_mut(command) else { return Err(no_such) };
-        let (Some((at, len)), Some(memory)) = (launch.places.get(arg), launch.memories.get_mut(arg)) else {
+        let (Some((at, len)), Some(memory)) = (launch.arg_ranges.get(arg), launch.memories.get_mut(arg)) else {
             return Err(no_such);
         };
         let at = launch.bytes.start + at;
@@ -108,12 +113,12 @@ impl LaunchArgs {
         Ok(command)
     }
 
-    /// Every memory that the launches name, once: kernels share them.
+    /// Every memory that the launches use, once.
     pub fn memories(&mut self) -> &[Memory] {
         if !self.is_listed {
             self.memories.clear();
             self.memories.extend(self.launches.iter().flat_map(|l| l.memories.iter().flatten().cloned()));
-            // Memories that are alive have addresses of their own.
+            // Live memories have distinct addresses.
             sort::by_key(&mut self.memories, Memory::va);
             self.memories.dedup_by_key(|m| m.va());
             self.is_listed = true;
@@ -176,7 +181,7 @@ mod tests {
             assert_eq!((c, a), (command, arg));
         }
         assert!(list.patch(&patch(2, 0, Arg::Var(0))).is_err() && list.patch(&patch(0, 2, Arg::Var(0))).is_err());
-        let refused = |_: &Place| Err(SubmitError::Unsupported { queue: "X", what: "that" }.into());
+        let refused = |_: &Location| Err(SubmitError::Unsupported { queue: "X", what: "that" }.into());
         assert!(list.check(&patch(0, 0, Arg::Buffer(m.at(0))), refused).is_err());
         assert!(list.check(&patch(0, 1, Arg::Var(0)), refused).is_ok(), "it names no memory");
     }

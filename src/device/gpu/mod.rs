@@ -1,9 +1,9 @@
-//! What all GPU devices have in common, whatever their vendor.
+//! Code shared by the GPU devices of all vendors.
 //!
-//! Place in the arrows: `device::amd` and `device::nv` build on it; it knows no driver and no packet. A vendor
-//! implements the traits of [`encode`] and has a [`queue`]; [`recorded::EncodeList`] gives it recorded lists. The rest
-//! are parts that a device puts together: memory ([`pool`], [`host_buffers`], [`staging`], [`signal_pages`]), and what
-//! reports say ([`last_kernels`], [`last_calls`], [`buffer_map`], [`health`]).
+//! Layer: `device::amd` and `device::nv` build on it; it contains nothing about drivers or packets. A vendor implements
+//! the traits of [`encode`] to get a [`queue`], and [`recorded::EncodeList`] to get recorded lists. The rest are parts
+//! that a device combines: memory ([`pool`], [`host_buffers`], [`staging`], [`signal_pages`]), and parts of reports
+//! ([`last_kernels`], [`last_calls`], [`buffer_map`], [`health`]).
 
 pub mod buffer_map;
 pub mod clock;

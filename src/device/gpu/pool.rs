@@ -1,9 +1,10 @@
-//! Memory of the device for tensors: small blocks cut from slabs, large ones buffers of their own, freed ones kept for
-//! reuse.
+//! The allocator for tensors' memory: small blocks are cut from slabs, large ones are buffers of their own, freed ones
+//! are kept for reuse.
 //!
-//! Place in the arrows: above a device's buffers, which it gets from a [`Source`]; memories hold it. Shape as the CPU
-//! device's allocator: four sizes a power of two when small, best fit within a quarter when large, the oldest go first.
-//! A block with pending uses carries them to its next owner and is never freed before they are done.
+//! Layer: above a device's buffers, which it gets from a [`Source`]; memories hold it. It works like the CPU device's
+//! allocator: four size classes per power of two for small blocks; for large ones, best fit with at most a quarter
+//! more; the oldest freed blocks are released first. A block with pending uses passes them on to its next owner, and is
+//! never freed before they are done.
 
 use crate::{DeviceError, Release, Uses};
 use doorbell_hcq::memory::View;
@@ -24,17 +25,17 @@ pub trait Buffer: Send + Sync + std::fmt::Debug {
     fn len_bytes(&self) -> u64;
 }
 
-/// Where buffers come from, and what is said of the device.
+/// The source of buffers, with properties of the device.
 pub trait Source: Send + Sync + std::fmt::Debug {
     fn device(&self) -> &str;
-    /// Bytes of the device's memory, 0 where they are not known.
+    /// Bytes of the device's memory; 0 if unknown.
     fn memory_bytes(&self) -> u64;
-    /// Freed memory kept for reuse.
+    /// Bytes of freed memory to keep for reuse.
     fn cache_bytes(&self) -> u64;
-    /// A buffer in the device's memory.
+    /// Allocates a buffer in the device's memory.
     ///
     /// # Errors
-    /// The driver's, in words.
+    /// The driver's error, as text.
     fn buffer(&self, len_bytes: u64) -> Result<Arc<dyn Buffer>, String>;
 }
 
@@ -98,13 +99,13 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of live blocks, as rounded.
+    /// Bytes of blocks in use, after rounding.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes
     }
 
-    /// A block's address, and the uses of its former owner.
+    /// Allocates a block; returns its address, and pending uses by its former owner.
     ///
     /// # Errors
     /// `TooBig`, `OutOfMemory`.
@@ -145,7 +146,7 @@ impl Pool {
         Ok((Block { va: bo.va(), len_bytes: bo.len_bytes(), bo }, None))
     }
 
-    /// A fresh buffer; when there is none, what is kept for reuse goes first.
+    /// Allocates a new buffer; if that fails, frees the cached blocks and tries again.
     fn buffer(&self, state: &mut State, size: u64) -> Result<Arc<dyn Buffer>, DeviceError> {
         if let Ok(bo) = self.source.buffer(size) {
             return Ok(bo);
@@ -159,12 +160,12 @@ impl Pool {
         })
     }
 
-    /// Gives back what is kept for reuse; blocks freed from now on are given back at once. No queue of this device runs
+    /// Frees the cached blocks; blocks released from now on are freed at once. No queue of this device may be running
     /// any more.
     pub fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        // TIMEOUT: copies of peers, which may read a freed block still; after a fault nobody can say when they end.
+        // TIMEOUT: for peers' copies, which may still read a freed block; after a fault they may never complete.
         let deadline = Instant::now() + Duration::from_secs(1);
         let left = || deadline.saturating_duration_since(Instant::now());
         let pending = state.small.values().flatten().map(|(_, uses)| uses);

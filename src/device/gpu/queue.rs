@@ -1,24 +1,24 @@
-//! One queue of a GPU, whatever its vendor: commands are checked, ordered after what uses their memories, encoded, and
-//! sent.
-//!
-//! Place in the arrows: `device::amd` and `device::nv` each own a compute and a copy queue; what a vendor adds is an
-//! [`Encode`]. What a submission needs stays alive until it is done: kernels, stamps, foreign timelines, recorded
-//! lists. Waits for signals of other drivers are done by the submitting host: they lie in no page table of this GPU.
+//! One queue of a GPU of any vendor: commands are checked, ordered after other uses of their memories, encoded, and
+//! submitted.
+//! Layer: `device::amd` and `device::nv` each own a compute and a copy queue; the vendor's part is an [`Encode`].
+//! Everything that a submission needs is kept alive until it is done: kernels, stamps, other queues' timelines,
+//! recorded lists. The submitting host itself waits for signals of other drivers, since these are not mapped for this
+//! GPU.
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;
-use crate::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
-use crate::{Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, ring_full_error};
+use crate::{Command, DeviceError, DeviceTag, Kernel, Location, Memory, QueueKind, Stamp};
 use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a waiting host looks for errors.
-const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is reported that much later.
+/// How often a waiting host checks for errors.
+const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is reported with this delay at most.
 
-/// State of whoever submits.
+/// State for submitting, under the queue's lock.
 #[derive(Debug)]
 pub struct Producer<E> {
     // None once the queue is closed.
@@ -28,13 +28,13 @@ pub struct Producer<E> {
 }
 
 impl<E> Producer<E> {
-    /// The vendor's side; none once the queue is closed.
+    /// The vendor's encoder; `None` once the queue is closed.
     pub fn encoder(&mut self) -> Option<&mut E> {
         self.encoder.as_mut()
     }
 }
 
-/// The queue.
+/// A queue of a GPU.
 pub struct GpuQueue<E: Encode> {
     core: Arc<E::Core>,
     kind: QueueKind,
@@ -56,7 +56,7 @@ pub fn name_of(tag: &DeviceTag, kind: QueueKind) -> String {
 }
 
 impl<E: Encode> GpuQueue<E> {
-    /// A queue over a ring that is ready.
+    /// Creates a queue over an encoder whose ring is ready.
     pub fn new(
         core: &Arc<E::Core>,
         kind: QueueKind,
@@ -91,12 +91,12 @@ impl<E: Encode> GpuQueue<E> {
         self.producer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`GpuQueue::lock`], unless somebody submits.
+    /// As [`GpuQueue::lock`], but `None` if a submission holds the lock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Producer<E>>> {
         self.producer.try_lock().ok()
     }
 
-    /// Queues commands after all queued before, and after `after`.
+    /// Queues commands, to run after all earlier ones and after the points of `after`.
     ///
     /// # Errors
     /// As [`crate::Device::submit`].
@@ -109,10 +109,10 @@ impl<E: Encode> GpuQueue<E> {
         submission.in_flight.wait_for_all(&self.timeline, commands);
         submission.open()?;
         commands.iter().try_for_each(|command| submission.command(command))?;
-        submission.finish(commands.iter().flat_map(Command::places).map(|place| &place.memory))
+        submission.finish(commands.iter().flat_map(Command::locations).map(|location| &location.memory))
     }
 
-    /// A submission of what `encode` makes, on one memory.
+    /// Submits what `encode` emits, as a use of one memory.
     ///
     /// # Errors
     /// As `submit`; those of `encode`.
@@ -129,7 +129,7 @@ impl<E: Encode> GpuQueue<E> {
         submission.finish(std::iter::once(memory))
     }
 
-    /// Begins a submission, and lets go of what finished ones kept.
+    /// Begins a submission, and releases what completed ones kept.
     ///
     /// # Errors
     /// `Closed`, `Unavailable`.
@@ -146,7 +146,7 @@ impl<E: Encode> GpuQueue<E> {
         Ok(Submission { queue: self, context, encoder, in_flight, last_kernels })
     }
 
-    /// The device's part of a kernel.
+    /// The vendor's part of a kernel.
     ///
     /// # Errors
     /// `WrongDevice` for a kernel of another kind of device.
@@ -174,7 +174,7 @@ impl<E: Encode> GpuQueue<E> {
             Command::Exec { kernel, .. } if kernel.device() != self.core.tag() => {
                 Err(self.wrong("kernel", kernel.device()))
             }
-            Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
+            Command::Exec { .. } => command.locations().try_for_each(|p| self.check_range(p, 0, "kernel argument")),
             Command::Copy { .. } if self.kind == QueueKind::Compute => {
                 Err(SubmitError::Unsupported { queue: "compute", what: "copy" }.into())
             }
@@ -185,31 +185,31 @@ impl<E: Encode> GpuQueue<E> {
         }
     }
 
-    /// As [`GpuQueue::check_place`]; memory of another device of this driver will do, and is mapped here.
-    fn check_copied(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        let theirs = place.memory.device();
-        if theirs != self.core.tag() && !self.core.map_peer(place.memory.va())? {
+    /// As [`GpuQueue::check_range`], but also accepts memory of the driver's other devices, and maps it for this one.
+    fn check_copied(&self, location: &Location, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+        let theirs = location.memory.device();
+        if theirs != self.core.tag() && !self.core.map_peer(location.memory.va())? {
             return Err(self.wrong(what, theirs));
         }
-        place.memory.check(what, place.offset, len_bytes)
+        location.memory.check(what, location.offset, len_bytes)
     }
 
-    /// Whether so many bytes from a place on are this device's.
+    /// Checks that `len_bytes` from a location on are this device's memory.
     ///
     /// # Errors
     /// `WrongDevice`, `Range`.
-    pub fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        if place.memory.device() != self.core.tag() {
-            return Err(self.wrong(what, place.memory.device()));
+    pub fn check_range(&self, location: &Location, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+        if location.memory.device() != self.core.tag() {
+            return Err(self.wrong(what, location.memory.device()));
         }
-        place.memory.check(what, place.offset, len_bytes)
+        location.memory.check(what, location.offset, len_bytes)
     }
 
     fn wrong(&self, what: &'static str, theirs: &DeviceTag) -> DeviceError {
         DeviceError::WrongDevice { what, ours: self.core.tag().name().into(), theirs: theirs.name().into() }
     }
 
-    /// Ends the queue: its ring is destroyed, running or not, then what submissions kept is let go.
+    /// Ends the queue: destroys its ring, even if it is running, then releases what submissions kept.
     ///
     /// # Errors
     /// The driver's.
@@ -234,10 +234,11 @@ impl<E: Encode> GpuQueue<E> {
     }
 }
 
-/// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
+/// Submits a list as alternating runs: copies to the copy queue, the rest to the compute queue, each after the previous
+/// one.
 ///
 /// # Errors
-/// As a submission; a command that cannot be queued is refused before the first run.
+/// The errors of a submission; an invalid command is refused before the first run is submitted.
 pub fn submit_runs<E: Encode>(
     compute: &GpuQueue<E>,
     copies: &GpuQueue<E>,
@@ -254,7 +255,7 @@ pub fn submit_runs<E: Encode>(
     last.map_or_else(|| compute.submit(&[], &[]), Ok)
 }
 
-/// Waits for all that was submitted to the queues.
+/// Waits for everything that was submitted to the queues.
 ///
 /// # Errors
 /// `Wait` after `timeout`, or when a queue has ended.
@@ -270,7 +271,7 @@ pub fn synchronize<E: Encode>(
     Ok(())
 }
 
-/// A submission that is being made, under the queue's lock.
+/// A submission under construction, under the queue's lock.
 #[derive(Debug)]
 pub struct Submission<'a, E: Encode> {
     queue: &'a GpuQueue<E>,
@@ -281,7 +282,7 @@ pub struct Submission<'a, E: Encode> {
 }
 
 impl<E: Encode> Submission<'_, E> {
-    /// Private memory for kernels of `bytes` a work-item; growing it waits until the queue is idle.
+    /// Ensures private memory for kernels with `bytes` per work-item; growing it waits until the queue is idle.
     ///
     /// # Errors
     /// `OutOfMemory`, `Wait`.
@@ -294,16 +295,16 @@ impl<E: Encode> Submission<'_, E> {
         self.encoder.grow_private(self.context.core, bytes)
     }
 
-    /// Waits for what others do with a memory.
+    /// Makes the submission wait for other queues' uses of a memory.
     #[inline]
     pub fn wait_for_memory(&mut self, memory: &Memory) {
         self.in_flight.wait_for_memory(self.context.timeline, memory);
     }
 
-    /// Set-up where it is missing, the waits gathered, and caches made to see what others wrote.
+    /// Emits set-up if needed, the collected waits, and the cache invalidation that makes others' writes visible.
     ///
     /// # Errors
-    /// `Wait` where the host has to wait itself; as all packets.
+    /// `Wait` if the host had to wait itself; a packet field that does not fit.
     pub fn open(&mut self) -> Result<(), DeviceError> {
         let Self { context, encoder, in_flight, .. } = self;
         encoder.open(context)?;
@@ -340,7 +341,7 @@ impl<E: Encode> Submission<'_, E> {
         }
     }
 
-    /// Emits with timestamps around, if asked.
+    /// Calls `emit`, with timestamps before and after if requested.
     #[inline]
     fn stamped(
         &mut self,
@@ -355,10 +356,12 @@ impl<E: Encode> Submission<'_, E> {
         Ok(())
     }
 
-    /// Signal, ring, doorbell. The memories are marked as used when nothing can keep the list from the ring any more.
+    /// Emits the signal, moves the list to the ring and rings the doorbell. The memories are marked as used once the
+    /// submission can no longer fail.
     ///
     /// # Errors
-    /// As [`Encode::seal`]; `Submit` when the ring stayed full: with a list half written, which ends the queue.
+    /// As [`Encode::seal`]; `Submit` if the ring stayed full. The list is then partly written, so the device is
+    /// unusable.
     #[inline]
     pub fn finish<'m>(mut self, used: impl Iterator<Item = &'m Memory>) -> Result<Point, DeviceError> {
         self.encoder.seal(&self.context)?;
@@ -369,17 +372,17 @@ impl<E: Encode> Submission<'_, E> {
         Ok(self.context.timeline.point(self.context.value))
     }
 
-    /// The ring is full: what it holds makes room.
+    /// Moves the rest of the list to the ring, as the GPU makes room.
     #[cold]
     fn push_rest(&mut self) -> Result<(), DeviceError> {
         let SubmitContext { core, timeline, .. } = self.context;
         let mut room = RoomWait::default();
         loop {
             if room.is_over(core.submit_timeout()) || core.health().fault().is_some() {
-                // A list half written can never be run to its signal: the queue is lost.
+                // A partly written list never reaches its signal: the queue is lost.
                 let report = self.queue.report_of(Some(self.encoder), Some(self.last_kernels));
                 core.health().set_fault(format!("{} stayed full", timeline.queue()));
-                return Err(stayed_full(timeline, core.submit_timeout(), report));
+                return Err(ring_full_error(timeline, core.submit_timeout(), report));
             }
             room.pause();
             if self.encoder.push(&self.context)? {
@@ -407,14 +410,14 @@ impl<E: Encode> Progress for GpuQueue<E> {
             if now < spin {
                 std::hint::spin_loop();
             } else if self.watch.sleep(self, value, &mut nap, deadline.saturating_duration_since(now)) {
-                // It may have been an error that woke the host.
+                // An error may have woken the host.
                 look = now;
             }
         }
     }
 
     fn report(&self) -> Report {
-        // A submission that waits for room holds the lock, and may make its own report.
+        // A submission that waits for room holds the lock, and may itself be making this report.
         match self.try_lock() {
             Some(p) => self.report_of(p.encoder.as_ref(), Some(&p.last_kernels)),
             None => self.report_of(None, None),

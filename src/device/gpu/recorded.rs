@@ -1,29 +1,29 @@
 //! A recorded list of launches on a GPU: encoded once, arguments patched at each replay.
 //!
-//! Place in the arrows: used by `engine`'s JIT through [`Recorded`]; what a vendor adds is an [`EncodeList`].
-//! There are several copies of what the GPU reads, so that a replay never rewrites what one in flight reads; a copy is
-//! taken again when its last run is done, and brought up to the patches since. Left out: copies inside a list (they are
-//! submitted anew at each replay).
+//! Layer: used by `engine`'s JIT through [`Recorded`]; the vendor's part is an [`EncodeList`].
+//! The data that the GPU reads exists in several copies, so that a replay never rewrites data of a replay in flight. A
+//! copy is reused when its last run is done, after applying the patches made since. Left out: copy commands inside a
+//! list (they are submitted anew at each replay).
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext};
-use super::last_kernels::{Named, last_of};
+use super::last_kernels::{NamedKernel, last_of};
 use super::launch_args::LaunchArgs;
 use super::queue::{GpuQueue, Submission};
 use crate::in_flight::Kept;
-use crate::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
+use crate::{Arg, Command, DeviceError, Geometry, Kernel, Location, Patch, Recorded, Stamp};
 use doorbell_hcq::signal::Point;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Replays in flight.
+/// Number of copies, which limits the replays in flight.
 const COPIES: usize = 4;
 
-/// A launch's arguments as its kernel finds them.
+/// A launch's arguments, as its kernel reads them.
 #[derive(Debug)]
 pub struct LaidOut<L> {
     pub bytes: Vec<u8>,
-    /// Where each argument lies in them, and its length.
-    pub places: Vec<(usize, usize)>,
+    /// Offset in these bytes and length of each argument.
+    pub arg_ranges: Vec<(usize, usize)>,
     pub layout: L,
 }
 
@@ -33,7 +33,7 @@ pub struct Step<L> {
     pub kernel: Kernel,
     pub geometry: Geometry,
     pub stamp: Option<Stamp>,
-    /// Where the vendor puts what belongs to it.
+    /// The vendor's layout of the launch's data.
     pub layout: L,
 }
 
@@ -44,18 +44,17 @@ pub struct Launches<L> {
     pub args: LaunchArgs,
 }
 
-/// What a vendor adds to a recorded list: packets that lie ready in memory of their own, and how a submission runs
-/// them.
+/// The vendor's part of a recorded list: packets prepared in memory of their own, and how a submission runs them.
 pub trait EncodeList: Encode {
-    /// Where what belongs to a launch lies in an image.
+    /// Layout of a launch's data in an image.
     type Layout: Debug + Send;
-    /// One copy of what the GPU reads: arguments and packets.
+    /// One copy of the data that the GPU reads: arguments and packets.
     type Image: Debug + Send + Sync;
 
-    /// Lays a launch out after those that are there, and checks it.
+    /// Checks a launch and lays out its data after that of the earlier launches.
     ///
     /// # Errors
-    /// `Unsupported` for a launch that the kernel or the chip does not take.
+    /// `Unsupported` for a launch that the kernel or the chip does not support.
     fn lay_out(
         core: &Self::Core,
         before: &Launches<Self::Layout>,
@@ -64,19 +63,19 @@ pub trait EncodeList: Encode {
         geometry: &Geometry,
     ) -> Result<LaidOut<Self::Layout>, DeviceError>;
 
-    /// Makes a copy, with the arguments as they are.
+    /// Creates a copy with the current arguments.
     ///
     /// # Errors
     /// As a submission.
     fn image(&self, queue: &GpuQueue<Self>, launches: &Launches<Self::Layout>) -> Result<Self::Image, DeviceError>;
 
-    /// Whether a copy can run as it is: what it names of the queue is still there.
+    /// Whether a copy can run unchanged: everything of the queue that it refers to still exists.
     fn is_current(&self, image: &Self::Image) -> bool;
 
-    /// Writes the arguments of the launches in `changed`, in order, to a copy that no run reads.
+    /// Writes the arguments of the launches in `changed`, in order, to a copy that is not in flight.
     ///
     /// # Errors
-    /// `Memory` never: the copy's own view.
+    /// `Memory` in theory only: an access outside the copy's own view.
     fn rewrite(
         queue: &GpuQueue<Self>,
         image: &Self::Image,
@@ -84,18 +83,18 @@ pub trait EncodeList: Encode {
         changed: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError>;
 
-    /// Runs a copy after all before.
+    /// Runs a copy after all earlier work.
     ///
     /// # Errors
     /// As a submission.
     fn run(&mut self, context: &SubmitContext<'_, Self::Core>, image: &Self::Image) -> Result<(), DeviceError>;
 }
 
-/// What a run in flight keeps: the buffers that the GPU reads, code, stamps.
+/// What a run in flight keeps alive: the buffers that the GPU reads, code, stamps.
 #[derive(Debug)]
 struct Held<I> {
     image: I,
-    #[allow(dead_code)] // only ever dropped
+    #[allow(dead_code)] // never read, only dropped
     kernels: Vec<Kernel>,
     #[allow(dead_code)]
     stamps: Vec<Stamp>,
@@ -105,27 +104,27 @@ struct Held<I> {
 struct Copy<I> {
     held: Arc<Held<I>>,
     last: Option<Point>,
-    /// Patches that had been made when arguments were last written here.
+    /// Number of patches applied when arguments were last written here.
     patches: u64,
 }
 
-/// The list.
+/// A recorded list on a GPU.
 #[derive(Debug)]
 pub struct GpuList<E: EncodeList> {
     queue: Arc<GpuQueue<E>>,
     launches: Launches<E::Layout>,
-    /// Patches so far, and for each launch the last one of them.
+    /// Number of patches so far and, for each launch, the number of the last one that changed it.
     patches: u64,
     patched: Vec<u64>,
     copies: Vec<Copy<E::Image>>,
     next: usize,
     private_bytes: u32,
-    last_kernels: Arc<[Named]>,
+    last_kernels: Arc<[NamedKernel]>,
 }
 
 impl<E: EncodeList> GpuList<E> {
-    /// Lays `commands` out, which are launches. What cannot be launched is reported now; memory is taken by the first
-    /// replays.
+    /// Checks and lays out `commands`, which must be launches. Invalid launches are reported here; the first replays
+    /// allocate memory.
     ///
     /// # Errors
     /// As a submission.
@@ -137,7 +136,7 @@ impl<E: EncodeList> GpuList<E> {
             let Command::Exec { kernel, args, geometry, stamp, .. } = command else { continue };
             let program = queue.program(kernel)?;
             let laid_out = E::lay_out(queue.core(), &launches, program, args, geometry)?;
-            launches.args.push(&laid_out.bytes, laid_out.places, args);
+            launches.args.push(&laid_out.bytes, laid_out.arg_ranges, args);
             let (kernel, geometry, stamp) = (kernel.clone(), *geometry, stamp.clone());
             launches.steps.push(Step { kernel, geometry, stamp, layout: laid_out.layout });
             named.push((Arc::clone(program.name()), program.entry()));
@@ -165,14 +164,14 @@ impl<E: EncodeList> GpuList<E> {
         Ok(())
     }
 
-    /// A copy that no run reads, brought up to the arguments of the launches.
+    /// A copy that is not in flight, updated to the current arguments.
     fn ready_copy(&mut self, encoder: &E) -> Result<usize, DeviceError> {
         let n = if self.copies.len() < COPIES { self.copies.len() } else { self.next % COPIES };
         if n == self.copies.len() {
             let copy = self.copy(encoder)?;
             self.copies.push(copy);
         }
-        // Until it is known to be done, a run is not forgotten.
+        // `last` is cleared only once the run is known to be done.
         if let Some(point) = &self.copies[n].last {
             point.wait(self.queue.core().submit_timeout())?;
             self.copies[n].last = None;
@@ -210,7 +209,7 @@ impl<E: EncodeList> GpuList<E> {
 impl<E: EncodeList> Recorded for GpuList<E> {
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
         self.queue.core().check_open()?;
-        let check = |place: &Place| self.queue.check_place(place, 0, "kernel argument");
+        let check = |location: &Location| self.queue.check_range(location, 0, "kernel argument");
         patches.iter().try_for_each(|p| self.launches.args.check(p, check))?;
         patches.iter().try_for_each(|p| self.patch(p))?;
         let queue = Arc::clone(&self.queue);

@@ -1,13 +1,13 @@
 //! The pages that a GPU's signals lie in.
 //!
-//! Place in the arrows: a device keeps them beside the pool that cuts them up; its queues ask whether they can wait for
-//! a signal.
+//! Layer: a device owns them, with the pool that divides them into signals; its queues check here whether they can wait
+//! for a signal.
 
 use super::pool::Buffer;
 use doorbell_hcq::signal::Signal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pages of signals, shared with the pool that cuts them up.
+/// Pages of signals, shared with the pool that divides them.
 #[derive(Debug)]
 pub struct SignalPages<B>(Arc<Mutex<Vec<B>>>);
 
@@ -28,18 +28,18 @@ impl<B: Buffer> SignalPages<B> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a page.
+    /// Adds a page.
     pub fn keep(&self, page: B) {
         self.pages().push(page);
     }
 
-    /// Whether the signal lies in one of the pages, where the device's queues can wait for it.
+    /// Whether the signal lies in one of the pages, so that the device's queues can wait for it.
     #[must_use]
     pub fn hold(&self, signal: &Signal) -> bool {
         self.pages().iter().any(|page| (page.va()..page.va() + page.len_bytes()).contains(&signal.va()))
     }
 
-    /// Gives the pages back. No queue writes them any more.
+    /// Frees the pages. No queue may write them any more.
     pub fn free(&self) {
         self.pages().clear();
     }

@@ -1,8 +1,8 @@
-//! Copies between host slices and device memory: through two buffers that both sides see, one filled while the other
-//! moves.
+//! Copies between host slices and device memory, through two shared buffers: the host fills one while the device copies
+//! the other.
 //!
-//! Place in the arrows: above a device's copy queue. Why the BAR is not used: write-combining, flushes of the host's
-//! data path, uncached reads (amd.md 1.7, nv.md 1.4).
+//! Layer: above a device's copy queue. Reasons not to use the BAR: write-combining, flushes of the host's
+//! data path, uncached reads (docs/amd.md 1.7, docs/nv.md 1.4).
 
 use super::encode::{Encode, GpuCore};
 use super::queue::GpuQueue;
@@ -12,7 +12,7 @@ use doorbell_hcq::signal::Point;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory that the device and the host see, freed with `keep`.
+/// Memory mapped for both device and host; freed when `keep` is dropped.
 #[derive(Clone, Debug)]
 pub struct SharedBuffer {
     /// Address as the device sees it.
@@ -29,12 +29,12 @@ struct Slot {
     last: Option<Point>,
 }
 
-/// Both, made at their first use.
+/// Both buffers, allocated on first use.
 #[derive(Debug, Default)]
 pub struct Staging(Mutex<Option<Slots>>);
 
 impl Staging {
-    /// Host bytes into memory. Returns when the bytes are read; the memory's uses say when they are there.
+    /// Copies host bytes to memory. Returns once `src` has been read; the memory's uses show when the copy is done.
     ///
     /// # Errors
     /// `Wait`, and as a submission.
@@ -48,7 +48,7 @@ impl Staging {
         self.with(&**queue.core(), |slots| slots.copy_in(queue, dst, offset, src))
     }
 
-    /// Memory into host bytes.
+    /// Copies memory to host bytes.
     ///
     /// # Errors
     /// `Wait`, and as a submission.
@@ -62,7 +62,7 @@ impl Staging {
         self.with(&**queue.core(), |slots| slots.copy_out(queue, src, offset, dst))
     }
 
-    /// Gives the buffers back. No queue uses them any more.
+    /// Frees the buffers. No queue may use them any more.
     pub fn free(&self) {
         *self.slots() = None;
     }
@@ -100,10 +100,10 @@ impl Slots {
         Ok(Self { slots: [slot()?, slot()?], next: 0 })
     }
 
-    /// The slot that was used longest ago, free.
+    /// The least recently used slot, once its last copy is done.
     fn next_slot(&mut self, core: &impl GpuCore) -> Result<&mut Slot, DeviceError> {
         let slot = &mut self.slots[self.next];
-        // Until it is known to be done, a copy is not forgotten: the device may still read the buffer or write it.
+        // `last` is cleared only once the copy is known to be done: until then the device may access the buffer.
         if let Some(point) = &slot.last {
             point.wait(core.submit_timeout())?;
             slot.last = None;
@@ -130,7 +130,7 @@ impl Slots {
         Ok(())
     }
 
-    /// The next piece moves while the last is read.
+    /// The device copies the next piece while the host reads the last one.
     fn copy_out<E: Encode>(
         &mut self,
         queue: &GpuQueue<E>,
@@ -160,7 +160,7 @@ impl Slots {
     }
 }
 
-/// Queues a copy between addresses; `memory` is the one of them that others may use.
+/// Queues a copy between addresses; `memory` is the side that other queues may use.
 fn copy<E: Encode>(
     queue: &GpuQueue<E>,
     dst: u64,

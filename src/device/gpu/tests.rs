@@ -1,4 +1,4 @@
-//! The queue and recorded lists over a stand-in for a vendor: a ring of words that the test empties itself.
+//! Tests of the queue and of recorded lists over a mock vendor: a ring of words that the test empties itself.
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::health::Health;
@@ -21,7 +21,7 @@ struct Core {
     tag: DeviceTag,
     health: Health,
     signals: Arc<SignalPool>,
-    /// What queues pushed, in words; the test reads and empties it.
+    /// What the queues pushed, as text; the test reads and empties it.
     ring: Mutex<Vec<String>>,
 }
 
@@ -181,7 +181,7 @@ impl EncodeList for Words {
         _: &Geometry,
     ) -> Result<LaidOut<()>, DeviceError> {
         let bytes = args.iter().flat_map(|arg| arg.bits().to_le_bytes()).collect();
-        Ok(LaidOut { bytes, places: (0..args.len()).map(|n| (8 * n, 8)).collect(), layout: () })
+        Ok(LaidOut { bytes, arg_ranges: (0..args.len()).map(|n| (8 * n, 8)).collect(), layout: () })
     }
     fn image(&self, _: &GpuQueue<Self>, launches: &Launches<()>) -> Result<Self::Image, DeviceError> {
         Ok(Mutex::new(launches.args.image().to_vec()))
@@ -237,7 +237,7 @@ impl Rig {
         Command::exec(&self.kernel(), [Arg::Buffer(memory.at(0))], 1)
     }
 
-    /// What was pushed since the last look; all of it is done then.
+    /// Takes what was pushed since the last call, and marks it as done.
     fn take(&self) -> Vec<String> {
         for queue in [&self.compute, &self.copies] {
             queue.timeline().signal().set(queue.timeline().submitted());

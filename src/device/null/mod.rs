@@ -1,7 +1,8 @@
-//! The null device: code is compiled for it and nothing runs. Memory has a size and no bytes.
+//! The null device: code can be compiled for it, but nothing runs. Its memory has a size but no contents.
 //!
-//! Place in the arrows: the smallest complete device; `docs/custom-device.md` walks through it.
-//! For: measuring the compiler, dumping kernels for a machine that is not here. Reading memory back is an error, never a made-up value.
+//! Layer: the smallest complete device; `docs/custom-device.md` walks through it.
+//! Use it to measure the compiler, or to dump kernels for a machine that is not present. Reading memory back is an
+//! error.
 
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses, record_by_resubmission};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The device.
+/// The null device.
 #[derive(Debug)]
 pub struct NullDevice {
     tag: DeviceTag,
@@ -21,14 +22,14 @@ pub struct NullDevice {
     signals: Arc<SignalPool>,
 }
 
-/// Addresses and sizes given out; no bytes stand behind them.
+/// Bookkeeping of addresses and sizes; there is no memory.
 #[derive(Debug, Default)]
 struct Counter {
     next_va: AtomicU64,
     used_bytes: AtomicU64,
 }
 
-/// Frees `len_bytes` of the counter.
+/// Subtracts `len_bytes` from the counter on release.
 struct Free {
     counter: Arc<Counter>,
     len_bytes: u64,
@@ -44,7 +45,7 @@ impl NullDevice {
     /// A null device that claims `arch` and `threads`.
     ///
     /// # Errors
-    /// `Memory` when there is no memory for its signal.
+    /// `Memory` if there is no memory for its signal.
     pub fn open(name: &str, arch: &str, threads: u32) -> Result<Self, DeviceError> {
         let signals = SignalPool::new();
         let timeline = Timeline::new(format!("{name}/compute"), signals.signal()?);
@@ -53,7 +54,7 @@ impl NullDevice {
     }
 }
 
-/// "Runs" a submission: it is done at once.
+/// Completes a submission at once, without running anything.
 fn submit(timeline: &Arc<Timeline>) -> Point {
     let value = timeline.next();
     timeline.signal().set(value);

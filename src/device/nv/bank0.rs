@@ -1,10 +1,12 @@
-//! Constant bank 0: what a kernel finds below its parameters, which the driver's user fills and no hardware does.
+//! Constant bank 0: the launch values below a kernel's parameters, which software fills in, not the hardware.
 //!
-//! Source: nv.md 5.4 (from code of ptxas for each chip that reads the places; the constants' address: sass.md 5). A place that a chip's code was never seen to read is left out.
+//! Source: docs/nv.md 5.4 (found by inspecting ptxas code for each chip; the constants' address: docs/sass.md 5). Left
+//! out: locations that no inspected code of a chip reads.
 
 use doorbell_hcq::packet::GpuVa;
 
-/// Where a chip's code looks; byte offsets in the bank. Empty lists and `None`: it does not.
+/// Where a chip's code reads launch values, as byte offsets in the bank. An empty list or `None` means that it does not
+/// read the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bank0 {
     /// First byte of the parameters.
@@ -13,15 +15,15 @@ pub struct Bank0 {
     pub grid: [u32; 3],
     pub local_window: u32,
     pub shared_window: u32,
-    /// The stack pointer that threads begin with.
+    /// The initial stack pointer of threads.
     pub stack: u32,
-    /// More than one place where clusters have copies of their own.
+    /// Size of dynamic shared memory; a second offset if code for clusters reads its own copy.
     pub dynamic_shared: &'static [u32],
-    /// The address that parameters are read at through memory, and whether it is that of the parameters or of the bank.
+    /// The address for reading parameters through memory; it is the parameters' own address or the bank's.
     pub address: u32,
     pub address_is_of_params: bool,
     pub reserved_shared: Option<u32>,
-    /// The address that `__constant__` variables have for generic accesses: that of bank 3.
+    /// The address of `__constant__` variables for generic accesses: that of bank 3.
     pub constants: Option<u32>,
     /// 1 for a grid of clusters.
     pub cluster_flag: Option<u32>,
@@ -69,7 +71,7 @@ pub(super) const BLACKWELL: Bank0 = Bank0 {
     local_window: 0x2f8,
     shared_window: 0x2f0,
     stack: 0x37c,
-    // The second place is that of CTAs in clusters, 0xa0 below.
+    // CTAs in clusters read the second offset, 0xa0 below the first.
     dynamic_shared: &[0x2ac, 0x20c],
     address: 0x348,
     address_is_of_params: true,
@@ -81,65 +83,67 @@ pub(super) const BLACKWELL: Bank0 = Bank0 {
     cluster_size: &[0x2cc, 0x22c],
 };
 
-/// What a launch tells its kernel.
+/// The values of a launch that its kernel reads from the bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct LaunchValues {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub cluster: Option<[u32; 3]>,
     pub dynamic_shared_bytes: u32,
     pub reserved_shared_bytes: u32,
-    /// Where generic addresses mean shared and local memory.
+    /// The windows of shared and local memory in the generic address space.
     pub windows: [GpuVa; 2],
-    /// Of the bank itself.
+    /// Address of the bank itself.
     pub address: GpuVa,
-    /// Of bank 3, where the module has one.
+    /// Address of bank 3, if the module has one.
     pub constants: Option<GpuVa>,
 }
 
-/// The stack pointer of a thread that has a stack: below the window's top, which the launch reserves.
+/// The initial stack pointer of a thread that has a stack. It is below the top of the window, because the launch
+/// reserves the bytes above it.
 pub(super) const STACK_TOP: u32 = 0x00ff_fdc0;
 
 impl Bank0 {
-    /// Where the bank names an address of its own, and which, when it lies at `bank`.
+    /// For a bank at address `bank`: the offset where it stores its own address (or that of its parameters), and the
+    /// value.
     #[must_use]
     pub fn own_address(&self, bank: GpuVa) -> (u32, u64) {
         let value = if self.address_is_of_params { bank.0 + u64::from(self.params) } else { bank.0 };
         (self.address, value)
     }
 
-    /// The bank's bytes with `args` as the parameters, rounded up to 16.
+    /// Builds the bank's bytes with `args` as the parameters; the length is rounded up to 16.
     #[must_use]
-    pub fn fill(&self, facts: &Facts, args: &[u8]) -> Vec<u8> {
+    pub fn fill(&self, values: &LaunchValues, args: &[u8]) -> Vec<u8> {
         let mut bank = vec![0; (self.params as usize + args.len()).next_multiple_of(16)];
         bank[self.params as usize..][..args.len()].copy_from_slice(args); // PANIC: made that long on the line above
-        // PANIC: all places lie below the parameters.
+        // PANIC: all offsets lie below the parameters.
         let mut put = |at: u32, bytes: &[u8]| bank[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         for axis in 0..3 {
-            put(self.block[axis], &facts.block[axis].to_le_bytes());
-            put(self.grid[axis], &facts.grid[axis].to_le_bytes());
+            put(self.block[axis], &values.block[axis].to_le_bytes());
+            put(self.grid[axis], &values.grid[axis].to_le_bytes());
         }
-        put(self.shared_window, &facts.windows[0].0.to_le_bytes());
-        put(self.local_window, &facts.windows[1].0.to_le_bytes());
+        put(self.shared_window, &values.windows[0].0.to_le_bytes());
+        put(self.local_window, &values.windows[1].0.to_le_bytes());
         put(self.stack, &STACK_TOP.to_le_bytes());
         for at in self.dynamic_shared {
-            put(*at, &facts.dynamic_shared_bytes.to_le_bytes());
+            put(*at, &values.dynamic_shared_bytes.to_le_bytes());
         }
-        let (at, own) = self.own_address(facts.address);
+        let (at, own) = self.own_address(values.address);
         put(at, &own.to_le_bytes());
         if let Some(at) = self.reserved_shared {
-            put(at, &facts.reserved_shared_bytes.to_le_bytes());
+            put(at, &values.reserved_shared_bytes.to_le_bytes());
         }
-        if let (Some(at), Some(constants)) = (self.constants, facts.constants) {
+        if let (Some(at), Some(constants)) = (self.constants, values.constants) {
             put(at, &constants.0.to_le_bytes());
         }
         if let Some(at) = self.cluster_flag {
-            put(at, &u32::from(facts.cluster.is_some()).to_le_bytes());
+            put(at, &u32::from(values.cluster.is_some()).to_le_bytes());
         }
-        // Kernels without clusters divide by these as well.
-        let cluster = facts.cluster.unwrap_or([1; 3]);
+        // Kernels without clusters also divide by these.
+        let cluster = values.cluster.unwrap_or([1; 3]);
         for (axis, size) in (0u32..).zip(cluster) {
-            let of_grid = facts.grid[axis as usize] / size.max(1);
+            let of_grid = values.grid[axis as usize] / size.max(1);
             self.cluster.iter().for_each(|at| put(at + 4 * axis, &size.to_le_bytes()));
             self.cluster_grid.iter().for_each(|at| put(at + 4 * axis, &of_grid.to_le_bytes()));
         }

@@ -1,8 +1,10 @@
-//! The ring of launches: each block holds a QMD and its constant bank. A launch of what already stands at its place writes its arguments alone.
+//! The ring of launch blocks: each holds a QMD and its constant bank. If a block already holds the same launch, only
+//! its arguments are rewritten.
 //!
-//! Place in the arrows: above `launch`; `program` keeps the templates, `queue` the ring, `graph` lays its own blocks out alike. Source: nv.md 4.2.
-//! A block is not changed by the GPU that reads it (a recorded list launches its own again and again, too), and the ring begins anew whenever it is idle:
-//! a program that does the same again finds its blocks where it left them.
+//! Layer: above `launch`; `program` keeps the templates, `queue` the ring, `graph` uses the same layout
+//! for its own blocks. Source: docs/nv.md 4.2.
+//! The GPU does not modify a block that it reads, so a block can be launched again. The ring restarts from its
+//! beginning whenever it is idle, so a program that repeats the same launches finds its blocks at the same addresses.
 
 use super::chip::Chip;
 use super::launch::Plan;
@@ -18,22 +20,23 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A launch with its checks done: QMD and bank, but for the bank's address and the arguments.
+/// A checked launch: QMD and bank, without the bank's address and the arguments.
 #[derive(Debug)]
 pub struct Template {
-    /// No other template of this process has it; 0 is none's.
+    /// Unique within the process; 0 means no template.
     id: u64,
     geometry: Geometry,
     layout: BlockLayout,
     words: Vec<u64>,
-    /// What of them has a meaning: the rest fills the bank up to its alignment.
+    /// The bytes of `words` in use; the rest pads the bank to its alignment.
     used_bytes: usize,
     slot: BankSlot,
     chip: &'static Chip,
 }
 
 impl Template {
-    /// Of a launch that was planned for a bank at 0; nothing on a chip whose QMDs name no bank.
+    /// Makes a template of a launch planned with its bank at address 0; `None` if the chip's QMD has no field for the
+    /// bank.
     #[must_use]
     pub fn new(chip: &'static Chip, geometry: &Geometry, plan: &Plan, layout: BlockLayout) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -48,13 +51,13 @@ impl Template {
         })
     }
 
-    /// Whether its launch is over this grid.
+    /// Whether the template is for this geometry.
     #[must_use]
     pub fn is_over(&self, geometry: &Geometry) -> bool {
         self.geometry == *geometry
     }
 
-    /// Writes all of the block but the arguments.
+    /// Writes the whole block except the arguments.
     fn write(&self, ring: &Kernargs, room: Room) -> Result<(), MemError> {
         let bank_offset = self.layout.bank_offset;
         let bank = GpuVa(ring.address(room) + bank_offset);
@@ -66,34 +69,36 @@ impl Template {
         ring.write_at(room, bank_offset + u64::from(at), &own.to_le_bytes())
     }
 
-    /// Writes the arguments, which are as long as the template's.
+    /// Writes the arguments, which have the template's length.
     fn write_args(&self, ring: &Kernargs, room: Room, args: &[u8]) -> Result<(), MemError> {
         ring.write_at(room, self.layout.bank_offset + u64::from(self.chip.bank0.params), args)
     }
 }
 
-/// The ring.
+/// The ring of launch blocks.
 #[derive(Debug)]
 pub struct Blocks {
     ring: Kernargs,
-    /// For each piece of a block's alignment: the template that was written there last, and which piece of it.
+    /// For each unit of [`ALIGN_BYTES`]: the id of the template last written there, and the unit's index within its
+    /// block.
     pieces: Vec<(u64, u32)>,
 }
 
 impl Blocks {
-    /// Over all of `view`.
+    /// Makes a ring that uses all of `view`.
     #[must_use]
     pub fn of(view: View) -> Self {
         let count = view.len_bytes() / ALIGN_BYTES;
         Self { ring: Kernargs::of(view), pieces: vec![(0, 0); count as usize] }
     }
 
-    /// As [`Kernargs::forget_after`]; what was written is still there.
+    /// As [`Kernargs::forget_after`]; the written blocks stay valid.
     pub fn forget_after(&mut self, value: u64) {
         self.ring.forget_after(value);
     }
 
-    /// Puts a launch into the ring, for the submission that will signal `value`; waits for room, `timeout` at most. Gives the address of the QMD.
+    /// Writes a launch to the ring, for the submission that will signal `value`; waits at most `timeout` for room.
+    /// Returns the QMD's address.
     ///
     /// # Errors
     /// As [`Kernargs::take_waiting`].
@@ -110,7 +115,7 @@ impl Blocks {
         let count = (template.layout.len_bytes / ALIGN_BYTES) as usize;
         let pieces = self.pieces.get_mut(first..first + count).unwrap_or_default();
         if pieces.is_empty() || !(0..).zip(&*pieces).all(|(n, piece)| *piece == (template.id, n)) {
-            // Whatever reached in here is no longer whole.
+            // Blocks that overlapped this range are no longer intact.
             pieces.fill((0, 0));
             template.write(&self.ring, room)?;
             (0..).zip(pieces).for_each(|(n, piece)| *piece = (template.id, n));
@@ -120,7 +125,7 @@ impl Blocks {
     }
 }
 
-/// Where bank and QMD of a launch lie in its block: QMD first, both at multiples of 256.
+/// Layout of a launch block: the QMD, then the bank, both aligned to 256 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
     pub bank_offset: u64,
@@ -128,14 +133,14 @@ pub struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// For a QMD of so many dwords, and a bank of so many bytes.
+    /// The layout for a QMD of `qmd_dwords` and a bank of `bank_bytes`.
     #[must_use]
     pub fn new(qmd_dwords: usize, bank_bytes: usize) -> Self {
         let bank_offset = (qmd_dwords as u64 * 4).next_multiple_of(ALIGN_BYTES);
         Self { bank_offset, len_bytes: bank_offset + (bank_bytes as u64).next_multiple_of(ALIGN_BYTES) }
     }
 
-    /// For a kernel's launches.
+    /// The layout for launches of a kernel.
     #[must_use]
     pub fn of(kernel: &Kernel, chip: &Chip) -> Self {
         let bank_bytes = (kernel.bank0_bytes as usize).next_multiple_of(16);
@@ -143,7 +148,7 @@ impl BlockLayout {
     }
 }
 
-/// A block's bytes as words: QMD, then bank.
+/// A block's contents as 64-bit words: QMD, then bank.
 #[must_use]
 pub fn block_words(plan: &Plan, layout: BlockLayout) -> SmallVec<[u64; 160]> {
     let mut bytes: SmallVec<[u8; 1280]> = SmallVec::new();
@@ -174,7 +179,7 @@ mod tests {
         ("sm_120", include_bytes!("../../../tests/data/cubin/module_sm120.cubin")),
     ];
 
-    /// The launch of a kernel with its bank at a place.
+    /// Plans a launch of a kernel with its bank at an address.
     fn plan(chip: &'static Chip, cubin: &Cubin, kernel: &Kernel, bank0: GpuVa, args: &[u8]) -> Plan {
         let request = Request {
             chip,
@@ -194,7 +199,7 @@ mod tests {
         request.plan().unwrap()
     }
 
-    /// A ring in memory, and a timeline that nothing has been queued on.
+    /// A ring in host memory, and an unused timeline.
     fn ring(len_bytes: u64) -> (View, Blocks, Arc<Timeline>) {
         let view = View::anonymous(len_bytes, 4096).unwrap();
         let timeline = Timeline::new("X/compute".into(), SignalPool::new().signal().unwrap());
@@ -228,7 +233,8 @@ mod tests {
                 let expected = plan(chip, &cubin, kernel, GpuVa(block + layout.bank_offset), args);
                 assert_eq!(written, block_words(&expected, layout).to_vec(), "{name} {args:?}");
             };
-            // Three submissions, each when the one before is done: the first block is new, then patched, then behind another template's.
+            // Three submissions, each after the previous one has completed: the first block is new, then patched, then
+            // after another template's block.
             for (value, first) in [(1, &template), (2, &template), (3, &other)] {
                 let args = [value as u8; 12];
                 let mut put = |t: &Template| blocks.put(t, &args, &timeline, value, Duration::ZERO).unwrap();

@@ -1,20 +1,21 @@
-//! Buffers: addresses, memory behind them, their place in the GPU's page table, the host's mapping; and freeing in the right order.
+//! Buffers: address range, memory object, GPU mapping, host mapping; and freeing these in the right order.
 //!
-//! Place in the arrows: above `gpu` and `paging`; rings, push buffers, signals, tensors and code all lie in these. Source: nv.md 1.3 to 1.5, 2.1.
-//! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there. Memory that the caller has
-//! already stays where it is, and the GPU sees it in a range that was reserved for it.
-//! Peers map a buffer at the same address when a copy first names it. Left out: dma-buf, 512 MiB pages.
+//! Layer: above `gpu` and `paging`; rings, push buffers, signals, tensors and code all lie in buffers.
+//! Source: docs/nv.md 1.3 to 1.5, 2.1.
+//! The GPU address equals the CPU address: the range is reserved first, so that nothing else in the process can use it.
+//! Existing memory of the caller keeps its CPU address; its GPU address is a range reserved for it.
+//! A peer maps a buffer at the same address when a copy first uses it. Left out: dma-buf, 512 MiB pages.
 
-use super::driver::{Handle, Outcome, Placed, RmError};
+use super::driver::{Handle, MappedMemory, Outcome, RmError};
 use super::gpu::{CpuMap, Gpu, MapFile};
-use super::paging::InTable;
+use super::paging::Mapping;
 use doorbell_hcq::memory::View;
 use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{CallError, Errno, Mapped};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
-/// VRAM from this size on has pages of this size, in GPU and address alike.
+/// Page size of VRAM buffers that have at least this size; their addresses are aligned to it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// NVOS32_ALLOC_FLAGS: IGNORE_BANK_PLACEMENT, ALIGNMENT_FORCE, MEMORY_HANDLE_PROVIDED, MAP_NOT_REQUIRED.
@@ -37,20 +38,21 @@ const FORMAT: u32 = 6;
 /// NVOS02_FLAGS: PHYSICALITY noncontiguous, COHERENCY cached, MAPPING none.
 const USER_MEMORY_FLAGS: u32 = 1 << 4 | 1 << 12 | 1 << 30;
 
-/// Where a buffer lies and who sees it.
+/// Where a buffer is allocated and whether the host maps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Memory of this process, pinned: push buffers, signals, constant banks, staging, and what users share with the GPU.
+    /// Memory of this process, pinned: push buffers, signals, constant banks, staging, and memory that users share with
+    /// the GPU.
     Host,
     /// System memory of the driver, uncached: error notifiers.
     System,
     /// Memory of the GPU, not mapped by the host: tensors, code, local memory.
     Vram,
-    /// Memory of the GPU in one piece that the host sees through BAR1, write-combined: rings and USERD.
+    /// Contiguous memory of the GPU, mapped for the host through BAR1, write-combined: rings and USERD.
     VramMapped,
 }
 
-/// A buffer that frees itself.
+/// A buffer, freed on drop.
 #[derive(Debug)]
 pub struct Bo {
     gpu: Arc<Gpu>,
@@ -60,10 +62,10 @@ pub struct Bo {
     range: Option<Arc<Mapped>>,
     map: Option<CpuMap>,
     is_mapped: bool,
-    /// Memory that was the caller's before.
+    /// The caller's memory, if the buffer wraps it.
     wrapped: Option<View>,
-    /// Until it is taken out.
-    in_table: Option<InTable>,
+    /// The mapping in the GPU's page table, until it is unmapped.
+    mapping: Option<Mapping>,
 }
 
 fn errno(call: &str, errno: Errno) -> RmError {
@@ -71,10 +73,10 @@ fn errno(call: &str, errno: Errno) -> RmError {
 }
 
 impl Bo {
-    /// Memory for a GPU, in its page table; a multiple of pages.
+    /// Allocates memory and maps it in the GPU's page table; the size is rounded up to whole pages.
     ///
     /// # Errors
-    /// The driver's; `ENOMEM` when memory or addresses are used up.
+    /// The driver's; `ENOMEM` when memory or address space is exhausted.
     pub fn new(gpu: &Arc<Gpu>, len_bytes: u64, placement: Placement) -> Result<Self, RmError> {
         let is_vram = matches!(placement, Placement::Vram | Placement::VramMapped);
         let align = if is_vram && len_bytes >= HUGE_PAGE { HUGE_PAGE } else { PAGE };
@@ -101,10 +103,12 @@ impl Bo {
         Ok(bo)
     }
 
-    /// Memory that this process has already, pinned where it is and in the GPU's page table from its first page to its last. It starts on a page of 4 KiB.
+    /// Wraps existing memory of this process: pins its pages and maps them all in the GPU's page table. It must start
+    /// on a 4 KiB page boundary.
     ///
     /// # Errors
-    /// The driver's: pages that it cannot pin. `EACCES` for memory that may not be written, `EINVAL` for none or one that starts within a page.
+    /// The driver's, for pages that it cannot pin. `EACCES` for read-only memory, `EINVAL` for empty memory or a start
+    /// that is not page-aligned.
     pub fn wrap(gpu: &Arc<Gpu>, host: View) -> Result<Self, RmError> {
         let at = host.base().0;
         if !host.is_writable() {
@@ -121,7 +125,7 @@ impl Bo {
         Ok(bo)
     }
 
-    /// Addresses with nothing behind them yet.
+    /// A buffer with a reserved address range and no memory yet.
     fn at_reserved(gpu: &Arc<Gpu>, len_bytes: u64, align: u64) -> Result<(Self, Mapped), RmError> {
         let len_bytes = len_bytes.max(1).checked_next_multiple_of(align).ok_or(errno("reserve", Errno::ENOMEM))?;
         let range = gpu.driver.reserve(len_bytes, align).map_err(|e| errno("reserve", e))?;
@@ -134,17 +138,17 @@ impl Bo {
             map: None,
             is_mapped: false,
             wrapped: None,
-            in_table: None,
+            mapping: None,
         };
         Ok((bo, range))
     }
 
-    /// The memory object at its addresses in the GPU's page table, where peers find it.
+    /// Maps the memory object in the GPU's page table, and records it so that peers can map it.
     fn put(&mut self, align: u64, is_vram: bool) -> Result<(), RmError> {
         let (gpu, memory) = (&self.gpu, self.memory);
-        self.in_table = Some(InTable::put(gpu, self.va, self.len_bytes, align, memory)?);
+        self.mapping = Some(Mapping::put(gpu, self.va, self.len_bytes, align, memory)?);
         let gpus = if gpu.uses_uvm() { vec![gpu.uuid] } else { Vec::new() };
-        gpu.driver.note_memory(self.va, self.len_bytes, Placed { memory, is_vram, gpus });
+        gpu.driver.note_memory(self.va, self.len_bytes, MappedMemory { memory, is_vram, gpus });
         Ok(())
     }
 
@@ -164,8 +168,8 @@ impl Bo {
         self.memory
     }
 
-    /// The host's view, for buffers that it has mapped. It keeps the addresses, not the buffer: an access after the buffer's end reads
-    /// memory that no device looks at any more.
+    /// The host's view of a host-mapped buffer. It keeps the address range, not the buffer: after the buffer is freed,
+    /// accesses reach memory that no device uses any more.
     ///
     /// # Errors
     /// `EACCES` for a buffer in VRAM.
@@ -181,11 +185,11 @@ impl Bo {
         Ok(View::of_device(&mapped.view().map_err(refused)?))
     }
 
-    /// Out of the GPU's page table, off the host's, back to the driver.
+    /// Unmaps the buffer from the GPU and the host, then frees its memory.
     fn free(&mut self) -> Result<(), RmError> {
         let gpu = Arc::clone(&self.gpu);
         let driver = &gpu.driver;
-        let out = self.in_table.take().map_or(Ok(()), |place| place.take_out(&gpu, self.va, self.len_bytes));
+        let out = self.mapping.take().map_or(Ok(()), |place| place.unmap(&gpu, self.va, self.len_bytes));
         let unmapped = self.map.take().map_or(Ok(()), |map| map.unmap(driver, gpu.device));
         let freed = if self.memory == 0 { Ok(()) } else { driver.free(gpu.device, self.memory) };
         (self.range, self.wrapped) = (None, None);
@@ -212,7 +216,7 @@ impl crate::gpu::pool::Buffer for Bo {
     }
 }
 
-/// Memory of the driver: the GPU's, or the system's.
+/// Allocates memory through the driver: VRAM or system memory.
 fn allocate(gpu: &Gpu, len_bytes: u64, align: u64, placement: Placement) -> Result<Handle, RmError> {
     let is_huge = align == HUGE_PAGE;
     let physicality = match placement {
@@ -238,7 +242,7 @@ fn allocate(gpu: &Gpu, len_bytes: u64, align: u64, placement: Placement) -> Resu
     gpu.driver.alloc(gpu.device, class, Some(&mut params))
 }
 
-/// Memory of this process, from a page on, as an object of the driver; its pages stay where they are until it is freed.
+/// Makes a memory object of this process's pages, starting at `at`; they stay pinned until the object is freed.
 fn pin(gpu: &Gpu, at: u64, len_bytes: u64) -> Result<Handle, RmError> {
     let handle = gpu.driver.own_handle();
     let params = nvrm::AllocMemoryParams {

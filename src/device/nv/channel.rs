@@ -1,10 +1,13 @@
-//! Channels: a group with its context, rings with their pointers, engines, tokens, and what the driver writes when one dies.
+//! Channels: channel groups with their context, rings with their pointers, engine objects, tokens, and error notifiers.
 //!
-//! Place in the arrows: above `bo`; `queue` fills the rings. Source: nv.md 2 (steps 15 to 24), 2.2, 3.1; `alloc_channel.h` of release 580.
-//! Ring and USERD lie in one piece of VRAM that the host sees through BAR1, or, where it cannot, both in system memory; never mixed.
-//! A slot of the ring is free when the submission that used it is done: the GPU's own get pointer is not kept up to date.
-//! A copy engine has a group of its own where the driver gives one (2.3): without a context share, as it has no context.
-//! Left out: channels without a group, recovery of a group (a dead one ends the device).
+//! Layer: above `bo`; `queue` fills the rings. Source: docs/nv.md 2 (steps 15 to 24), 2.2, 3.1;
+//! `alloc_channel.h` of release 580.
+//! Ring and USERD lie together in VRAM that is mapped through BAR1 or, if it cannot be mapped, together in system
+//! memory.
+//! A ring slot becomes free when the submission that used it completes; the GPU does not keep GP_GET up to date.
+//! A copy engine gets a group of its own if the driver offers a suitable engine (2.3). That group has no context share,
+//! since copy engines have no context.
+//! Left out: channels without a group, recovery of a group (a failed one ends the device).
 
 use super::bo::{Bo, Placement};
 use super::core::Core;
@@ -21,23 +24,23 @@ use std::sync::atomic::Ordering;
 
 const PAGE: u64 = 4096;
 const ENTRY_BYTES: u64 = 8;
-/// Context addresses start at a multiple of this.
+/// Alignment of the address range for contexts.
 const CONTEXT_ALIGN: u64 = 2 << 20;
 /// NV2080_ENGINE_TYPE of the graphics engine, which computes.
 const ENGINE_GRAPHICS: u32 = 1;
-/// NVB0B5_ALLOCATION_PARAMETERS: the engine is named by its type.
+/// NVB0B5_ALLOCATION_PARAMETERS version: the engine is selected by its engine type.
 const COPY_BY_ENGINE_TYPE: u32 = 1;
-/// Of CE_GET_CAPS_V2: the engine shares the graphics engine's runlist; it reads and writes system memory.
+/// CE_GET_CAPS_V2 bits: shares the graphics engine's runlist; reads system memory; writes system memory.
 const CAPS_GRAPHICS: u16 = 1 << 0;
 const CAPS_SYSTEM_READ: u16 = 1 << 2;
 const CAPS_SYSTEM_WRITE: u16 = 1 << 3;
-/// Of a context share: subcontexts run beside each other.
+/// Context share flag: subcontexts run concurrently.
 const CTXSHARE_ASYNC: u32 = 1;
 
-/// What an error notifier says.
+/// The contents of an error notifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// Of `nverror.h`, the number that Xid lines have.
+    /// Error code of `nverror.h`; the same number as in Xid log lines.
     pub code: u32,
     pub engine: u16,
     pub status: u16,
@@ -45,7 +48,7 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// What stands in a notifier; nothing while the channel lives.
+    /// Reads a notifier; `None` while the channel has no error.
     #[must_use]
     pub fn read(notifier: &View) -> Option<Self> {
         let mut bytes = [0; 16];
@@ -56,7 +59,8 @@ impl Notification {
     }
 }
 
-/// A channel group: of the graphics engine, with the context that its channels share and addresses for what the driver keeps of it, or of a copy engine.
+/// A channel group: either of the graphics engine, with a context share and an address range for the context buffers,
+/// or of a copy engine.
 #[derive(Debug)]
 pub struct Group {
     gpu: Arc<Gpu>,
@@ -65,11 +69,12 @@ pub struct Group {
     engine_type: u32,
     /// 0 for a copy engine.
     ctxshare: Handle,
-    /// The range of the channels' contexts; UVM maps into it, nobody else looks. RM alone finds addresses itself.
-    window: Option<Arc<Mapped>>,
+    /// Address range for the channels' context buffers, which only UVM maps into. None if RM manages the page tables:
+    /// it chooses addresses itself.
+    context_range: Option<Arc<Mapped>>,
 }
 
-/// One channel with its engine.
+/// One channel with its engine object.
 #[derive(Debug)]
 pub struct Channel {
     gpu: Arc<Gpu>,
@@ -79,32 +84,32 @@ pub struct Channel {
     engine: Handle,
     token: u32,
     doorbell: Doorbell,
-    words: Words,
+    views: RingViews,
     entries: u32,
-    /// Entries written, for ever.
+    /// Total entries written.
     put: u64,
-    /// The slot of the next entry: `put` within the ring.
+    /// Ring index of the next entry: `put` modulo the ring's length.
     slot: u32,
     is_registered: bool,
     notifier: View,
-    /// Ring, USERD, notifier: freed after the channel.
+    /// Buffers of ring, USERD and notifier; freed after the channel.
     buffers: Vec<Bo>,
 }
 
-/// Ring and pointers as the host stores them.
-struct Words {
+/// The host's views of ring and USERD.
+struct RingViews {
     ring: Dwords,
     userd: Dwords,
 }
 
-impl std::fmt::Debug for Words {
+impl std::fmt::Debug for RingViews {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Words({})", self.ring.count())
+        write!(f, "RingViews({})", self.ring.count())
     }
 }
 
 impl Group {
-    /// Steps 15 and 17, and addresses for the contexts.
+    /// Steps 15 and 17: creates the group of the graphics engine, and reserves addresses for its contexts.
     ///
     /// # Errors
     /// The driver's.
@@ -117,10 +122,10 @@ impl Group {
                 refused(RmError { call: "reserve addresses of contexts".into(), outcome })
             })
         };
-        let window = gpu.uses_uvm().then(reserve).transpose()?;
-        // From here on a refusal gives back what there is, by the group's drop.
+        let context_range = gpu.uses_uvm().then(reserve).transpose()?;
+        // From here on the group's drop cleans up after a failure.
         let engine_type = ENGINE_GRAPHICS;
-        let mut group = Self { gpu: Arc::clone(gpu), handle: 0, engine_type, ctxshare: 0, window };
+        let mut group = Self { gpu: Arc::clone(gpu), handle: 0, engine_type, ctxshare: 0, context_range };
         let mut params = nvrm::ChannelGroupAlloc { engine_type, ..Default::default() };
         group.handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
         let mut params = nvrm::CtxShareAlloc { h_va_space: gpu.vaspace, flags: CTXSHARE_ASYNC, ..Default::default() };
@@ -128,7 +133,7 @@ impl Group {
         Ok(Arc::new(group))
     }
 
-    /// A group of a copy engine that works beside the graphics engine; nothing where there is none.
+    /// Creates a group for a copy engine that runs concurrently with the graphics engine; `None` if there is none.
     ///
     /// # Errors
     /// The driver's.
@@ -138,16 +143,16 @@ impl Group {
         let Some(engine_type) = own_copy_engine(gpu).map_err(refused)? else { return Ok(None) };
         let mut params = nvrm::ChannelGroupAlloc { h_va_space: gpu.vaspace, engine_type, ..Default::default() };
         let handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
-        Ok(Some(Arc::new(Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, window: None })))
+        Ok(Some(Arc::new(Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, context_range: None })))
     }
 
-    /// NV2080_ENGINE_TYPE of its engine.
+    /// The NV2080_ENGINE_TYPE of its engine.
     #[must_use]
     pub fn engine_type(&self) -> u32 {
         self.engine_type
     }
 
-    /// Step 24: the group's channels run from now on.
+    /// Step 24: schedules the group's channels, so that they run.
     ///
     /// # Errors
     /// The driver's.
@@ -165,14 +170,14 @@ impl Drop for Group {
         {
             log::warn!("channel group {:#x} was not freed: {e}", self.handle);
         }
-        if let Some(window) = &self.window {
-            driver.forget(window.base().0);
+        if let Some(context_range) = &self.context_range {
+            driver.forget(context_range.base().0);
         }
     }
 }
 
 impl Channel {
-    /// Steps 16, 18 to 22: a channel whose methods go to an engine of `class`.
+    /// Steps 16, 18 to 22: creates a channel with an engine object of `class`.
     ///
     /// # Errors
     /// The driver's.
@@ -188,7 +193,8 @@ impl Channel {
         notifier.write(0, &[0; 64])?;
         let view = core.view_of("ring", &ring)?;
         view.sub(ring_bytes, PAGE)?.write(0, &[0; 512])?;
-        let words = Words { ring: view.sub(0, ring_bytes)?.dwords()?, userd: view.sub(ring_bytes, PAGE)?.dwords()? };
+        let views =
+            RingViews { ring: view.sub(0, ring_bytes)?.dwords()?, userd: view.sub(ring_bytes, PAGE)?.dwords()? };
         let mut params = nvrm::ChannelAlloc {
             h_object_error: notifier_bo.memory(),
             gp_fifo_offset: ring.va(),
@@ -210,7 +216,7 @@ impl Channel {
             engine: 0,
             token: 0,
             doorbell,
-            words,
+            views,
             entries,
             put: 0,
             slot: 0,
@@ -222,7 +228,7 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Engine, token, UVM; in this order.
+    /// Creates the engine object, gets the token, registers with UVM; in this order.
     fn connect(&mut self, class: u32) -> Result<(), RmError> {
         let driver = Arc::clone(&self.gpu.driver);
         self.engine = match self.group.engine_type {
@@ -238,15 +244,15 @@ impl Channel {
         if self.gpu.uses_uvm() {
             self.register()?;
         }
-        // All notifiers of the group are written then, not the offender's alone.
+        // On an error, the driver then writes the notifiers of all channels in the group, not only the faulting one's.
         let mut each = nvrm::SetErrorNotifier { b_notify_each_channel_in_tsg: 1 };
         if let Err(e) = driver.control(self.handle, &nvrm::CHANNEL_SET_ERROR_NOTIFIER, &mut each) {
-            log::debug!("error notifiers of a group are not written together: {e}");
+            log::debug!("an error is reported to the failing channel of a group only: {e}");
         }
         Ok(())
     }
 
-    /// Step 21: UVM maps the context.
+    /// Step 21: registers the channel with UVM, which maps its context.
     fn register(&mut self) -> Result<(), RmError> {
         let driver = &self.gpu.driver;
         let mut args = uvm::RegisterChannel {
@@ -255,8 +261,8 @@ impl Channel {
             h_client: driver.client(),
             h_channel: self.handle,
             // Copy engines have no context.
-            base: self.group.window.as_ref().map_or(0, |w| w.base().0),
-            length: self.group.window.as_ref().map_or(0, |w| w.len_bytes()),
+            base: self.group.context_range.as_ref().map_or(0, |w| w.base().0),
+            length: self.group.context_range.as_ref().map_or(0, |w| w.len_bytes()),
             ..Default::default()
         };
         driver.uvm(&uvm::REGISTER_CHANNEL, &mut args, |a| a.rm_status)?;
@@ -269,7 +275,7 @@ impl Channel {
         self.handle
     }
 
-    /// The engine's object.
+    /// The engine object.
     #[must_use]
     pub fn engine(&self) -> Handle {
         self.engine
@@ -280,31 +286,31 @@ impl Channel {
         self.token
     }
 
-    /// Entries of submissions that the ring holds at once: a full ring and an empty one would look alike, and one place is for the entry that wakes a
-    /// waiting host.
+    /// Entries that submissions can have in the ring at once. One slot stays empty, because a full ring would look like
+    /// an empty one; another is reserved for the entry that wakes a waiting host.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         u64::from(self.entries) - 2
     }
 
-    /// Entries written so far.
+    /// Total entries written so far.
     #[must_use]
     pub fn put(&self) -> u64 {
         self.put
     }
 
-    /// GP_GET and GP_PUT as they stand in USERD.
+    /// GP_GET and GP_PUT, as stored in USERD.
     #[must_use]
     pub fn pointers(&self) -> (u32, u32) {
-        let word = |at: u64| self.words.userd.get(at / 4).map_or(0, |w| w.load(Ordering::Acquire));
+        let word = |at: u64| self.views.userd.get(at / 4).map_or(0, |w| w.load(Ordering::Acquire));
         (word(USERD_GP_GET), word(USERD_GP_PUT))
     }
 
-    /// Stores an entry in the next slot, which is free.
+    /// Stores an entry in the next slot. The caller has made sure that the slot is free.
     pub fn push(&mut self, entry: [u32; 2]) {
         let at = u64::from(self.slot) * 2;
         for (n, value) in (0..).zip(entry) {
-            if let Some(word) = self.words.ring.get(at + n) {
+            if let Some(word) = self.views.ring.get(at + n) {
                 word.store(value, Ordering::Relaxed);
             }
         }
@@ -312,31 +318,31 @@ impl Channel {
         self.slot = if self.slot + 1 == self.entries { 0 } else { self.slot + 1 };
     }
 
-    /// Shows the GPU what was pushed: entries, pointer, doorbell, in this order.
+    /// Publishes the pushed entries to the GPU: orders the entries first, then stores GP_PUT, then rings the doorbell.
     pub fn publish(&self) {
-        // ORDER: entries may wait in a write-combining buffer.
+        // ORDER: entries may still be in a write-combining buffer.
         drain_stores();
-        if let Some(word) = self.words.userd.get(USERD_GP_PUT / 4) {
+        if let Some(word) = self.views.userd.get(USERD_GP_PUT / 4) {
             word.store(self.slot, Ordering::Release);
         }
         self.doorbell.ring(self.token.into());
     }
 
-    /// The entry that was pushed as the `index`-th.
+    /// The entry pushed as the `index`-th, counted from the start.
     #[must_use]
     pub fn entry(&self, index: u64) -> Option<Entry> {
         let at = index % u64::from(self.entries) * 2;
-        let word = |n| self.words.ring.get(at + n).map_or(0, |w| w.load(Ordering::Relaxed));
+        let word = |n| self.views.ring.get(at + n).map_or(0, |w| w.load(Ordering::Relaxed));
         Entry::parse([word(0), word(1)]).ok()
     }
 
-    /// Where the driver writes when the channel dies.
+    /// The error notifier, which the driver writes when the channel fails.
     #[must_use]
     pub fn notifier(&self) -> &View {
         &self.notifier
     }
 
-    /// Ends the channel: it is taken from UVM and freed, with its engine.
+    /// Ends the channel: unregisters it from UVM and frees it with its engine object.
     fn end(&mut self) -> Result<(), RmError> {
         let driver = &self.gpu.driver;
         let unregistered = if self.is_registered { unregister(driver, self.gpu.uuid, self.handle) } else { Ok(()) };
@@ -347,19 +353,19 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if let Err(e) = self.end() {
-            // The GPU may still look at them: they stay until the process ends.
-            log::warn!("channel {:#x} was not freed, its ring stays: {e}", self.handle);
+            // The GPU may still access the buffers, so they are leaked.
+            log::warn!("channel {:#x} was not freed, its ring stays allocated: {e}", self.handle);
             self.buffers.drain(..).for_each(std::mem::forget);
         }
     }
 }
 
-/// NV2080_ENGINE_TYPE of copy engines: ten, and from there on elsewhere.
+/// Whether an NV2080_ENGINE_TYPE is a copy engine: COPY0 to COPY9, and COPY10 to COPY19 in a second range.
 fn is_copy_engine(engine_type: u32) -> bool {
     matches!(engine_type, 0x09..=0x12 | 0x34..=0x3d)
 }
 
-/// Of the copy engines beside the graphics engine, the one with the most physical engines behind it.
+/// Among the copy engines that do not share the graphics engine's runlist, the one with the most physical copy engines.
 fn own_copy_engine(gpu: &Gpu) -> Result<Option<u32>, RmError> {
     let mut engines = nvrm::Engines::default();
     gpu.driver.control(gpu.subdevice, &nvrm::GPU_GET_ENGINES_V2, &mut engines)?;
@@ -373,7 +379,7 @@ fn own_copy_engine(gpu: &Gpu) -> Result<Option<u32>, RmError> {
             continue;
         }
         let mut mask = nvrm::CePceMask { ce_engine_type, ..Default::default() };
-        // A driver that does not say has one behind each.
+        // If the driver does not answer, each is assumed to have one.
         let asked = gpu.driver.control(gpu.subdevice, &nvrm::CE_GET_CE_PCE_MASK, &mut mask);
         let physical = if asked.is_ok() { mask.pce_mask.count_ones() } else { 1 };
         if physical > 0 && best.is_none_or(|(_, most)| physical > most) {
@@ -393,12 +399,12 @@ fn unregister(driver: &Driver, gpu_uuid: [u8; 16], h_channel: Handle) -> Result<
     driver.uvm(&uvm::UNREGISTER_CHANNEL, &mut args, |a| a.rm_status)
 }
 
-/// Memory for a ring and its USERD.
+/// Allocates memory for a ring and its USERD.
 fn ring_memory(core: &Core, len_bytes: u64) -> Result<Bo, DeviceError> {
     match core.bo(len_bytes, Placement::VramMapped) {
         Ok(bo) => Ok(bo),
         Err(e) => {
-            log::debug!("{}: VRAM is not mapped for the host, rings go to system memory: {e}", core.tag);
+            log::debug!("{}: VRAM cannot be mapped for the host, rings go to system memory: {e}", core.tag);
             core.own_bo("ring", len_bytes, Placement::Host)
         }
     }

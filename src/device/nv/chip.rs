@@ -1,8 +1,8 @@
-//! What differs between NVIDIA's chips, one row each.
+//! Differences between NVIDIA's chips, one row per chip.
 //!
-//! Place in the arrows: chosen once at open, by the classes that the driver lists. Source: nv.md 1.5, 2 (step 9), 2.5, 4.3; warps and blocks an SM as in the
-//! CUDA programming guide's table of compute capabilities.
-//! Left out: Volta and older; sm_87, sm_103 and sm_121, which differ in what is not used here.
+//! Layer: chosen once at open, by the classes that the driver lists. Source: docs/nv.md 1.5, 2 (step 9),
+//! 2.5, 4.3; the CUDA programming guide's table of compute capabilities for warps and blocks per SM.
+//! Left out: Volta and older; sm_87, sm_103 and sm_121, which differ only in features that are not used here.
 
 use super::bank0::{self, Bank0};
 use doorbell_hcq::packet::nv::compute::Pcas;
@@ -12,11 +12,11 @@ use doorbell_ioctl::abi::nvrm;
 
 const KIB: u32 = 1 << 10;
 
-/// A chip.
+/// The parameters of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chip {
     pub name: &'static str,
-    /// Compute capability: 90 of sm_90.
+    /// Compute capability: 90 for sm_90.
     pub sm: u32,
     pub compute_class: u32,
     pub gpfifo_class: u32,
@@ -28,12 +28,12 @@ pub struct Chip {
     /// The compute engine writes semaphores of 64 bits (not on Turing and GA100).
     pub has_report_semaphore: bool,
     pub has_clusters: bool,
-    /// Shared memory that a CTA may have, and what is reserved beside it.
+    /// The largest shared memory of a CTA, and the amount reserved in addition.
     pub shared_max_bytes: u32,
     pub shared_reserved_bytes: u32,
-    /// How an SM's memory may be split: shared memory in KiB, ascending.
+    /// The possible sizes of an SM's shared memory, in KiB, ascending; the rest is L1 cache.
     pub shared_splits_kib: &'static [u32],
-    /// Warps that an SM holds at once.
+    /// Resident warps of an SM at most.
     pub sm_warps: u32,
     pub bank0: &'static Bank0,
 }
@@ -111,7 +111,7 @@ const GB100: Chip = Chip {
     ..HOPPER
 };
 
-/// All chips known, oldest first.
+/// All known chips, oldest first.
 pub const CHIPS: &[Chip] = &[
     TURING,
     GA100,
@@ -133,20 +133,21 @@ pub const CHIPS: &[Chip] = &[
 ];
 
 impl Chip {
-    /// The chip of that name, as `sm_90` or `sm_90a`.
+    /// Finds a chip by name, such as `sm_90` or `sm_90a`.
     #[must_use]
     pub fn of_name(name: &str) -> Option<&'static Chip> {
         let plain = name.trim_end_matches(['a', 'f']);
         CHIPS.iter().find(|c| c.name == plain)
     }
 
-    /// The newest chip among the classes that a driver lists: newer ones list older classes, too.
+    /// Finds the chip by the classes that a driver lists. The newest match counts, since newer chips also list older
+    /// classes.
     #[must_use]
     pub fn of_classes(classes: &[u32]) -> Option<&'static Chip> {
         CHIPS.iter().rev().find(|c| classes.contains(&c.compute_class))
     }
 
-    /// The smallest split, in bytes, that has so much shared memory, and the largest there is.
+    /// The smallest split with at least `shared_bytes` of shared memory, and the largest split; both in bytes.
     #[must_use]
     pub fn shared_config(&self, shared_bytes: u64) -> Option<[u32; 2]> {
         let largest = self.shared_splits_kib.last()? * KIB;
@@ -154,7 +155,7 @@ impl Chip {
         Some([self.shared_splits_kib.iter().find(fits)? * KIB, largest])
     }
 
-    /// Bytes of local memory of a TPC (two SMs), and of a chip with so many TPCs, when each thread has so many.
+    /// Local memory in bytes of a TPC (two SMs), and of a chip with `tpcs` TPCs, for `thread_bytes` per thread.
     #[must_use]
     pub fn local_memory_bytes(&self, thread_bytes: u32, tpcs: u32) -> [u64; 2] {
         let warp = (32 * u64::from(thread_bytes.next_multiple_of(32))).next_multiple_of(0x200);
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn local_memory_of_the_whole_chip_is_what_others_allocate() {
-        // nv.md 2.5: 0x260 bytes a thread are 0x260000 a TPC on Hopper; 72 TPCs make some 171 MiB.
+        // docs/nv.md 2.5: on Hopper, 0x260 bytes per thread are 0x260000 per TPC; 72 TPCs need about 171 MiB.
         let [tpc, all] = Chip::of_name("sm_90").unwrap().local_memory_bytes(0x260, 72);
         assert_eq!((tpc, all >> 20), (0x26_0000, 171));
     }

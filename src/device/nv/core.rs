@@ -1,6 +1,6 @@
-//! What the parts of one open NVIDIA device share: GPU, options, signals, clock, and the fault that ended it.
+//! State shared by the parts of one open NVIDIA device: GPU, options, signals, clock, and its fault, if any.
 //!
-//! Place in the arrows: below queues and memory, above `gpu` and `bo`.
+//! Layer: below queues and memory, above `gpu` and `bo`.
 
 use super::bo::{Bo, Placement};
 use super::driver::{Driver, RmError};
@@ -22,16 +22,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvOptions {
-    /// Takes driver releases that were not tested, with the structs of the nearest one that was.
+    /// Accepts driver releases that were not tested, using the structs of the nearest tested one.
     pub any_release: bool,
-    /// Maps the doorbells through BAR1 (from Hopper on), for machines where BAR0 is not passed through.
+    /// Maps the doorbells through BAR1 (Hopper and later), for machines where BAR0 is not passed through.
     pub bar1_doorbell: bool,
-    /// Who fills the page tables; RM in any case where the connection was made without UVM.
+    /// Who manages the page tables; always RM if the connection was made without UVM.
     pub tables: PageTables,
-    /// Gives the copy queue an engine beside the graphics engine, where the driver has one; else it shares that engine's runlist.
+    /// Gives the copy queue an engine of its own, if the driver offers one; otherwise it shares the graphics engine's
+    /// runlist.
     pub own_copy_engine: bool,
     /// Entries of each GPFIFO; a power of two.
     pub ring_entries: u32,
@@ -41,15 +42,16 @@ pub struct NvOptions {
     pub launch_bytes: u64,
     /// Bytes of each of the two staging buffers.
     pub staging_bytes: u64,
-    /// Freed memory kept for reuse.
+    /// Bytes of freed memory to keep for reuse.
     pub cache_bytes: u64,
-    /// Addresses for the contexts of the channels.
+    /// Bytes of the address range for the channels' contexts.
     pub context_bytes: u64,
-    /// How long a submission waits for room, and a host copy for its turn.
+    /// How long a submission waits for ring space, and a host copy for a staging buffer.
     pub submit_timeout: Duration,
     /// How long a wait spins before it sleeps.
     pub spin: Duration,
-    /// A wait sleeps until the channel's interrupt wakes it, where the driver has events; else it naps.
+    /// A wait sleeps until the channel's interrupt, if the driver supports events; otherwise it polls with short
+    /// sleeps.
     pub events: bool,
 }
 
@@ -66,16 +68,16 @@ impl Default for NvOptions {
             staging_bytes: 4 << 20,
             cache_bytes: 1 << 30,
             context_bytes: 512 << 20,
-            // TIMEOUT: as the other devices'; a GPU that was idle needs a second for its clocks.
+            // TIMEOUT: as for the other devices; an idle GPU needs a second to raise its clocks.
             submit_timeout: Duration::from_secs(10),
-            // TIMEOUT: the price of a sleep and a wake-up.
+            // TIMEOUT: about the cost of a sleep and a wake-up.
             spin: Duration::from_micros(100),
             events: true,
         }
     }
 }
 
-/// The shared part.
+/// The shared state.
 #[derive(Debug)]
 pub struct Core {
     pub tag: DeviceTag,
@@ -85,27 +87,27 @@ pub struct Core {
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
     pub health: Health,
-    /// Code was loaded since the instruction caches were last dropped.
+    /// Code was loaded since the instruction caches were last invalidated.
     fresh_code: AtomicBool,
     wakes: Mutex<Wakes>,
 }
 
-/// What wakes a host that waits.
+/// What wakes a waiting host.
 #[derive(Debug, Default)]
 enum Wakes {
-    /// Nobody has slept yet.
+    /// No wait has slept yet.
     #[default]
-    Unasked,
+    NotTried,
     Events(Arc<Events>),
-    /// Time alone.
+    /// A timer only.
     Nothing,
 }
 
 impl Core {
-    /// Brings a card up and makes its signal pool.
+    /// Brings a card up and creates its signal pool.
     ///
     /// # Errors
-    /// `Rm` with the call that was refused, `Unavailable` for what this runtime does not know or do.
+    /// `Rm` with the call that was refused, `Unavailable` for an unknown chip or an unsupported mode.
     pub fn open(
         tag: DeviceTag,
         driver: &Arc<Driver>,
@@ -113,10 +115,10 @@ impl Core {
         options: NvOptions,
     ) -> Result<Arc<Self>, DeviceError> {
         let opened = Gpu::open(driver, card, options.bar1_doorbell, options.tables);
-        Self::of(tag.clone(), opened.map_err(|e| e.of_device(tag.name()))?, options)
+        Self::of(tag.clone(), opened.map_err(|e| e.into_device_error(tag.name()))?, options)
     }
 
-    /// Over a GPU that is up.
+    /// Creates the shared state over an open GPU.
     ///
     /// # Errors
     /// `Rm`: its clock cannot be read.
@@ -133,13 +135,13 @@ impl Core {
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
         let (health, fresh_code) = (Health::default(), AtomicBool::new(true));
-        let wakes = Mutex::new(if options.events { Wakes::Unasked } else { Wakes::Nothing });
+        let wakes = Mutex::new(if options.events { Wakes::NotTried } else { Wakes::Nothing });
         let core = Self { tag, gpu, options, clock, pages, signals, health, fresh_code, wakes };
         core.calibrate()?;
         Ok(Arc::new(core))
     }
 
-    /// Reads both clocks: they drift apart.
+    /// Reads the GPU's and the host's clock together, since they drift apart.
     ///
     /// # Errors
     /// `Rm`.
@@ -150,7 +152,7 @@ impl Core {
         Ok(())
     }
 
-    /// A buffer of this device.
+    /// Allocates a buffer of this device.
     ///
     /// # Errors
     /// The driver's.
@@ -158,7 +160,7 @@ impl Core {
         Bo::new(&self.gpu, len_bytes, placement)
     }
 
-    /// As [`Core::bo`] for what the device itself needs.
+    /// As [`Core::bo`], for buffers of the device itself; `what` names the buffer in errors.
     ///
     /// # Errors
     /// `Rm`.
@@ -166,7 +168,7 @@ impl Core {
         self.bo(len_bytes, placement).map_err(|source| self.refused(what, source))
     }
 
-    /// A buffer that the host sees, with its view.
+    /// Allocates a host-mapped buffer; returns it with its view.
     ///
     /// # Errors
     /// `Rm`, `Driver`.
@@ -179,7 +181,7 @@ impl Core {
     /// The host's view of a buffer.
     ///
     /// # Errors
-    /// `Driver` for one that it does not see.
+    /// `Driver` for a buffer that is not mapped for the host.
     pub fn view_of(&self, what: &'static str, bo: &Bo) -> Result<View, DeviceError> {
         bo.view().map_err(|source| DeviceError::Driver { device: self.tag.name().into(), what, source })
     }
@@ -189,44 +191,45 @@ impl Core {
         DeviceError::Rm { device: self.tag.name().into(), what, source: Box::new(source) }
     }
 
-    /// Gives the signals' pages back. No channel writes them any more.
+    /// Frees the signals' pages. No channel may write them any more.
     pub fn free_signals(&self) {
         self.pages.free();
     }
 
-    /// What can wake a host that is about to sleep; asked for the first time, it is made. Nothing where the driver has none, or they do not arrive.
+    /// The events that wake a sleeping host, created on the first call. `None` if the driver has no events, or if they
+    /// do not arrive.
     #[must_use]
     pub fn events(&self) -> Option<Arc<Events>> {
         let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*wakes, Wakes::Unasked) {
+        if matches!(*wakes, Wakes::NotTried) {
             *wakes = match Events::new(&self.gpu) {
                 Ok(events) => Wakes::Events(Arc::new(events)),
                 Err(e) => {
-                    log::warn!("{}: no events: {e}; waits nap", self.tag);
+                    log::warn!("{}: no events: {e}; waits poll instead", self.tag);
                     Wakes::Nothing
                 }
             };
         }
         match &*wakes {
-            Wakes::Events(events) if !events.is_deaf() => Some(Arc::clone(events)),
+            Wakes::Events(events) if !events.is_broken() => Some(Arc::clone(events)),
             _ => None,
         }
     }
 
-    /// Gives them back: nobody sleeps any more.
+    /// Frees the events. No wait may be sleeping any more.
     pub fn end_events(&self) {
         *self.wakes.lock().unwrap_or_else(PoisonError::into_inner) = Wakes::Nothing;
     }
 
-    /// Code was loaded: instruction caches may hold what was there before.
+    /// Records that code was loaded: instruction caches may be stale.
     pub fn note_code(&self) {
         self.fresh_code.store(true, Ordering::Release);
     }
 
-    /// Whether instruction caches are to be dropped; asked once.
+    /// Whether instruction caches must be invalidated; reading it clears the flag.
     #[must_use]
     pub fn take_fresh_code(&self) -> bool {
-        // Nearly always there is none: a plain load tells.
+        // The flag is nearly always clear, so a plain load comes first.
         self.fresh_code.load(Ordering::Acquire) && self.fresh_code.swap(false, Ordering::AcqRel)
     }
 }
@@ -280,7 +283,7 @@ impl pool::Source for Core {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.gpu.facts.vram_bytes
+        self.gpu.properties.vram_bytes
     }
 
     fn cache_bytes(&self) -> u64 {

@@ -1,8 +1,12 @@
-//! One process's connection to NVIDIA's driver: the control file, the root client, UVM where there is UVM, the release, addresses, and the last calls for a report.
+//! A process's connection to NVIDIA's driver: the control file, the root client, UVM if available, the driver release,
+//! the GPU address range, and a log of the last calls for reports.
 //!
-//! Place in the arrows: below everything else of `device::nv`; the GPUs of one port share it. Source: nv.md 1 and 2 (steps 1 to 4).
-//! A call has two outcomes, errno and the status inside its struct; [`RmError`] holds whichever went wrong, with the call's name.
-//! GPU addresses are addresses of this process, below 2^40, where push buffers and QMDs have to lie: what is reserved here is nobody else's.
+//! Layer: below everything else of `device::nv`; the GPUs of one port share it. Source: docs/nv.md 1 and
+//! 2 (steps 1 to 4).
+//! A call can fail in two ways, by errno or by the status inside its struct; [`RmError`] holds whichever it was, with
+//! the call's name.
+//! A GPU address is also reserved in this process's address space, below 2^40, because push buffers and QMDs must lie
+//! there. So no other mapping of the process overlaps it.
 
 use super::find::Card;
 use super::gpu::Gpu;
@@ -19,16 +23,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub const CTL_PATH: &str = "/dev/nvidiactl";
 pub const UVM_PATH: &str = "/dev/nvidia-uvm";
-/// GPU addresses that are given out: what lies below holds the program, what lies above does not fit a GPFIFO entry.
+/// The range that GPU addresses are allocated from. The program itself is mapped below it; addresses above it do not
+/// fit a GPFIFO entry.
 const VA_FIRST: u64 = 0x10_0000_0000;
 const VA_END: u64 = 0xff_0000_0000;
-/// How far the search goes on where something else of the process lies, and how often.
+/// How far the search skips ahead when the process already uses a range, and how often at most.
 const VA_STEP: u64 = 1 << 28;
 const VA_TRIES: usize = 4096;
-/// Handles that the process chooses itself, where a call demands it; RM's own begin elsewhere.
+/// First of the handles that the process chooses itself, for calls that require it; handles chosen by RM start
+/// elsewhere.
 const OWN_HANDLES: u32 = 0x1000;
 
-/// What the driver has refused.
+/// A call that the driver refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {outcome}")]
 pub struct RmError {
@@ -38,19 +44,19 @@ pub struct RmError {
 }
 
 impl RmError {
-    /// Whether it was UVM that refused.
+    /// Whether the call was one to UVM.
     #[must_use]
-    pub fn is_of_uvm(&self) -> bool {
+    pub fn is_uvm_call(&self) -> bool {
         self.call.starts_with("UVM_")
     }
 }
 
-/// How.
+/// How a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// By the system call.
+    /// The system call failed.
     Errno(Errno),
-    /// By the status in the struct.
+    /// The status in the call's struct is an error.
     Status(Status),
 }
 
@@ -66,44 +72,45 @@ impl std::fmt::Display for Outcome {
 /// An object's handle.
 pub type Handle = u32;
 
-/// A GPU's, as UVM takes it.
+/// A GPU's UUID, as UVM uses it.
 pub type Uuid = [u8; 16];
 
-/// A buffer's memory, and in whose page tables UVM has put it: the owner's first, none where RM did so.
+/// A buffer's memory object, and the GPUs in whose page tables UVM has mapped it: the owner first; empty if RM manages
+/// the page tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct MappedMemory {
     pub memory: Handle,
     pub is_vram: bool,
     pub gpus: Vec<Uuid>,
 }
 
-/// The connection.
+/// The connection to the driver.
 #[derive(Debug)]
 pub struct Driver {
     port: Arc<dyn Port>,
     ctl: Fd,
-    /// None where RM alone fills all page tables.
+    /// None if RM manages all page tables.
     uvm: Option<UvmFiles>,
     client: Handle,
     release: Release,
-    /// By the monotonic clock.
+    /// When the connection was opened, on the monotonic clock.
     opened_ns: u64,
     next_handle: AtomicU32,
     last_calls: LastCalls,
-    buffers: Mutex<BufferMap<Option<Placed>>>,
-    /// Pairs of GPUs that may map each other's memory.
+    buffers: Mutex<BufferMap<Option<MappedMemory>>>,
+    /// Pairs of GPUs with peer access enabled.
     peers: Mutex<Vec<[Uuid; 2]>>,
-    /// GPUs that were opened, by number.
+    /// GPUs that are open, by `gpu_id`.
     up: Mutex<Vec<(u32, Weak<Gpu>)>>,
     /// Where the next search for addresses begins.
     cursor: Mutex<u64>,
 }
 
-/// UVM's address space.
+/// UVM's two files.
 #[derive(Clone, Copy, Debug)]
 struct UvmFiles {
     space: Fd,
-    /// Keeps the process's memory map for `space`.
+    /// Holds the process's `mm` for `space` (UVM_MM_INITIALIZE).
     mm: Fd,
 }
 
@@ -129,7 +136,7 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// Why a device file cannot be opened, in words.
+/// Explains in words why a device file cannot be opened.
 pub fn explain(port: &dyn Port, path: &str, errno: Errno) -> String {
     let devices = port.read_file("/proc/devices").unwrap_or_default();
     let devices = String::from_utf8_lossy(&devices);
@@ -150,7 +157,7 @@ pub fn explain(port: &dyn Port, path: &str, errno: Errno) -> String {
     format!("open {path}: {errno}{hint}")
 }
 
-/// UVM's two files; none where they cannot be opened.
+/// Opens UVM's two files; if either fails, both are closed.
 fn open_uvm(port: &Arc<dyn Port>) -> Result<UvmFiles, Errno> {
     let mut opened = Opened { port, files: Vec::new() };
     let files = UvmFiles { space: opened.open(UVM_PATH)?, mm: opened.open(UVM_PATH)? };
@@ -158,7 +165,7 @@ fn open_uvm(port: &Arc<dyn Port>) -> Result<UvmFiles, Errno> {
     Ok(files)
 }
 
-/// The release's name, as CHECK_VERSION_STR answers it.
+/// The driver release, as CHECK_VERSION_STR reports it.
 fn ask_release(port: &dyn Port, ctl: Fd) -> Result<String, String> {
     let mut args = nvrm::CheckVersion { cmd: u32::from(b'2'), ..Default::default() };
     call(port, ctl, &nvrm::CHECK_VERSION_STR, &mut args).map_err(|e| e.to_string())?;
@@ -167,8 +174,8 @@ fn ask_release(port: &dyn Port, ctl: Fd) -> Result<String, String> {
 }
 
 impl Driver {
-    /// Opens the driver: checks its release, makes a client and a UVM address space, where there is UVM. `any_release` takes releases that were not
-    /// tested.
+    /// Opens the driver: checks its release, creates a client and, if UVM is available, a UVM address space.
+    /// `any_release` accepts releases that were not tested.
     ///
     /// # Errors
     /// `Unavailable`: no driver, no right, an untested release; `Rm` with the call that was refused.
@@ -176,7 +183,7 @@ impl Driver {
         Self::open_with(name, port, any_release, PageTables::default())
     }
 
-    /// As [`Driver::open`], with page tables that are filled as said.
+    /// As [`Driver::open`], with a choice of who manages the page tables.
     ///
     /// # Errors
     /// As [`Driver::open`].
@@ -194,7 +201,7 @@ impl Driver {
         if !any_release {
             release.known().map_err(|e| unavailable(e.to_string()))?;
         }
-        // From here on they are closed by the connection's drop.
+        // From here on the connection's drop closes the files.
         opened.files.clear();
         drop(opened);
         let mut driver = Self {
@@ -222,7 +229,7 @@ impl Driver {
         Ok(Arc::new(driver))
     }
 
-    /// Opens UVM and makes its address space; nothing of it stays where any of that is refused.
+    /// Opens UVM and creates its address space; on an error nothing stays open.
     fn connect_uvm(&mut self) -> Result<(), String> {
         let files = open_uvm(&self.port).map_err(|errno| explain(&*self.port, UVM_PATH, errno))?;
         self.uvm = Some(files);
@@ -240,14 +247,15 @@ impl Driver {
     fn initialize_uvm(&self, files: UvmFiles) -> Result<(), RmError> {
         self.uvm(&uvm::INITIALIZE, &mut uvm::Initialize::default(), |a| a.rm_status)?;
         let mut args = uvm::MmInitialize { uvm_fd: files.space.0, ..Default::default() };
-        // A kernel that needs none of it says so; without it some refuse the address space later.
+        // A kernel that does not need this call refuses it with a status. Other kernels refuse the address space later
+        // without it.
         match self.call(files.mm, &uvm::MM_INITIALIZE, &mut args, "", |a| a.rm_status) {
             Ok(()) | Err(RmError { outcome: Outcome::Status(_), .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether UVM can fill page tables: it is there and has made an address space.
+    /// Whether UVM can manage page tables: it is present and has created an address space.
     #[must_use]
     pub fn has_uvm(&self) -> bool {
         self.uvm.is_some()
@@ -279,7 +287,7 @@ impl Driver {
         self.opened_ns
     }
 
-    /// A handle that no other object of this client has.
+    /// A new handle, unique within this client.
     #[must_use]
     pub fn own_handle(&self) -> Handle {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
@@ -291,7 +299,7 @@ impl Driver {
         self.last_calls.line()
     }
 
-    /// A call on a file, remembered for reports; `on` says what it carried.
+    /// Makes a call on a file and logs it for reports; `on` describes its argument.
     ///
     /// # Errors
     /// The driver's.
@@ -333,7 +341,8 @@ impl Driver {
         self.call(files.space, ioctl, args, "", status)
     }
 
-    /// A new object under `parent`; its parameters are answered into `params`. Dropping the client frees it, too.
+    /// Creates an object under `parent`; the driver writes its results back to `params`. Freeing the client frees the
+    /// object, too.
     ///
     /// # Errors
     /// The driver's.
@@ -354,7 +363,7 @@ impl Driver {
         Ok(args.h_object_new)
     }
 
-    /// Frees an object and all below it.
+    /// Frees an object and all its children.
     ///
     /// # Errors
     /// The driver's.
@@ -364,7 +373,7 @@ impl Driver {
         self.call(self.ctl, &nvrm::FREE, &mut args, &format!("{object:#x}"), |a| a.status)
     }
 
-    /// A command to an object.
+    /// Sends a control command to an object.
     ///
     /// # Errors
     /// The driver's.
@@ -372,7 +381,7 @@ impl Driver {
         self.control_of(object, control, params, control.len_bytes())
     }
 
-    /// As [`Driver::control`], for releases whose struct has another length, `len_bytes` at most.
+    /// As [`Driver::control`], but passes only `len_bytes` of the struct, for releases whose struct is shorter.
     ///
     /// # Errors
     /// The driver's.
@@ -411,7 +420,7 @@ impl Driver {
     /// Opens a file of the driver.
     ///
     /// # Errors
-    /// The port's, explained.
+    /// The port's error, explained.
     pub fn open_file(&self, path: &str) -> Result<Fd, RmError> {
         let opened = self.port.open(path, OpenFlags::DEVICE);
         opened.map_err(|errno| RmError { call: explain(&*self.port, path, errno), outcome: Outcome::Errno(errno) })
@@ -421,21 +430,22 @@ impl Driver {
         let _closed_anyway = self.port.close(fd);
     }
 
-    fn buffer_map(&self) -> MutexGuard<'_, BufferMap<Option<Placed>>> {
+    fn buffer_map(&self) -> MutexGuard<'_, BufferMap<Option<MappedMemory>>> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Addresses below 2^40 that nobody else of the process has, a multiple of `align`.
+    /// Reserves a range of addresses below 2^40, aligned to `align`, that nothing else in the process uses.
     ///
     /// # Errors
-    /// `ENOMEM` when there are none, the port's.
+    /// `ENOMEM` when no range is free; the port's errors.
     pub fn reserve(&self, len_bytes: u64, align: u64) -> Result<Mapped, Errno> {
         if len_bytes > VA_END - VA_FIRST {
             return Err(Errno::ENOMEM);
         }
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = *cursor;
-        // Once to the end, once more from the start. Our own buffers are stepped over; places that the process has elsewhere are tried.
+        // Searches to the end, then once more from the start. Ranges of our own buffers are skipped; whether the
+        // process uses a range otherwise is found by trying to reserve it.
         let (mut rounds, mut tries) = (0, VA_TRIES);
         while rounds < 2 && tries > 0 {
             at = at.next_multiple_of(align);
@@ -459,34 +469,34 @@ impl Driver {
         Err(Errno::ENOMEM)
     }
 
-    /// What memory lies at addresses that were reserved.
-    pub fn note_memory(&self, va: u64, len_bytes: u64, placed: Placed) {
-        self.buffer_map().note(va, len_bytes, Some(placed));
+    /// Records which memory object is mapped at a reserved range.
+    pub fn note_memory(&self, va: u64, len_bytes: u64, mapped: MappedMemory) {
+        self.buffer_map().note(va, len_bytes, Some(mapped));
     }
 
-    /// Puts the buffer that holds an address into the page table of a GPU that UVM knows, unless it is there. `false`: no buffer of this driver's
-    /// GPUs, or one that UVM does not know.
+    /// Maps the buffer that contains an address into the page table of a GPU registered with UVM, if it is not mapped
+    /// there yet. Returns `false` if it is no buffer of this driver's GPUs, or one that UVM did not map.
     ///
     /// # Errors
     /// The driver's: `NV_ERR_NOT_SUPPORTED` for VRAM of a GPU without a link to this one.
     pub fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
         let mut buffers = self.buffer_map();
-        let found = buffers.holding(va).and_then(|(at, len, placed)| Some((at, len, placed.clone()?)));
-        let Some((at, len_bytes, mut placed)) = found else { return Ok(false) };
-        let Some(owner) = placed.gpus.first().copied() else { return Ok(false) };
-        if placed.gpus.contains(&gpu) {
+        let found = buffers.containing(va).and_then(|(at, len, mapped)| Some((at, len, mapped.clone()?)));
+        let Some((at, len_bytes, mut mapped)) = found else { return Ok(false) };
+        let Some(owner) = mapped.gpus.first().copied() else { return Ok(false) };
+        if mapped.gpus.contains(&gpu) {
             return Ok(true);
         }
-        if placed.is_vram {
+        if mapped.is_vram {
             self.enable_peers([owner, gpu])?;
         }
-        map_by_uvm(self, at, len_bytes, placed.memory, gpu)?;
-        placed.gpus.push(gpu);
-        buffers.note(at, len_bytes, Some(placed));
+        map_by_uvm(self, at, len_bytes, mapped.memory, gpu)?;
+        mapped.gpus.push(gpu);
+        buffers.note(at, len_bytes, Some(mapped));
         Ok(true)
     }
 
-    /// Lets two GPUs map each other's memory, once.
+    /// Enables peer access between two GPUs, once for each pair.
     fn enable_peers(&self, mut pair: [Uuid; 2]) -> Result<(), RmError> {
         pair.sort_unstable();
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -499,34 +509,34 @@ impl Driver {
         Ok(())
     }
 
-    /// A GPU is no longer registered: its pairs are gone with it, and what it had mapped of others' memory.
+    /// Forgets a GPU that was unregistered: its peer pairs, and its mappings of other GPUs' memory.
     pub fn forget_gpu(&self, gpu: Uuid) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|pair| !pair.contains(&gpu));
-        for placed in self.buffer_map().kept_mut().flatten() {
-            let owner = placed.gpus.first().copied();
-            placed.gpus.retain(|known| *known != gpu || owner == Some(gpu));
+        for mapped in self.buffer_map().values_mut().flatten() {
+            let owner = mapped.gpus.first().copied();
+            mapped.gpus.retain(|known| *known != gpu || owner == Some(gpu));
         }
     }
 
-    /// The GPU of that number if it is up, for whoever opens it again: UVM registers a GPU once.
-    pub fn gpu_that_is_up(&self, gpu_id: u32) -> Option<Arc<Gpu>> {
+    /// The GPU with this `gpu_id` if it is already open. UVM registers a GPU only once, so opening it again shares it.
+    pub fn find_open_gpu(&self, gpu_id: u32) -> Option<Arc<Gpu>> {
         let up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
         up.iter().find(|(id, _)| *id == gpu_id).and_then(|(_, gpu)| gpu.upgrade())
     }
 
-    /// A GPU is up.
+    /// Records a GPU as open.
     pub fn note_gpu(&self, gpu_id: u32, gpu: &Arc<Gpu>) {
         let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
         up.retain(|(id, known)| *id != gpu_id && known.strong_count() > 0);
         up.push((gpu_id, Arc::downgrade(gpu)));
     }
 
-    /// Addresses are given back.
+    /// Records that a reserved range was released.
     pub fn forget(&self, va: u64) {
         self.buffer_map().forget(va);
     }
 
-    /// What lies, or lay, at an address: in words, for a report.
+    /// Describes in words which buffer contains, or contained, an address; for a report.
     #[must_use]
     pub fn describe(&self, va: u64) -> String {
         self.buffer_map().describe(va)
@@ -545,7 +555,7 @@ impl Drop for Driver {
     }
 }
 
-/// A struct that may be shorter in older releases, by C's name.
+/// A struct that may be shorter in older releases, with its name in C.
 pub trait Named {
     const NAME: &'static str;
 }
@@ -558,12 +568,12 @@ named! {
     MemoryAlloc DebuggerAlloc ConfidentialComputeAlloc EventAlloc
 }
 
-/// A class by name, for reports.
+/// A class's name, for reports.
 fn class_name(class: u32) -> String {
     chosen(CLASSES, class).map_or_else(|| format!("class {class:#x}"), |c| c.name.into())
 }
 
-/// A command by name, for reports.
+/// A command's name, for reports.
 fn control_name(cmd: u32) -> String {
     let name = chosen(CONTROLS, cmd).map(|c| c.name);
     name.map_or_else(|| format!("command {cmd:#x}"), |n| n.split_once("_CTRL_CMD_").map_or(n, |(_, n)| n).into())

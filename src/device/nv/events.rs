@@ -1,11 +1,14 @@
-//! Events: a host that waits for a channel sleeps in poll until the channel's interrupt, or an error, wakes it.
+//! Events: a host that waits for a channel sleeps in `poll` until the channel's interrupt, or an error, wakes it.
 //!
-//! Place in the arrows: above `driver` and `gpu`, below `core` and `queue`; `core` makes them when a wait is about to sleep for the first time, `queue` asks for the interrupt and sleeps.
-//! Source: nv.md 6; `osapi.c`, `event_notification.c`, `intr.c` and `nv.c` of the open kernel modules 595.45.
-//! A file of the driver hears of events once ALLOC_OS_EVENT has named it; event objects under the subdevice tie notifiers to it. From Turing on the host's
-//! notifier is told of every channel's NON_STALL_INTERRUPT, those of other processes too: an event is a reason to look, no more. The events have no data, so
-//! that the driver gathers nothing for a process that does not look; what there is, the first poll takes. So one of those who wait polls for all of them.
-//! Left out: events of one engine alone, with MIG events of an instance.
+//! Layer: above `driver` and `gpu`, below `core` and `queue`; `core` creates them when a wait is about to
+//! sleep for the first time; `queue` requests the interrupt, `watch` sleeps.
+//! Source: docs/nv.md 6; `osapi.c`, `event_notification.c`, `intr.c` and `nv.c` of the open kernel modules 595.45.
+//! A file of the driver receives events once ALLOC_OS_EVENT has registered it; event objects under the subdevice
+//! connect notifiers to it. From Turing on, the host's notifier fires for the NON_STALL_INTERRUPT of every channel,
+//! including those of other processes, so an event is only a hint to check. The events carry no data, so the driver
+//! queues nothing for a process that does not poll. The first `poll` consumes a pending event; therefore only one of
+//! the waiting threads polls, on behalf of all.
+//! Left out: events of a single engine or, with MIG, of a single instance.
 
 use super::driver::{CTL_PATH, Handle, RmError};
 use super::gpu::Gpu;
@@ -19,10 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes at the end of the ring of push buffers, for the methods that wake a waiting host.
+/// Bytes reserved at the end of the ring of push buffers, for the methods that wake a waiting host.
 pub const WAKE_BYTES: u64 = 64;
-/// So many waits in a row that ended unheard: the interrupts do not arrive.
-const UNHEARD: u32 = 3;
+/// After this many consecutive waits that ended without their event, interrupts are assumed not to arrive.
+const MAX_MISSED: u32 = 3;
 
 /// Events of a GPU.
 #[derive(Debug)]
@@ -31,27 +34,27 @@ pub struct Events {
     file: Fd,
     is_named: bool,
     objects: Vec<Handle>,
-    turn: Mutex<Turn>,
-    told: Condvar,
-    /// Waits that ended unheard since something was heard.
-    unheard: AtomicU32,
-    is_deaf: AtomicBool,
+    poller: Mutex<Poller>,
+    changed: Condvar,
+    /// Waits that ended without their event since the last event was received.
+    missed: AtomicU32,
+    is_broken: AtomicBool,
 }
 
-/// Who polls.
+/// State shared by the waiting threads, of which one polls.
 #[derive(Debug, Default)]
-struct Turn {
-    /// Somebody does.
-    is_taken: bool,
-    /// How often something was heard.
-    round: u64,
+struct Poller {
+    /// A thread is polling.
+    is_polling: bool,
+    /// Number of polls that received an event.
+    generation: u64,
 }
 
 impl Events {
-    /// Has a file hear of the GPU's interrupts and, if the driver lets it, of its errors.
+    /// Registers a file for the GPU's interrupts and, if the driver allows it, for its errors.
     ///
     /// # Errors
-    /// The driver's; nothing is left behind then.
+    /// The driver's; everything is released then.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self, RmError> {
         let driver = &gpu.driver;
         let mut events = Self {
@@ -59,19 +62,19 @@ impl Events {
             file: driver.open_file(CTL_PATH)?,
             is_named: false,
             objects: Vec::new(),
-            turn: Mutex::default(),
-            told: Condvar::new(),
-            unheard: AtomicU32::new(0),
-            is_deaf: AtomicBool::new(false),
+            poller: Mutex::default(),
+            changed: Condvar::new(),
+            missed: AtomicU32::new(0),
+            is_broken: AtomicBool::new(false),
         };
         let (h_client, h_device, fd) = (driver.client(), gpu.device, events.file.0);
         let mut args = nvrm::AllocOsEvent { h_client, h_device, fd, ..Default::default() };
         driver.call(events.file, &nvrm::ALLOC_OS_EVENT, &mut args, "", |a| a.status)?;
         events.is_named = true;
         events.listen(nvrm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD | nvrm::NV01_EVENT_NONSTALL_INTR)?;
-        // Without it the channels' notifiers tell of errors, a little later.
+        // Without error events, errors are found in the channels' notifiers, a little later.
         if let Err(e) = events.listen_to_errors() {
-            log::debug!("{}: errors wake nobody: {e}", gpu.card.bdf);
+            log::debug!("{}: errors do not wake waiting threads: {e}", gpu.card.bdf);
         }
         Ok(events)
     }
@@ -96,41 +99,41 @@ impl Events {
         self.gpu.driver.control(self.gpu.subdevice, &nvrm::EVENT_SET_NOTIFICATION, &mut params)
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn poller(&self) -> MutexGuard<'_, Poller> {
+        self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was heard so far: to be asked before one looks whether there is something to sleep for.
+    /// The generation: read it before checking whether there is something to wait for, so that `sleep` misses no event.
     #[must_use]
-    pub fn round(&self) -> u64 {
-        self.turn().round
+    pub fn generation(&self) -> u64 {
+        self.poller().generation
     }
 
-    /// Sleeps until something is heard that was not yet at `round`; `false`: the time is over.
-    pub fn sleep(&self, round: u64, timeout: Duration) -> bool {
+    /// Sleeps until an event arrives after `generation` was read. Returns `false` on a timeout.
+    pub fn sleep(&self, generation: u64, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        let mut turn = self.turn();
+        let mut poller = self.poller();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if turn.round != round || left.is_zero() {
-                return turn.round != round;
+            if poller.generation != generation || left.is_zero() {
+                return poller.generation != generation;
             }
-            if !turn.is_taken {
+            if !poller.is_polling {
                 break;
             }
             // TIMEOUT: the caller's own.
-            turn = self.told.wait_timeout(turn, left).unwrap_or_else(PoisonError::into_inner).0;
+            poller = self.changed.wait_timeout(poller, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        turn.is_taken = true;
-        drop(turn);
-        let is_heard = self.poll(deadline.saturating_duration_since(Instant::now()));
-        let mut turn = self.turn();
-        turn.is_taken = false;
-        turn.round += u64::from(is_heard);
-        drop(turn);
-        // Who sleeps on takes the turn.
-        self.told.notify_all();
-        is_heard
+        poller.is_polling = true;
+        drop(poller);
+        let is_received = self.poll(deadline.saturating_duration_since(Instant::now()));
+        let mut poller = self.poller();
+        poller.is_polling = false;
+        poller.generation += u64::from(is_received);
+        drop(poller);
+        // A thread that is still waiting becomes the next to poll.
+        self.changed.notify_all();
+        is_received
     }
 
     fn poll(&self, timeout: Duration) -> bool {
@@ -138,31 +141,35 @@ impl Events {
         let timeout_ms = i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         match self.gpu.driver.port().poll(&mut files, timeout_ms) {
             Ok(_) if files[0].seen.contains(PollEvents::IN) => {
-                self.unheard.store(0, Ordering::Relaxed);
+                self.missed.store(0, Ordering::Relaxed);
                 true
             }
             Ok(_) if files[0].seen.is_empty() => false,
             Err(Errno::EINTR) => false,
             outcome => {
-                log::warn!("{}: waiting for events: {outcome:?}, {:?}; waits nap", self.gpu.card.bdf, files[0].seen);
-                self.is_deaf.store(true, Ordering::Relaxed);
+                log::warn!(
+                    "{}: waiting for events: {outcome:?}, {:?}; waits poll instead",
+                    self.gpu.card.bdf,
+                    files[0].seen
+                );
+                self.is_broken.store(true, Ordering::Relaxed);
                 false
             }
         }
     }
 
-    /// A wait ended whose interrupt nobody heard.
-    pub fn note_unheard(&self) {
-        if self.unheard.fetch_add(1, Ordering::Relaxed) + 1 == UNHEARD {
-            log::warn!("{}: interrupts of channels do not arrive; waits nap", self.gpu.card.bdf);
-            self.is_deaf.store(true, Ordering::Relaxed);
+    /// Records a wait that ended without its interrupt being received.
+    pub fn note_missed(&self) {
+        if self.missed.fetch_add(1, Ordering::Relaxed) + 1 == MAX_MISSED {
+            log::warn!("{}: interrupts of channels do not arrive; waits poll instead", self.gpu.card.bdf);
+            self.is_broken.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether sleeping is of no use: nothing is heard.
+    /// Whether events do not arrive, so that sleeping on them is useless.
     #[must_use]
-    pub fn is_deaf(&self) -> bool {
-        self.is_deaf.load(Ordering::Relaxed)
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
     }
 }
 
@@ -182,10 +189,11 @@ impl Drop for Events {
     }
 }
 
-/// Writes the methods that wake a waiting host to `at` of the push buffers: an interrupt, once all before it is done. Gives the entry that has them read.
+/// Writes the methods that wake a waiting host to offset `at` of the push buffers: an interrupt after all earlier work.
+/// Returns the ring entry that runs them.
 ///
 /// # Errors
-/// A place outside of them.
+/// `at` is outside the push buffers.
 pub fn wake_entry(push_view: &View, at: u64) -> Result<[u32; 2], DeviceError> {
     let mut list = PushBuffer::new();
     host::Action::WaitIdle { all: false }.emit(&mut list)?;

@@ -1,6 +1,7 @@
-//! What is known of a channel that died: the notifier's code, the MMU's fault, the SMs' exceptions, and what would mend the GPU.
+//! Describes a failed channel: the notifier's code, the MMU fault, SM exceptions, and the recovery action that the
+//! driver recommends.
 //!
-//! Place in the arrows: `queue` asks when a notifier is written or a wait has expired. Source: nv.md 6 (`nverror.h`, controls of the debugger).
+//! Layer: `watch` calls this when a notifier was written. Source: docs/nv.md 6 (`nverror.h`, controls of the debugger).
 
 use super::channel::Notification;
 use super::core::Core;
@@ -9,12 +10,12 @@ use super::watch::Debugger;
 use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{KERNEL_LOG, Port};
 
-/// SMs that one question can be about.
+/// SMs that one control call can cover.
 const SMS_AT_ONCE: u32 = 100;
-/// SMs that a report names.
+/// SMs that a report names at most.
 const NAMED_SMS: usize = 4;
 
-/// Names of `nverror.h`.
+/// Error codes of `nverror.h` with a description.
 const CODES: &[(u32, &str)] = &[
     (8, "idle timeout"),
     (13, "graphics engine exception"),
@@ -59,7 +60,7 @@ const FAULT_TYPES: [&str; 16] = [
 /// `ACCESS_TYPE`.
 const ACCESSES: [&str; 5] = ["load", "store", "strong atomic", "prefetch", "weak atomic"];
 
-/// A code in words.
+/// Describes an error code.
 #[must_use]
 pub fn code_name(code: u32) -> &'static str {
     CODES.iter().find(|(known, _)| *known == code).map_or("unknown code", |(_, name)| name)
@@ -69,7 +70,7 @@ fn named(names: &[&'static str], value: u32) -> String {
     names.get(value as usize).map_or_else(|| format!("type {value}"), |n| (*n).into())
 }
 
-/// One line about a channel that the driver has ended.
+/// Describes, in one line, a channel that the driver has stopped.
 #[must_use]
 pub fn describe(core: &Core, channel: Handle, debugger: Option<Debugger>, what: &Notification) -> String {
     let mut text = format!("channel error {} ({})", what.code, code_name(what.code));
@@ -88,10 +89,11 @@ pub fn describe(core: &Core, channel: Handle, debugger: Option<Debugger>, what: 
     text
 }
 
-/// How far the kernel's clock for its log may be from the monotonic one.
+/// How far the clock of kernel log time stamps may differ from the monotonic clock.
 const LOG_SLACK_NS: u64 = 2_000_000_000;
 
-/// What the kernel has logged of a card's errors since a time of the monotonic clock; nothing where this process may not read the log.
+/// The errors of a card in the kernel log since `since_ns` (monotonic clock); empty if this process may not read the
+/// log.
 #[must_use]
 pub fn kernel_log(port: &dyn Port, bdf: &str, since_ns: u64) -> Vec<String> {
     let bytes = port.read_file(KERNEL_LOG).unwrap_or_default();
@@ -105,7 +107,7 @@ pub fn kernel_log(port: &dyn Port, bdf: &str, since_ns: u64) -> Vec<String> {
     String::from_utf8_lossy(&bytes).lines().filter_map(line).collect()
 }
 
-/// The page fault: address, kind, what lies there.
+/// Describes the page fault: address, kind, and the buffer at the address.
 fn mmu_fault(core: &Core, channel: Handle, debugger: Option<Debugger>) -> Option<String> {
     let driver = &core.gpu.driver;
     if let Some(text) = debugger.and_then(|d| debugger_faults(driver, d.handle)) {
@@ -128,13 +130,13 @@ fn debugger_faults(driver: &Driver, debugger: Handle) -> Option<String> {
     Some(format!("MMU fault at {va:#x}: {kind}, {access} ({})", driver.describe(va)))
 }
 
-/// SMs with an exception: place in the code and the hardware's error word.
+/// Describes SMs with an exception: program counter and hardware error register.
 fn sm_exceptions(core: &Core, debugger: Debugger) -> Option<String> {
     let mut found = Vec::new();
-    for starting_sm in (0..core.gpu.facts.sms).step_by(SMS_AT_ONCE as usize) {
+    for starting_sm in (0..core.gpu.properties.sms).step_by(SMS_AT_ONCE as usize) {
         let mut states = nvrm::ReadAllSmErrorStates {
             h_target_channel: debugger.channel,
-            num_s_ms_to_read: (core.gpu.facts.sms - starting_sm).min(SMS_AT_ONCE),
+            num_s_ms_to_read: (core.gpu.properties.sms - starting_sm).min(SMS_AT_ONCE),
             starting_sm,
             ..Default::default()
         };
@@ -154,7 +156,7 @@ fn sm_exceptions(core: &Core, debugger: Debugger) -> Option<String> {
     (!found.is_empty()).then(|| found.join(", "))
 }
 
-/// What the driver would have done to the GPU; nothing where it is fine, or cannot say.
+/// The recovery action that the driver recommends; `None` if there is none, or if the driver does not answer.
 fn recovery(core: &Core) -> Option<&'static str> {
     let mut action = nvrm::RecoveryAction::default();
     core.gpu.driver.control(core.gpu.subdevice, &nvrm::GPU_GET_RECOVERY_ACTION, &mut action).ok()?;

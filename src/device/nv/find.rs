@@ -1,28 +1,29 @@
-//! The cards of a machine as the driver lists them, and the choice of one by what a user wrote.
+//! The cards of a machine, as the driver lists them, and the selection of one by a user's string.
 //!
-//! Place in the arrows: asks a [`Driver`]; `mod.rs` opens the card chosen. Source: nv.md 1.3 (`nv_ioctl_card_info_t`), 2 (steps 4 to 6).
+//! Layer: queries a [`Driver`]; `mod.rs` opens the selected card. Source: docs/nv.md 1.3 (`nv_ioctl_card_info_t`), 2
+//! (steps 4 to 6).
 
 use super::driver::{Driver, RmError};
 use doorbell_ioctl::abi::nvrm;
 
-/// Of GPU_GET_UUID_FROM_GPU_ID: the 16 bytes, not their text.
+/// GPU_GET_UUID_FROM_GPU_ID flag: return the 16 bytes, not their text.
 const UUID_BINARY: u32 = 2;
 
 /// One card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
     pub gpu_id: u32,
-    /// Of its device file.
+    /// Minor number of its device file.
     pub minor: u32,
     /// Domain, bus, device, function: `0000:03:00.0`.
     pub bdf: String,
     pub device_id: u16,
-    /// Bytes of VRAM that the host can see.
+    /// Bytes of the host's window to VRAM (BAR1).
     pub bar1_bytes: u64,
 }
 
 impl Card {
-    /// Its device file.
+    /// Path of its device file.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/dev/nvidia{}", self.minor)
@@ -36,14 +37,14 @@ pub enum Selector {
     Index(u32),
     /// `bdf=0000:03:00.0`
     Bdf(String),
-    /// `uuid=GPU-...`: hexadecimal digits, as many as tell the card.
+    /// `uuid=GPU-...`: the leading hexadecimal digits, as many as identify the card.
     Uuid(String),
     /// `emu=sm_90`: a software GPU.
     Emulated(String),
 }
 
 impl Selector {
-    /// What stands behind `NV:`; `None` is the first GPU.
+    /// Parses the text after `NV:`; `None` selects the first GPU.
     #[must_use]
     pub fn parse(rest: Option<&str>) -> Option<Self> {
         let Some(rest) = rest else { return Some(Self::Index(0)) };
@@ -63,7 +64,7 @@ impl Selector {
         }
     }
 
-    /// The card meant, by index or place on the bus; one by its UUID asks the driver for each.
+    /// The selected card. Selecting by UUID queries the driver for each card.
     ///
     /// # Errors
     /// The driver's, for a UUID.
@@ -96,7 +97,7 @@ impl std::fmt::Display for Selector {
     }
 }
 
-/// The digits of a UUID without dashes.
+/// A UUID's digits without dashes.
 fn hex(uuid: &[u8; 16]) -> String {
     uuid.iter().map(|b| format!("{b:02x}")).collect()
 }

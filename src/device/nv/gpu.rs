@@ -1,7 +1,8 @@
-//! One GPU brought up: device and subdevice, what it is, doorbell page, address space, UVM.
+//! Opening one GPU: device and subdevice objects, properties, doorbell page, address space, registration with UVM.
 //!
-//! Place in the arrows: above `driver` and `find`; buffers and channels hang below it. Source: nv.md 2 (steps 5 to 14), 2.5; each step is a function.
-//! What was made is given back in the opposite order, also when a later step fails.
+//! Layer: above `driver` and `find`; buffers and channels hang below it. Source: docs/nv.md 2 (steps 5 to
+//! 14), 2.5; each step is a function.
+//! Everything is released in reverse order, also when a later step fails.
 //! Left out: MIG and confidential computing (both refused here), NUMA nodes of Grace.
 
 use super::chip::Chip;
@@ -17,39 +18,40 @@ use std::sync::Arc;
 
 /// Bytes of the usermode registers.
 const USERMODE_BYTES: u64 = 0x1_0000;
-/// NV_VASPACE_ALLOCATION_FLAGS: page faults are replayable, the page tables are UVM's. Replayable faults are UVM's to answer: without it nobody would,
-/// and a kernel that faults would hang.
+/// NV_VASPACE_ALLOCATION_FLAGS: page faults are replayable, the page tables are UVM's. UVM services replayable faults;
+/// without it nobody would, and a kernel that
+///  faults would hang.
 const VASPACE_EXTERNALLY_OWNED: u32 = 0x8;
 const VASPACE_PAGE_FAULTING: u32 = 0x40;
-/// What CUDA asks for.
+/// Base and size of the address space, the values that CUDA requests.
 const VASPACE_BASE: u64 = 0x1000;
 const VASPACE_BYTES: u64 = 0x1_ffff_fb00_0000;
-/// NV2080_CTRL_PERF_BOOST_FLAGS: to the maximum, for CUDA, with high priority; for ever.
+/// NV2080_CTRL_PERF_BOOST_FLAGS: maximum clocks, for CUDA, with high priority. The duration is unlimited.
 const BOOST_FLAGS: u32 = 2 | 1 << 4 | 1 << 6;
-/// Of GPU_GET_GID_INFO: the 16 bytes, not their text.
+/// GPU_GET_GID_INFO flag: return the 16 bytes, not their text.
 const GID_BINARY: u32 = 2;
-/// Rules of GPU_QUERY_COMPUTE_MODE_RULES.
+/// GPU_QUERY_COMPUTE_MODE_RULES: no process may compute on this GPU.
 const COMPUTE_PROHIBITED: u32 = 2;
 
-/// Index of GPU_GET_INFO: whether the card is cut into instances (MIG). Off is 2 where the chip could be cut, and 0 where it could not; 3 is on after the
-/// next reset, 4 off.
+/// Index of GPU_GET_INFO: whether the card is partitioned into instances (MIG). 0: unsupported, 1: enabled, 2:
+/// disabled, 3: enabled after the next reset, 4: disabled after the next reset.
 const GPU_SMC_MODE: u32 = 0x2a;
 const SMC_MODE_ENABLED: u32 = 1;
 const SMC_MODE_DISABLE_PENDING: u32 = 4;
 
-/// Indices of GR_GET_INFO: the largest chip of the family, units that are switched off included.
+/// Indices of GR_GET_INFO: unit counts of the family's largest chip, including units that are disabled on this card.
 const GR_NUM_GPCS: u32 = 0x14;
 const GR_TPCS_PER_GPC: u32 = 0x17;
 const GR_SMS_PER_TPC: u32 = 0x20;
 /// Index of FB_GET_INFO: KiB of memory.
 const FB_RAM_KIB: u32 = 0x07;
 
-/// What was found out about a GPU.
+/// Properties of a GPU, as the driver reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct GpuProperties {
     pub name: String,
     pub sms: u32,
-    /// TPCs of the largest chip of the family: local memory is cut for so many.
+    /// TPCs of the largest chip of the family: local memory is sized for this many.
     pub max_tpcs: u32,
     pub vram_bytes: u64,
 }
@@ -60,18 +62,18 @@ pub struct Gpu {
     pub driver: Arc<Driver>,
     pub card: Card,
     pub chip: &'static Chip,
-    pub facts: Facts,
+    pub properties: GpuProperties,
     pub uuid: [u8; 16],
     pub device: Handle,
     pub subdevice: Handle,
     pub vaspace: Handle,
     file: Fd,
-    /// What the driver lists for the device.
+    /// Classes that the driver lists for the device.
     classes: Vec<u32>,
     bar1_doorbell: bool,
     uses_uvm: bool,
     usermode: Option<CpuMap>,
-    /// How far bring-up has come, for the way back.
+    /// How far bring-up has come, so that `close` undoes as much.
     stage: Stage,
 }
 
@@ -82,18 +84,18 @@ pub struct Step {
     pub run: fn(&mut Gpu) -> Result<(), OpenError>,
 }
 
-/// What [`Gpu::open`] does behind [`Gpu::begin`].
+/// The steps of [`Gpu::open`] after [`Gpu::begin`].
 pub const STEPS: &[Step] = &[
     Step { name: "attach", run: |gpu| gpu.attach().map_err(step("attach")) },
     Step { name: "classes", run: Gpu::identify },
-    Step { name: "facts", run: Gpu::learn },
+    Step { name: "facts", run: Gpu::inspect },
     Step { name: "doorbells", run: |gpu| gpu.map_usermode().map_err(step("map doorbells")) },
-    Step { name: "boost", run: Gpu::boosted },
+    Step { name: "boost", run: Gpu::boost_step },
     Step { name: "address space", run: |gpu| gpu.make_vaspace().map_err(step("make an address space")) },
     Step { name: "register", run: |gpu| gpu.register().map_err(step("register with UVM")) },
 ];
 
-/// Steps that have something to take back beyond objects of RM.
+/// Bring-up stages whose effects must be undone explicitly, beyond freeing RM objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     File,
@@ -110,9 +112,9 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// As a device's error.
+    /// Converts to the error of the device `name`.
     #[must_use]
-    pub fn of_device(self, name: &str) -> DeviceError {
+    pub fn into_device_error(self, name: &str) -> DeviceError {
         match self {
             Self::Rm(what, source) => DeviceError::Rm { device: name.into(), what, source: Box::new(source) },
             Self::Other(why) => DeviceError::Unavailable { name: name.into(), why },
@@ -120,24 +122,25 @@ impl OpenError {
     }
 }
 
-/// A step's name for its error.
+/// Adds the step's name to an RM error.
 fn step(what: &'static str) -> impl FnOnce(RmError) -> OpenError {
     move |e| OpenError::Rm(what, e)
 }
 
 impl Gpu {
-    /// Brings a card up, as far as its address space. `bar1_doorbell` maps the doorbells through BAR1 (from Hopper on). A card that is up stays as it is.
+    /// Brings a card up, including its address space. `bar1_doorbell` maps the doorbells through BAR1 (Hopper and
+    /// later). A card that is already up is shared.
     ///
     /// # Errors
-    /// The step and the call that was refused; a chip that is not known, and what this runtime does not do.
+    /// The step and the call that was refused; an unknown chip; a mode that this runtime does not support.
     pub fn open(
         driver: &Arc<Driver>,
         card: &Card,
         bar1_doorbell: bool,
         tables: PageTables,
     ) -> Result<Arc<Self>, OpenError> {
-        // Memory or code of a device that was closed may keep it up.
-        if let Some(gpu) = driver.gpu_that_is_up(card.gpu_id) {
+        // Memory or code of a closed device may still keep the GPU up.
+        if let Some(gpu) = driver.find_open_gpu(card.gpu_id) {
             return Ok(gpu);
         }
         let mut gpu = Self::begin(driver, card, bar1_doorbell)?;
@@ -148,7 +151,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Opens a card's file; [`STEPS`] do the rest.
+    /// Opens a card's file; [`STEPS`] complete the bring-up.
     ///
     /// # Errors
     /// The call that was refused; confidential computing.
@@ -159,7 +162,7 @@ impl Gpu {
             driver: Arc::clone(driver),
             card: card.clone(),
             chip: &super::chip::CHIPS[0],
-            facts: Facts::default(),
+            properties: GpuProperties::default(),
             uuid: [0; 16],
             device: 0,
             subdevice: 0,
@@ -173,9 +176,9 @@ impl Gpu {
         })
     }
 
-    /// Step 9: what chip it is.
+    /// Step 9: identifies the chip.
     fn identify(&mut self) -> Result<(), OpenError> {
-        self.classes = self.ask_classes().map_err(step("ask for classes"))?;
+        self.classes = self.query_classes().map_err(step("ask for classes"))?;
         self.chip = Chip::of_classes(&self.classes).ok_or_else(|| {
             let known: Vec<&str> = super::chip::CHIPS.iter().map(|c| c.name).collect();
             let classes = &self.classes;
@@ -184,11 +187,11 @@ impl Gpu {
         Ok(())
     }
 
-    /// Whether it may compute, and what it has.
-    fn learn(&mut self) -> Result<(), OpenError> {
+    /// Checks that the GPU may be used for compute, and queries its properties.
+    fn inspect(&mut self) -> Result<(), OpenError> {
         self.check_compute_mode()?;
         self.check_mig()?;
-        self.facts = self.ask_facts();
+        self.properties = self.query_properties();
         Ok(())
     }
 
@@ -207,8 +210,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Step 9: the classes that the GPU has.
-    fn ask_classes(&self) -> Result<Vec<u32>, RmError> {
+    /// Step 9: queries the classes that the GPU supports.
+    fn query_classes(&self) -> Result<Vec<u32>, RmError> {
         let mut list = nvrm::ClassList::default();
         self.driver.control(self.device, &nvrm::GPU_GET_CLASSLIST_V2, &mut list)?;
         let count = (list.num_classes as usize).min(list.class_list.len());
@@ -226,7 +229,7 @@ impl Gpu {
         }
     }
 
-    /// Channels of a card that is cut into instances need one of them, which is not chosen here.
+    /// Refuses a card with MIG on: its channels need an instance, and instances are not supported here.
     fn check_mig(&self) -> Result<(), OpenError> {
         let mut info = nvrm::GpuInfo { gpu_info_list_size: 1, ..Default::default() };
         info.gpu_info_list[0].index = GPU_SMC_MODE;
@@ -237,13 +240,13 @@ impl Gpu {
                     "MIG is on, and no instance of the card can be chosen here (nvidia-smi -mig 0 switches it off)";
                 Err(OpenError::Other(why.into()))
             }
-            // A driver that does not say refuses the channels if it is.
+            // If the driver does not answer and MIG is on, creating channels fails later.
             _ => Ok(()),
         }
     }
 
-    /// What is good to know; a question that the driver refuses leaves the chip's own numbers.
-    fn ask_facts(&self) -> Facts {
+    /// Queries the properties; where the driver refuses a query, defaults are used.
+    fn query_properties(&self) -> GpuProperties {
         let [gpcs, tpcs, sms] = self.gr_info([GR_NUM_GPCS, GR_TPCS_PER_GPC, GR_SMS_PER_TPC]).unwrap_or([8, 9, 2]);
         let mut order = nvrm::GlobalSmOrder::default();
         let ordered = self.driver.control(self.subdevice, &nvrm::GR_GET_GLOBAL_SM_ORDER, &mut order);
@@ -255,10 +258,10 @@ impl Gpu {
             Ok(()) => u64::from(fb.fb_info_list[0].data) << 10,
             Err(_) => 0,
         };
-        Facts { name: self.ask_name().unwrap_or_default(), sms: all_sms, max_tpcs, vram_bytes }
+        GpuProperties { name: self.query_name().unwrap_or_default(), sms: all_sms, max_tpcs, vram_bytes }
     }
 
-    /// Answers of the graphics engine, in the order of `indices`.
+    /// Values of GR_GET_INFO, in the order of `indices`.
     fn gr_info<const N: usize>(&self, indices: [u32; N]) -> Result<[u32; N], RmError> {
         let (subdevice, size) = (self.subdevice, N as u32);
         let entry = |n: usize| InfoEntry { index: indices[n], data: 0 };
@@ -274,7 +277,7 @@ impl Gpu {
         Ok(std::array::from_fn(|n| args.gr_info_list[n].data))
     }
 
-    fn ask_name(&self) -> Result<String, RmError> {
+    fn query_name(&self) -> Result<String, RmError> {
         let mut name = nvrm::NameString::default();
         // Releases from 595 have a struct of half the length.
         let len_bytes = if self.driver.release().major >= 595 { 68 } else { 132 };
@@ -295,22 +298,22 @@ impl Gpu {
         Ok(())
     }
 
-    /// Step 11: clocks up. Without it copies run at two thirds; nothing else depends on it.
+    /// Step 11: raises the clocks. Without it copies run at two thirds of their speed; nothing else depends on it.
     fn boost(&self) {
         let mut params = nvrm::PerfBoost { flags: BOOST_FLAGS, duration: u32::MAX };
         if let Err(e) = self.driver.control(self.subdevice, &nvrm::PERF_BOOST, &mut params) {
-            log::debug!("{}: clocks are not raised: {e}", self.card.bdf);
+            log::debug!("{}: clocks were not raised: {e}", self.card.bdf);
         }
     }
 
-    fn boosted(&mut self) -> Result<(), OpenError> {
+    fn boost_step(&mut self) -> Result<(), OpenError> {
         self.boost();
         Ok(())
     }
 
-    /// Step 12.
+    /// Step 12: the address space.
     fn make_vaspace(&mut self) -> Result<(), RmError> {
-        // RM's own space is as large as the chip's.
+        // The default, for RM's own page tables, is the chip's full address range.
         let mut params = nvrm::VaSpaceAlloc::default();
         if self.uses_uvm {
             params.flags = VASPACE_PAGE_FAULTING | VASPACE_EXTERNALLY_OWNED;
@@ -320,7 +323,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Steps 13 and 14: the UUID, and UVM's part of the address space, where UVM has one.
+    /// Steps 13 and 14: the UUID, and registration with UVM if UVM is used.
     fn register(&mut self) -> Result<(), RmError> {
         let driver = Arc::clone(&self.driver);
         let mut gid = nvrm::GidInfo { flags: GID_BINARY, length: 16, ..Default::default() };
@@ -344,13 +347,14 @@ impl Gpu {
         Ok(())
     }
 
-    /// Whether UVM fills its page tables, and not RM alone.
+    /// Whether UVM manages the page tables; otherwise RM does.
     #[must_use]
     pub fn uses_uvm(&self) -> bool {
         self.uses_uvm
     }
 
-    /// Puts the buffer that holds an address into this GPU's page table, unless it is there. `false`: no buffer of this driver's GPUs, or not by UVM.
+    /// Maps the buffer that contains an address into this GPU's page table, if it is not mapped yet. Returns `false` if
+    /// it is no buffer of this driver's GPUs, or if UVM does not manage the page tables.
     ///
     /// # Errors
     /// As [`Driver::map_peer`].
@@ -358,16 +362,16 @@ impl Gpu {
         if self.uses_uvm { self.driver.map_peer(va, self.uuid) } else { Ok(false) }
     }
 
-    /// The card's file, for memory of this process.
+    /// The card's file descriptor, for registering memory of this process.
     #[must_use]
     pub fn file(&self) -> Fd {
         self.file
     }
 
-    /// The doorbell of all channels: it takes a channel's token.
+    /// The doorbell, which all channels share: a channel's token is written to it.
     ///
     /// # Errors
-    /// `EACCES` never: the page is mapped.
+    /// `EACCES` before the page is mapped.
     pub fn doorbell(&self) -> Result<Doorbell, Errno> {
         let page = self.usermode.as_ref().ok_or(Errno::EACCES)?.mapped.view()?;
         Doorbell::of_u32(&page, gpfifo::DOORBELL, self.driver.port()).map_err(|_| Errno::EACCES)
@@ -379,7 +383,7 @@ impl Gpu {
         &self.classes
     }
 
-    /// The GPU's clock in ns as its registers show it; they read as zero through BAR1.
+    /// The GPU's clock in ns, read from its registers; these read as zero through BAR1.
     ///
     /// # Errors
     /// `EACCES` before the page is mapped.
@@ -388,14 +392,14 @@ impl Gpu {
         let word = |at| page.read_u32(at).map_err(|_| Errno::EACCES);
         loop {
             let (high, low) = (word(gpfifo::PTIMER + 4)?, word(gpfifo::PTIMER)?);
-            // The low word may have wrapped between the two.
+            // The low word may have wrapped between the two reads.
             if word(gpfifo::PTIMER + 4)? == high {
                 return Ok(doorbell_hcq::bits::join(low, high));
             }
         }
     }
 
-    /// The GPU's clock in ns, by the driver.
+    /// The GPU's clock in ns, as the driver reports it.
     ///
     /// # Errors
     /// The driver's.
@@ -437,7 +441,7 @@ impl Drop for Gpu {
     }
 }
 
-/// With confidential computing on, memory of the GPU cannot be mapped, and channels need keys.
+/// Refuses confidential computing: with it on, GPU memory cannot be mapped, and channels need keys.
 fn refuse_confidential(driver: &Driver) -> Result<(), OpenError> {
     let client = driver.client();
     let mut params = nvrm::ConfidentialComputeAlloc { h_client: client };
@@ -451,7 +455,7 @@ fn refuse_confidential(driver: &Driver) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Through which file memory is mapped: the card's for its registers and its memory, the control file for RM's system memory.
+/// The file that memory is mapped through: the card's for registers and VRAM, the control file for RM's system memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapFile {
     Card,
@@ -480,7 +484,7 @@ impl CpuMap {
         range: Option<Mapped>,
     ) -> Result<Self, RmError> {
         let driver = &gpu.driver;
-        // A file arms one mapping.
+        // Each mapping needs a file descriptor of its own.
         let fd = match through {
             MapFile::Card => driver.open_card(&gpu.card)?,
             MapFile::Ctl => driver.open_file(super::driver::CTL_PATH)?,
@@ -518,13 +522,13 @@ impl CpuMap {
         Ok(args.params.p_linear_address)
     }
 
-    /// Takes the mapping back; views of it must be gone.
+    /// Removes the mapping. The caller must have dropped all views of it.
     ///
     /// # Errors
     /// The driver's.
     pub fn unmap(self, driver: &Driver, device: Handle) -> Result<(), RmError> {
         let Self { mapped, fd, memory, cookie } = self;
-        // Gone with its last view.
+        // The pages are unmapped when the last view is dropped.
         drop(mapped);
         let unmapped = disarm(driver, device, memory, cookie);
         driver.close(fd);

@@ -1,14 +1,17 @@
-//! NVIDIA's side of a recorded list: QMDs, banks and push buffers made once, arguments rewritten as patches ask.
+//! NVIDIA's implementation of recorded lists: QMDs, banks and push buffers are built once, and patches rewrite the
+//! arguments.
 //!
-//! Place in the arrows: above `queue` and `blocks`; copies and patches are `device::gpu`'s. Source: nv.md 4.4.
-//! Launches without timestamps between them form a chain: the first is sent, each QMD starts the next when it is done.
-//! Left out: chains on Turing, whose QMDs name no action.
+//! Layer: above `queue` and `blocks`; copies and patches are handled in `device::gpu`. Source: docs/nv.md
+//! 4.4.
+//! Launches without timestamps between them form a chain: only the first is submitted, and each QMD starts the next on
+//! completion.
+//! Left out: chains on Turing, whose QMDs have no field for it.
 
 use super::blocks::{BlockLayout, block_words};
 use super::bo::Bo;
 use super::chip::Chip;
 use super::core::Core;
-use super::program::Program;
+use super::program::LoadedKernel;
 use super::queue::{Methods, NvQueue};
 use crate::gpu::encode::{GpuCore, SubmitContext};
 use crate::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
@@ -19,16 +22,16 @@ use doorbell_hcq::packet::nv::qmd::{Action, Dependent, Version};
 use doorbell_hcq::packet::nv::{Entry, PushBuffer, compute, host};
 use doorbell_hcq::signal::Signal;
 
-/// Dwords of one push buffer, far below what an entry can fetch.
+/// Dwords of one push buffer; far below the limit of a ring entry.
 const PIECE_DWORDS: usize = 1 << 18;
 
-/// A launch's block.
+/// Position and layout of a launch's block.
 #[derive(Debug)]
 pub struct Layout {
-    /// Where it starts, and its parts.
+    /// Offset of the block, and its layout.
     at: u64,
     block: BlockLayout,
-    /// Of its first parameter, from the block's start.
+    /// Offset of the first parameter from the block's start.
     params_offset: u64,
 }
 
@@ -38,17 +41,17 @@ impl Layout {
     }
 }
 
-/// One copy of what the GPU reads.
+/// One copy of the data that the GPU reads.
 #[derive(Debug)]
 pub struct Image {
     blocks: View,
-    /// Entries for its push buffers.
+    /// Ring entries for its push buffers.
     entries: Vec<[u32; 2]>,
-    #[allow(dead_code)] // what the addresses lie in
+    #[allow(dead_code)] // keeps the memory of the addresses alive
     buffers: Vec<Bo>,
 }
 
-/// What a copy is encoded from.
+/// The inputs for encoding a copy.
 struct Encoding<'a> {
     queue: &'a NvQueue,
     launches: &'a Launches<Layout>,
@@ -62,7 +65,7 @@ impl Encoding<'_> {
         self.queue.core().gpu.chip
     }
 
-    /// Whether a step's QMD can start the one of the next step.
+    /// Whether a step's QMD can start the next step's.
     fn is_chained(&self, n: usize) -> bool {
         let is_launch = |s: &Step<Layout>| !s.geometry.is_empty() && s.stamp.is_none();
         let steps = &self.launches.steps;
@@ -70,7 +73,7 @@ impl Encoding<'_> {
         both && !matches!(self.chip().qmd, Version::V2_3 | Version::V2_4)
     }
 
-    /// QMD and bank of a step.
+    /// Writes QMD and bank of a step.
     fn write_block(&self, n: usize) -> Result<(), DeviceError> {
         let step = &self.launches.steps[n];
         if step.geometry.is_empty() {
@@ -90,7 +93,7 @@ impl Encoding<'_> {
         Ok(())
     }
 
-    /// The methods of a step: none for one that the QMD before it starts.
+    /// Emits the methods of a step; none if the previous QMD starts it.
     fn step(&self, n: usize, list: &mut PushBuffer) -> Result<(), DeviceError> {
         let step = &self.launches.steps[n];
         let mark = |list: &mut PushBuffer, signal: &Signal| {
@@ -122,12 +125,12 @@ impl EncodeList for Methods {
     fn lay_out(
         core: &Core,
         before: &Launches<Layout>,
-        program: &Program,
+        program: &LoadedKernel,
         args: &[Arg],
         geometry: &Geometry,
     ) -> Result<LaidOut<Layout>, DeviceError> {
-        let mut places = Vec::with_capacity(args.len());
-        let arguments = program.arguments(args, |at, len| places.push((at, len)));
+        let mut arg_ranges = Vec::with_capacity(args.len());
+        let arguments = program.arguments(args, |at, len| arg_ranges.push((at, len)));
         let arguments = arguments.map_err(|what| core.cannot(what))?;
         let chip = core.gpu.chip;
         if !geometry.is_empty() {
@@ -136,7 +139,7 @@ impl EncodeList for Methods {
         let block = BlockLayout::of(&program.kernel, chip);
         let at = before.steps.last().map_or(0, |step| step.layout.end());
         let params_offset = block.bank_offset + u64::from(program.kernel.param_base);
-        Ok(LaidOut { bytes: arguments.to_vec(), places, layout: Layout { at, block, params_offset } })
+        Ok(LaidOut { bytes: arguments.to_vec(), arg_ranges, layout: Layout { at, block, params_offset } })
     }
 
     fn image(&self, queue: &NvQueue, launches: &Launches<Layout>) -> Result<Image, DeviceError> {
@@ -162,7 +165,7 @@ impl EncodeList for Methods {
         Ok(Image { blocks, entries, buffers })
     }
 
-    /// A copy names nothing of the queue.
+    /// Always: a copy refers to nothing of the queue that could change.
     fn is_current(&self, _image: &Image) -> bool {
         true
     }

@@ -1,29 +1,30 @@
-//! A kernel of a cubin, a grid and arguments → constant bank 0 and the QMD, with every limit checked before the hardware would.
+//! A kernel of a cubin, a grid and arguments → constant bank 0 and the QMD. All limits are checked here, before the
+//! hardware would.
 
-use super::bank0::Facts;
+use super::bank0::LaunchValues;
 use super::chip::Chip;
 use doorbell_elf::cubin::Kernel;
 use doorbell_hcq::packet::GpuVa;
 use doorbell_hcq::packet::nv::qmd::{Constant, Dependent, FieldError, Invalidate, Launch, Qmd, Release};
 
-/// Stack of a thread whose kernel has no bound for it.
+/// Stack bytes of a thread whose kernel does not declare a bound.
 pub const DEFAULT_STACK_BYTES: u32 = 1 << 10;
-/// What lies above the stack pointer that threads begin with.
+/// Bytes above a thread's initial stack pointer.
 const STACK_HEAD_BYTES: u32 = 0x240;
-/// The window of a thread's local memory, less that.
+/// The window of a thread's local memory, less [`STACK_HEAD_BYTES`].
 pub(super) const MAX_STACK_BYTES: u32 = (1 << 24) - STACK_HEAD_BYTES;
-/// Registers of an SM, and how many a warp is given at a time.
+/// Registers of an SM, and the granularity of a warp's allocation.
 const SM_REGISTERS: u64 = 1 << 16;
 const WARP_REGISTER_UNIT: u64 = 256;
 const MAX_THREADS: u64 = 1024;
-/// Where `__constant__` variables are.
+/// The bank of `__constant__` variables.
 const CONSTANTS_BANK: u32 = 3;
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_GRID: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
-/// CTAs of a cluster; 8 run on every chip that has clusters, 16 on a whole GPC.
+/// Most CTAs of a cluster. Every chip with clusters supports 8; 16 need a GPC with all its SMs.
 const MAX_CLUSTER: u64 = 16;
 
-/// Why a kernel cannot be launched so.
+/// Why a launch is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     #[error("{kernel}: {what} {found:?}: {why}")]
@@ -38,46 +39,46 @@ pub enum LaunchError {
     Field { kernel: String, error: FieldError },
 }
 
-/// What is asked for. Sizes in bytes.
+/// A launch to plan. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     pub chip: &'static Chip,
     pub kernel: &'a Kernel,
     /// Compute capability of the cubin.
     pub code_sm: u32,
-    /// Where the cubin's image lies.
+    /// Address of the cubin's image.
     pub image: GpuVa,
-    /// Where bank 0 will lie; a multiple of 256.
+    /// Address of bank 0; a multiple of 256.
     pub bank0: GpuVa,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub cluster: Option<[u32; 3]>,
     pub dynamic_shared_bytes: u32,
-    /// All parameters, each at its offset.
+    /// The bytes of all parameters, each at its offset.
     pub args: &'a [u8],
-    /// Where generic addresses mean shared and local memory.
+    /// The windows of shared and local memory in the generic address space.
     pub windows: [GpuVa; 2],
     pub releases: Vec<Release>,
     /// The next launch of a chain.
     pub dependent: Option<Dependent>,
 }
 
-/// What to write and to send.
+/// The result: bytes to write to memory, and the descriptor to submit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// For [`Request::bank0`].
+    /// The bytes of bank 0, for [`Request::bank0`].
     pub bank0: Vec<u8>,
     pub launch: Launch,
     pub qmd: Qmd,
-    /// Local memory a thread; the channel's must be that large.
+    /// Local memory per thread; the channel's must be at least this large.
     pub local_bytes: u32,
 }
 
 impl Request<'_> {
-    /// Checks the launch and makes its bank and its QMD.
+    /// Checks the launch and builds its bank 0 and QMD.
     ///
     /// # Errors
-    /// A shape, an amount or arguments that the kernel or the chip does not take.
+    /// A shape, a resource amount or arguments that the kernel or the chip does not support.
     pub fn plan(&self) -> Result<Plan, LaunchError> {
         let (chip, kernel) = (self.chip, self.kernel);
         let name = || kernel.name.clone();
@@ -101,7 +102,7 @@ impl Request<'_> {
         }
         let local_bytes = local_bytes(kernel);
         let constants = kernel.banks.iter().find(|bank| bank.number == CONSTANTS_BANK);
-        let facts = Facts {
+        let values = LaunchValues {
             grid: self.grid,
             block: self.block,
             cluster,
@@ -111,7 +112,7 @@ impl Request<'_> {
             address: self.bank0,
             constants: constants.map(|bank| GpuVa(self.image.0.wrapping_add(bank.offset))),
         };
-        let bank0 = chip.bank0.fill(&facts, self.args);
+        let bank0 = chip.bank0.fill(&values, self.args);
         let mut constants = [None; 8];
         let bound = Constant { address: self.bank0, len_bytes: bank0.len() as u32, invalidate: true };
         constants[0] = Some(bound);
@@ -130,7 +131,7 @@ impl Request<'_> {
             grid: self.grid,
             block: self.block,
             cluster,
-            // What a CTA has of the split; 18 bits at most, which `shared_config` has made sure of.
+            // Shared memory of a CTA; fits 18 bits, which `shared_config` has checked.
             shared_bytes: shared as u32,
             shared_config,
             local_bytes,
@@ -144,7 +145,8 @@ impl Request<'_> {
         Ok(Plan { bank0, launch, qmd, local_bytes })
     }
 
-    /// What the launch says, or its kernel. A chip without clusters runs those of one CTA as it runs all others.
+    /// The cluster size: the launch's, else the kernel's. On a chip without clusters, a cluster of one CTA is an
+    /// ordinary launch.
     fn clusters(&self) -> Option<[u32; 3]> {
         self.cluster.or(self.kernel.cluster).filter(|size| self.chip.has_clusters || *size != [1; 3])
     }
@@ -159,7 +161,11 @@ impl Request<'_> {
         }
         let Some(cluster) = self.clusters() else {
             let is_wanted = kernel.wants_cluster && self.chip.has_clusters;
-            return if is_wanted { refuse([1; 3], "the kernel wants one named (.explicitcluster)") } else { Ok(()) };
+            return if is_wanted {
+                refuse([1; 3], "the kernel must be launched with a cluster size (.explicitcluster)")
+            } else {
+                Ok(())
+            };
         };
         if !self.chip.has_clusters {
             return refuse(cluster, "this chip has no clusters");
@@ -204,7 +210,7 @@ impl Request<'_> {
     }
 }
 
-/// Local memory that a thread of the kernel needs: its stack and what lies above.
+/// Local memory that a thread of the kernel needs: its stack and the bytes above it.
 #[must_use]
 pub fn local_bytes(kernel: &Kernel) -> u32 {
     match kernel.stack_bytes.unwrap_or(DEFAULT_STACK_BYTES) {

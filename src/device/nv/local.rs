@@ -1,6 +1,6 @@
-//! Local memory of all threads: grown when a kernel wants more, never while one runs on it.
+//! Local memory of all threads. It grows when a kernel needs more, but never while a kernel is using it.
 //!
-//! Place in the arrows: `queue` asks before a launch. Source: nv.md 2.5 (sizes), 3.4 (methods).
+//! Layer: `queue` calls it before a launch. Source: docs/nv.md 2.5 (sizes), 3.4 (methods).
 
 use super::bo::{Bo, Placement};
 use super::core::Core;
@@ -8,12 +8,12 @@ use crate::DeviceError;
 use doorbell_hcq::packet::nv::{PushBuffer, compute};
 use doorbell_hcq::packet::{EmitError, GpuVa};
 
-/// Where generic addresses mean shared memory, and local memory: 4 GiB each, above everything that is given out.
+/// The windows of shared and of local memory in the generic address space: 4 GiB each, above all allocated addresses.
 pub const SHARED_WINDOW: GpuVa = GpuVa(0x7294 << 32);
 pub const LOCAL_WINDOW: GpuVa = GpuVa(0x7293 << 32);
-/// SMs that may work on local memory at once: all there are.
+/// SMs that may use local memory at once: all.
 const ALL_SMS: u32 = 0xff;
-/// Grows at least to this many bytes a thread: the first kernel with a stack is rarely the last.
+/// Smallest size in bytes per thread: the first kernel with a stack is rarely the last.
 const MIN_BYTES: u32 = 0x400;
 
 /// The local memory of one channel.
@@ -22,25 +22,25 @@ pub struct Local {
     bo: Option<Bo>,
     thread_bytes: u32,
     tpc_bytes: u64,
-    /// The engine has been told.
+    /// The methods that set it have been emitted.
     is_sent: bool,
 }
 
 impl Local {
-    /// Bytes a thread that there are.
+    /// The current size in bytes per thread.
     #[must_use]
     pub fn thread_bytes(&self) -> u32 {
         self.thread_bytes
     }
 
-    /// Makes it large enough. The channel is idle.
+    /// Grows it to at least `thread_bytes` per thread. The channel must be idle.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn grow(&mut self, core: &Core, thread_bytes: u32) -> Result<(), DeviceError> {
         let thread_bytes = thread_bytes.max(MIN_BYTES).next_multiple_of(32);
-        let [tpc_bytes, bytes] = core.gpu.chip.local_memory_bytes(thread_bytes, core.gpu.facts.max_tpcs);
-        // The old one goes first: the new one may not fit beside it.
+        let [tpc_bytes, bytes] = core.gpu.chip.local_memory_bytes(thread_bytes, core.gpu.properties.max_tpcs);
+        // The old buffer is freed first: both may not fit at once.
         *self = Self::default();
         let bo = core.bo(bytes, Placement::Vram).map_err(|e| DeviceError::OutOfMemory {
             device: core.tag.name().into(),
@@ -52,10 +52,10 @@ impl Local {
         Ok(())
     }
 
-    /// Tells the engine, once after each growth.
+    /// Emits the methods that set local memory in the engine, once after each growth.
     ///
     /// # Errors
-    /// As all methods.
+    /// A field that does not fit.
     pub fn emit(&mut self, out: &mut PushBuffer) -> Result<(), EmitError> {
         if let Some(bo) = self.bo.as_ref().filter(|_| !self.is_sent) {
             compute::Action::LocalMemory(GpuVa(bo.va())).emit(out)?;
@@ -66,7 +66,7 @@ impl Local {
         Ok(())
     }
 
-    /// The list with the methods was given up: they are to be sent again.
+    /// The list with the methods was abandoned: they must be emitted again.
     pub fn forget(&mut self) {
         self.is_sent = false;
     }

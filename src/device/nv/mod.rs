@@ -1,13 +1,13 @@
-//! NVIDIA GPUs over RM and UVM: no CUDA, only the kernel driver behind a [`Port`](doorbell_ioctl::port::Port).
+//! NVIDIA GPUs over RM and UVM: no CUDA, only the kernel driver, through a [`Port`](doorbell_ioctl::port::Port).
 //!
-//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be
-//! the running kernel, a software GPU, or a wrapper of either: nothing here can tell. Source: nv.md (open kernel
+//! Layer: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be the running
+//! kernel, a software GPU, or a wrapper of either; the code here is the same for all. Source: docs/nv.md (open kernel
 //! modules 580.142, class headers, open-gpu-doc).
 //! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`, `watch`,
 //! `events`) → memory (`paging`, `bo`, `local`) → programs (`program`, `launch`, `bank0`) → faults (`faults`) and
 //! telemetry; the rest of queues and memory is `device::gpu`'s. Faults and hangs become reports; after a fault the
-//! device is dead and says so.
-//! Left out: MIG, confidential computing, recovery of a group, kernels on a peer's memory.
+//! device refuses all work with an error.
+//! Left out: MIG, confidential computing, recovery of a channel group, kernels that access a peer's memory.
 
 mod bank0;
 mod blocks;
@@ -30,7 +30,7 @@ mod telemetry;
 mod watch;
 
 pub use self::core::{Core, NvOptions};
-pub use bank0::{Bank0, Facts as BankFacts};
+pub use bank0::{Bank0, LaunchValues};
 pub use bo::{Bo, Placement};
 pub use channel::{Channel, Group, Notification};
 pub use chip::{CHIPS, Chip};
@@ -38,7 +38,7 @@ pub use driver::{CTL_PATH, Driver, Outcome, RmError, UVM_PATH, explain};
 pub use events::Events;
 pub use faults::{code_name, describe, kernel_log};
 pub use find::{Card, Selector, cards, uuid_text};
-pub use gpu::{Facts, Gpu, OpenError, STEPS, Step};
+pub use gpu::{Gpu, GpuProperties, OpenError, STEPS, Step};
 pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
 pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
 pub use paging::PageTables;
@@ -52,7 +52,8 @@ use super::gpu::queue::{submit_runs, synchronize};
 use super::gpu::recorded::GpuList;
 use super::gpu::staging::Staging;
 use super::{
-    Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
+    Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Location, Memory,
+    MemoryParts,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
 use doorbell_hcq::memory::View;
@@ -60,7 +61,7 @@ use doorbell_hcq::packet::GpuVa;
 use doorbell_hcq::packet::nv::copy::Element;
 use doorbell_hcq::signal::Point;
 use doorbell_ioctl::abi::nvrm;
-use program::{Placed, Program, Templates};
+use program::{CubinImage, LoadedKernel, Templates};
 use queue::NvQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,7 +73,7 @@ pub struct NvDevice {
     inner: Arc<Inner>,
 }
 
-/// What recorded lists and memories hold on to.
+/// The shared part of the device, which recorded lists and memories keep alive.
 struct Inner {
     core: Arc<Core>,
     pool: Arc<Pool>,
@@ -80,10 +81,10 @@ struct Inner {
     copy: Arc<NvQueue>,
     // The channels' groups: freed after them.
     groups: Mutex<Vec<Arc<Group>>>,
-    /// Who tells of exceptions.
+    /// The debugger object, which is queried for exceptions.
     debugger: Mutex<Option<u32>>,
     staging: Staging,
-    // Memory that both sides see, kept until its last handle is gone.
+    // Buffers mapped by both host and GPU, kept until their last handle is dropped.
     host: Arc<HostBuffers<Bo>>,
 }
 
@@ -98,11 +99,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl NvDevice {
-    /// Opens the GPU that `selector` means on a driver's connection. Where UVM refuses a step, RM alone fills the page
-    /// tables, if the options let it.
+    /// Opens the GPU that `selector` names on a driver's connection. If UVM refuses a step, RM manages the page tables
+    /// instead, if the options allow it.
     ///
     /// # Errors
-    /// `Unavailable`: no such GPU, one that this build does not know; `Rm` with the step and the call that was refused.
+    /// `Unavailable`: no such GPU, or an unknown chip; `Rm` with the step and the call that was refused.
     pub fn open(
         name: &str,
         driver: &Arc<Driver>,
@@ -119,7 +120,7 @@ impl NvDevice {
         })?;
         match Self::bring_up(name, driver, card, options) {
             Err(DeviceError::Rm { what, source, .. })
-                if source.is_of_uvm() && options.tables == PageTables::UvmOrRm =>
+                if source.is_uvm_call() && options.tables == PageTables::UvmOrRm =>
             {
                 log::warn!("{name}: {what}: {source}; RM alone fills the page tables");
                 Self::bring_up(name, driver, card, &NvOptions { tables: PageTables::Rm, ..options.clone() })
@@ -128,7 +129,7 @@ impl NvDevice {
         }
     }
 
-    /// From a card to queues that run.
+    /// Brings up a card, its queues and the device over them.
     fn bring_up(name: &str, driver: &Arc<Driver>, card: &Card, options: &NvOptions) -> Result<Self, DeviceError> {
         let tag = DeviceTag::new(name);
         let core = Core::open(tag.clone(), driver, card, options.clone())?;
@@ -140,13 +141,13 @@ impl NvDevice {
         let groups = std::iter::once(group).chain(own).collect();
         let info = DeviceInfo {
             arch: core.gpu.chip.name.into(),
-            threads: core.gpu.facts.sms,
-            memory_bytes: core.gpu.facts.vram_bytes,
+            threads: core.gpu.properties.sms,
+            memory_bytes: core.gpu.properties.vram_bytes,
         };
         let (pool, groups) = (Pool::new(Arc::clone(&core) as _), Mutex::new(groups));
         let (debugger, staging, host) = (Mutex::default(), Staging::default(), Arc::default());
         let inner = Arc::new(Inner { core, pool, compute, copy, groups, debugger, staging, host });
-        // From here on a failure closes what is there, by the device's drop.
+        // From here on the device's drop cleans up after a failure.
         let device = Self { tag, info, inner };
         device.inner.start()?;
         Ok(device)
@@ -158,14 +159,14 @@ impl NvDevice {
         &self.inner.core.gpu
     }
 
-    /// Clocks, memory, errors: what the driver says now.
+    /// Current clocks, memory and errors, as the driver reports them.
     #[must_use]
     pub fn telemetry(&self) -> Telemetry {
         Telemetry::read(&self.inner.core.gpu)
     }
 
-    /// Memory that the host sees too, for copies without staging: pages of this process that the driver pins, its own
-    /// system memory, or VRAM through BAR1.
+    /// Allocates memory that is also mapped for the host, for copies without staging: pages of this process that the
+    /// driver pins, the driver's own system memory, or VRAM through BAR1.
     ///
     /// # Errors
     /// `OutOfMemory`, `Unsupported` for VRAM that is not mapped.
@@ -181,13 +182,13 @@ impl NvDevice {
             used: self.inner.pool.used_bytes(),
             why: e.to_string(),
         })?;
-        self.lend(bo, len_bytes)
+        self.memory_of_buffer(bo, len_bytes)
     }
 
-    /// Memory that the process has already, as memory of this device too: kernels and copies work on the same bytes,
-    /// nothing is copied. The driver pins its pages of 4 KiB until the last handle is gone, the rest of the last page
-    /// with them; `host` keeps the bytes mapped as long. Order accesses of the host as with any memory that it sees
-    /// ([`Memory::host`]).
+    /// Makes existing memory of the process accessible to this device: kernels and copies work on the same bytes, and
+    /// nothing is copied. The driver pins whole pages of 4 KiB, including the rest of the last one, until the last
+    /// handle is dropped; the returned memory keeps `host` mapped until then. The host must order its accesses as with
+    /// any memory mapped for both ([`Memory::host`]).
     ///
     /// # Errors
     /// `Rm` with the call that was refused: memory that may not be written or does not start on a page, pages that the
@@ -196,11 +197,11 @@ impl NvDevice {
         let core = &self.inner.core;
         core.check_open()?;
         let bo = Bo::wrap(&core.gpu, host.clone()).map_err(|e| core.refused("wrap memory of the host", e))?;
-        self.lend(bo, host.len_bytes())
+        self.memory_of_buffer(bo, host.len_bytes())
     }
 
-    /// A buffer that the host sees, as memory; kept until its last handle is gone.
-    fn lend(&self, bo: Bo, len_bytes: u64) -> Result<Memory, DeviceError> {
+    /// Makes a host-mapped buffer into a `Memory`; the buffer is freed with the last handle.
+    fn memory_of_buffer(&self, bo: Bo, len_bytes: u64) -> Result<Memory, DeviceError> {
         let view = self.inner.core.view_of("host memory", &bo)?.sub(0, len_bytes)?;
         let va = bo.va();
         self.inner.host.keep(bo);
@@ -214,11 +215,12 @@ impl NvDevice {
         }))
     }
 
-    /// Fills memory with a value of 1, 2, 4 or 8 bytes, over and over, on the copy engine.
+    /// Fills memory with a repeated value of 1, 2, 4 or 8 bytes, on the copy engine.
     ///
     /// # Errors
-    /// `Unsupported` for another length, or a place or length that is no multiple of it; as a submission.
-    pub fn fill(&self, dst: &Place, value: u64, value_bytes: u32, len_bytes: u64) -> Result<Point, DeviceError> {
+    /// `Unsupported` for another value size, or if address or length is not a multiple of it; the errors of a
+    /// submission.
+    pub fn fill(&self, dst: &Location, value: u64, value_bytes: u32, len_bytes: u64) -> Result<Point, DeviceError> {
         let element = [Element::B1, Element::B2, Element::B4, Element::B8];
         let element = element.into_iter().find(|e| e.len_bytes() == value_bytes);
         let unit = u64::from(value_bytes.max(1));
@@ -233,17 +235,18 @@ impl NvDevice {
     fn load_one(&self, image: &KernelImage<'_>) -> Result<Kernel, DeviceError> {
         let core = &self.inner.core;
         let bad = |why: String| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
-        let placed = Placed::read(image, core.gpu.chip).map_err(bad)?;
-        let len_bytes = placed.cubin.size() as u64;
+        let cubin_image = CubinImage::read(image, core.gpu.chip).map_err(bad)?;
+        let len_bytes = cubin_image.cubin.size() as u64;
         let code = Arc::new(core.own_bo("code", len_bytes, Placement::Vram)?);
         let va = code.va();
-        let bytes = placed.cubin.image(va).map_err(|e| bad(e.to_string()))?;
-        let entry = va + placed.kernel.code_offset;
-        let (name, code_sm, image_va) = (image.name.into(), placed.cubin.sm, GpuVa(va));
-        let kernel = placed.kernel;
-        let program = Program { name, kernel, code_sm, image: image_va, code, templates: Templates::default() };
+        let bytes = cubin_image.cubin.image(va).map_err(|e| bad(e.to_string()))?;
+        let entry = va + cubin_image.kernel.code_offset;
+        let (name, code_sm, image_va) = (image.name.into(), cubin_image.cubin.sm, GpuVa(va));
+        let kernel = cubin_image.kernel;
+        let program = LoadedKernel { name, kernel, code_sm, image: image_va, code, templates: Templates::default() };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
-        // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
+        // The copy engine writes the code through a temporary `Memory`, dropped at the end of this call; the kernel
+        // owns the buffer.
         let (device, uses) = (self.tag.clone(), Uses::new(None));
         let memory = Memory::new(MemoryParts { device, va, len_bytes, host: None, uses, release: None });
         self.copy_in(&memory, 0, &bytes)?;
@@ -253,8 +256,8 @@ impl NvDevice {
     }
 }
 
-/// The copy queue, and its group where it has an engine of its own. A driver that refuses any step of that leaves it on
-/// the graphics engine's runlist.
+/// Opens the copy queue on an engine of its own, with that engine's group. If there is none or the driver refuses a
+/// step, the copy queue shares the graphics engine's runlist.
 fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Option<Arc<Group>>), DeviceError> {
     if core.options.own_copy_engine {
         let own = Group::of_copy_engine(core);
@@ -274,8 +277,8 @@ fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Op
 }
 
 impl Inner {
-    /// The channels run, both answer, and somebody can be asked about exceptions. A copy queue on an engine of its own
-    /// runs already.
+    /// Schedules the channels, waits for both to answer, and creates the debugger object for exceptions. A copy queue
+    /// on an engine of its own is already scheduled.
     fn start(&self) -> Result<(), DeviceError> {
         let shares = {
             let groups = locked(&self.groups);
@@ -293,10 +296,10 @@ impl Inner {
         match driver.alloc(gpu.device, nvrm::GT200_DEBUGGER, Some(&mut params)) {
             Ok(handle) => {
                 *locked(&self.debugger) = Some(handle);
-                // Either queue may be the first to see that the group died.
+                // Either queue may be the first to notice that the group failed.
                 self.queues().into_iter().for_each(|queue| queue.watch().set_debugger(Debugger { handle, channel }));
             }
-            Err(e) => log::debug!("{}: nobody tells of exceptions: {e}", self.core.tag),
+            Err(e) => log::debug!("{}: exceptions are not reported in detail: {e}", self.core.tag),
         }
         Ok(())
     }
@@ -317,7 +320,7 @@ impl Inner {
         synchronize(self.queues().map(Arc::clone), timeout)
     }
 
-    /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
+    /// Waits for the queues' work, for `timeout` at most, ends the queues, then frees all memory that no handle holds.
     fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
         let core = &self.core;
         if core.health.is_closed() {
@@ -365,12 +368,12 @@ impl Device for NvDevice {
     }
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
-        self.inner.copy.check_place(&dst.at(offset), src.len() as u64, "copy in")?;
+        self.inner.copy.check_range(&dst.at(offset), src.len() as u64, "copy in")?;
         self.inner.staging.copy_in(&*self.inner.copy, dst, offset, src)
     }
 
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.copy.check_place(&src.at(offset), dst.len() as u64, "copy out")?;
+        self.inner.copy.check_range(&src.at(offset), dst.len() as u64, "copy out")?;
         self.inner.staging.copy_out(&*self.inner.copy, src, offset, dst)
     }
 
@@ -397,13 +400,13 @@ impl Device for NvDevice {
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
     }
 
-    /// Memory of the other GPUs of this driver, where the driver lets this one map it.
+    /// Also memory of this driver's other GPUs, if the driver lets this GPU map it.
     fn reaches(&self, memory: &Memory) -> bool {
         let gpu = &self.inner.core.gpu;
         *memory.device() == self.tag || gpu.map_peer(memory.va()).unwrap_or(false)
     }
 
-    /// Longer than a card's on a software GPU.
+    /// The submission timeout, which is longer on a software GPU, but at least 30 s.
     fn patience(&self) -> Duration {
         self.inner.core.options.submit_timeout.max(Duration::from_secs(30)) // TIMEOUT: as other devices'.
     }
@@ -428,7 +431,7 @@ impl Device for NvDevice {
 
 impl Drop for NvDevice {
     fn drop(&mut self) {
-        // TIMEOUT: a drop does not wait for ever; `close` is for those who want the error.
+        // TIMEOUT: a drop must not block for long; `close` waits properly and returns the error.
         if let Err(e) = self.inner.shut(Duration::from_secs(1)) {
             log::warn!("device {} dropped with unfinished work: {e}", self.tag);
         }

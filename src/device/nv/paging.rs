@@ -1,9 +1,12 @@
-//! Page tables: memory put in at an address and taken out again, by UVM or, where it is missing or refuses, by RM alone.
+//! Page tables: mapping and unmapping memory, through UVM or, if that is missing or refuses, through RM alone.
 //!
-//! Place in the arrows: above `driver` and `gpu`, below `bo`. Source: nv.md 1.5, 2.1, 2.4; `virtual_mem.c`, `gpu_vaspace.c` of the open kernel modules.
-//! RM's way: a range of class NV50_MEMORY_VIRTUAL at the buffer's own address, filled by MAP_MEMORY_DMA; freeing the range takes the mapping with it.
-//! The page size is always named: the driver's own choice may round a buffer up to pages that reach beyond its range.
-//! Left out: memory of a peer by RM (NV50_P2P objects), mappings of parts.
+//! Layer: above `driver` and `gpu`, below `bo`. Source: docs/nv.md 1.5, 2.1, 2.4; `virtual_mem.c`,
+//! `gpu_vaspace.c` of the open kernel modules.
+//! With RM alone: a range of class NV50_MEMORY_VIRTUAL is allocated at the buffer's address and mapped by
+//! MAP_MEMORY_DMA; freeing the range removes the mapping.
+//! The page size is always given explicitly: the driver's default may round a buffer up to pages that extend beyond its
+//! range.
+//! Left out: peer memory with RM alone (NV50_P2P objects), mapping parts of a buffer.
 
 use super::bo::HUGE_PAGE;
 use super::driver::{Driver, Handle, RmError, Uuid};
@@ -12,43 +15,45 @@ use bytemuck::Zeroable;
 use doorbell_ioctl::abi::{nvrm, uvm};
 
 const PAGE: u64 = 4096;
-/// NVOS32_ALLOC_FLAGS of a range: FIXED_ADDRESS_ALLOCATE, ALIGNMENT_FORCE (to its pages, not to the larger ones of compressed memory),
-/// MAP_NOT_REQUIRED, VIRTUAL.
+/// NVOS32_ALLOC_FLAGS of a range: FIXED_ADDRESS_ALLOCATE, ALIGNMENT_FORCE (to its pages, not to the larger ones of
+/// compressed memory), MAP_NOT_REQUIRED, VIRTUAL.
 const RANGE_FLAGS: u32 = 0x10 | 0x100 | 0x8000 | 0x8_0000;
 /// NVOS32_ATTR 24:23, NVOS32_ATTR2 21:20.
 const ATTR_PAGE_SIZE_4K: u32 = 1 << 23;
 const ATTR_PAGE_SIZE_HUGE: u32 = 3 << 23;
 const ATTR2_PAGE_SIZE_2M: u32 = 1 << 20;
-/// NVOS46_FLAGS: CACHE_SNOOP, PAGE_SIZE 11:8, DMA_OFFSET_FIXED. Without snooping the GPU reads system memory past the host's caches.
+/// NVOS46_FLAGS: CACHE_SNOOP, PAGE_SIZE 11:8, DMA_OFFSET_FIXED. Without snooping, the GPU's reads of system memory
+/// bypass the host's caches.
 const MAP_SNOOPED: u32 = 1 << 4;
 const MAP_PAGE_SIZE_4K: u32 = 1 << 8;
 const MAP_PAGE_SIZE_HUGE: u32 = 4 << 8;
 const MAP_FIXED: u32 = 1 << 15;
 
-/// Who fills page tables, of a connection's GPUs or of one of them.
+/// Who manages the page tables, for all GPUs of a connection or for one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageTables {
-    /// UVM; RM alone where nvidia-uvm is missing or refuses a step of bring-up.
+    /// UVM; RM alone if nvidia-uvm is missing or refuses a step of bring-up.
     #[default]
     UvmOrRm,
-    /// RM alone. Buffers of one GPU are then not seen by another.
+    /// RM alone. Other GPUs then cannot access this GPU's buffers.
     Rm,
 }
 
-/// A buffer in a GPU's page table.
+/// How a buffer is mapped in a GPU's page table.
 #[derive(Debug)]
-pub enum InTable {
-    /// By a range of UVM.
+pub enum Mapping {
+    /// By a UVM range.
     Uvm,
-    /// By this range of RM.
+    /// By this RM range.
     Rm(Handle),
 }
 
-impl InTable {
-    /// Puts all of a memory object into the GPU's page table. Addresses and length are multiples of `page`, which is 4 KiB or 2 MiB.
+impl Mapping {
+    /// Maps a whole memory object in the GPU's page table. Address and length are multiples of `page`, which is 4 KiB
+    /// or 2 MiB.
     ///
     /// # Errors
-    /// The driver's; nothing is left behind then.
+    /// The driver's; everything is released then.
     pub fn put(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> Result<Self, RmError> {
         let driver = &gpu.driver;
         if !gpu.uses_uvm() {
@@ -59,18 +64,18 @@ impl InTable {
         match map_by_uvm(driver, va, len_bytes, memory, gpu.uuid) {
             Ok(()) => Ok(Self::Uvm),
             Err(error) => {
-                // The mapping's refusal is what is told.
+                // The error of the mapping is the one to report.
                 let _freed = free_by_uvm(driver, va, len_bytes);
                 Err(error)
             }
         }
     }
 
-    /// Takes it out of all page tables.
+    /// Unmaps it from all page tables.
     ///
     /// # Errors
     /// The driver's.
-    pub fn take_out(self, gpu: &Gpu, va: u64, len_bytes: u64) -> Result<(), RmError> {
+    pub fn unmap(self, gpu: &Gpu, va: u64, len_bytes: u64) -> Result<(), RmError> {
         match self {
             Self::Uvm => free_by_uvm(&gpu.driver, va, len_bytes),
             Self::Rm(range) => gpu.driver.free(gpu.device, range),
@@ -78,7 +83,7 @@ impl InTable {
     }
 }
 
-fn put_by_rm(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> Result<InTable, RmError> {
+fn put_by_rm(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> Result<Mapping, RmError> {
     let driver = &gpu.driver;
     let is_huge = page == HUGE_PAGE;
     let mut params = nvrm::MemoryAlloc {
@@ -88,7 +93,7 @@ fn put_by_rm(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> R
         attr2: if is_huge { ATTR2_PAGE_SIZE_2M } else { 0 },
         size: len_bytes,
         alignment: page.max(PAGE),
-        // Where it is to lie.
+        // The fixed address.
         offset: va,
         h_va_space: gpu.vaspace,
         ..Default::default()
@@ -100,7 +105,7 @@ fn put_by_rm(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> R
         let _freed = driver.free(gpu.device, range);
         return Err(error);
     }
-    Ok(InTable::Rm(range))
+    Ok(Mapping::Rm(range))
 }
 
 fn map_by_rm(gpu: &Gpu, range: Handle, va: u64, length: u64, page: u32, h_memory: Handle) -> Result<(), RmError> {
@@ -133,7 +138,7 @@ fn map_by_rm(gpu: &Gpu, range: Handle, va: u64, length: u64, page: u32, h_memory
     driver.call(driver.ctl(), &nvrm::MAP_MEMORY_DMA, &mut args, &on, |a| a.status)
 }
 
-/// Puts a memory object into a GPU's page table, at a range that UVM knows.
+/// Maps a memory object in a GPU's page table, at an existing UVM range.
 ///
 /// # Errors
 /// The driver's.
@@ -154,7 +159,7 @@ pub fn map_by_uvm(driver: &Driver, base: u64, length: u64, memory: Handle, gpu_u
     driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION, &mut *args, |a| a.rm_status)
 }
 
-/// Takes a range out of all page tables.
+/// Unmaps a range from all page tables.
 fn free_by_uvm(driver: &Driver, base: u64, length: u64) -> Result<(), RmError> {
     if driver.release().major >= 595 {
         return driver.uvm(&uvm::FREE_V595, &mut uvm::FreeV595 { base, ..Default::default() }, |a| a.rm_status);

@@ -1,6 +1,6 @@
-//! Code on the GPU, and what one launch of it needs: its arguments at the kernel's offsets, the bank and the QMD.
+//! A kernel loaded on the GPU, and its launches: arguments at the kernel's offsets, constant bank and QMD.
 //!
-//! Place in the arrows: above `bo`, `blocks` and `launch`; `queue` and `graph` ask. Source: nv.md 4.2, 5.4, 5.6.
+//! Layer: above `bo`, `blocks` and `launch`; `queue` and `graph` ask. Source: docs/nv.md 4.2, 5.4, 5.6.
 
 use super::blocks::{BlockLayout, Template};
 use super::bo::Bo;
@@ -14,48 +14,49 @@ use doorbell_hcq::packet::nv::qmd::Dependent;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A loaded kernel. Its buffer is freed with the last kernel of the image.
+/// A loaded kernel. The buffer of its code is freed with the last kernel of the image.
 #[derive(Debug)]
-pub struct Program {
+pub struct LoadedKernel {
     pub name: Arc<str>,
     pub kernel: Kernel,
     /// Compute capability of the code.
     pub code_sm: u32,
     pub image: GpuVa,
-    /// Keeps the code.
+    /// Keeps the code's buffer alive.
     #[allow(dead_code)]
     pub code: Arc<Bo>,
     pub templates: Templates,
 }
 
-/// Launches of a kernel that were checked: nearly all kernels are launched over one grid, which is then found without a lock.
+/// A kernel's checked launches. Nearly all kernels are always launched with the same geometry; that template is found
+/// without a lock.
 #[derive(Debug, Default)]
 pub struct Templates {
     first: OnceLock<Template>,
-    /// The last one over another grid.
+    /// The last template for another geometry.
     last: Mutex<Option<Template>>,
 }
 
-/// An image before it has an address.
+/// A parsed cubin and one of its kernels, before they have an address on the device.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct CubinImage {
     pub cubin: Cubin,
     pub kernel: Kernel,
 }
 
-impl Placed {
-    /// Reads what was given to load.
+impl CubinImage {
+    /// Parses an image to load.
     ///
     /// # Errors
-    /// In words: no cubin, or one without the kernel, or for another chip.
+    /// A message: not a cubin, a cubin without the kernel, or for another chip.
     pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         let (bytes, entry) = match image.code {
             Code::Elf { bytes, entry } => (bytes, entry),
-            Code::Object { .. } => return Err("an object of no linked file; a cubin is wanted".into()),
-            Code::Raw(_) => return Err("bare instructions do not say what a launch needs; a cubin is wanted".into()),
+            Code::Object { .. } => return Err("an unlinked object; a cubin is needed".into()),
+            Code::Raw(_) => return Err("raw instructions lack the launch parameters; a cubin is needed".into()),
         };
         if !is_cubin(bytes) {
-            return Err("the file is no cubin".into());
+            return Err("the file is not a cubin".into());
         }
         let cubin = Cubin::parse(bytes).map_err(|e| e.to_string())?;
         if cubin.sm > chip.sm || cubin.sm / 10 != chip.sm / 10 {
@@ -67,64 +68,66 @@ impl Placed {
         })?;
         let stack = kernel.stack_bytes.unwrap_or(0);
         if stack > MAX_STACK_BYTES {
-            return Err(format!("{entry} wants {stack} bytes of stack a thread, at most {MAX_STACK_BYTES}"));
+            return Err(format!("{entry} needs {stack} bytes of stack per thread, the limit is {MAX_STACK_BYTES}"));
         }
         Ok(Self { kernel: kernel.clone(), cubin })
     }
 }
 
-/// Where one argument after the other goes.
-struct Places<'a> {
+/// Assigns arguments, in order, to positions in the parameter block.
+struct ArgumentLayout<'a> {
     params: &'a [Param],
-    /// Each has a parameter of its own; else several, the words of a struct, fill one that is longer.
-    is_each: bool,
+    /// Each argument fills one parameter. Otherwise several arguments (the words of a struct) may fill one longer
+    /// parameter.
+    is_one_to_one: bool,
     next: usize,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ArgumentLayout<'a> {
     fn of(params: &'a [Param], args: usize) -> Self {
-        Self { params, is_each: params.len() == args, next: 0 }
+        Self { params, is_one_to_one: params.len() == args, next: 0 }
     }
 
-    /// The place of the next one, which has `own` bytes, where all before it end at `have`; and the bytes that it fills.
+    /// Offset and length of the next argument, which has `own` bytes; the previous ones end at `have`.
     fn next(&mut self, own: usize, have: usize) -> (usize, usize) {
-        if self.is_each {
+        if self.is_one_to_one {
             self.next += 1;
             let own_one = self.params.get(self.next - 1);
             return own_one.map_or((have, own), |p| (p.offset as usize, p.len_bytes as usize));
         }
-        // The first of a parameter stands where it begins, the others behind it as long as it lasts. Another sum of bytes is told at the end.
+        // A parameter's first argument goes to its start, further ones follow while they fit. A wrong total length is
+        // reported at the end.
         let natural = have.next_multiple_of(own);
         let has_room = |p: &&Param| natural < p.offset as usize + p.len_bytes as usize;
         (self.params.iter().find(has_room).map_or(natural, |p| natural.max(p.offset as usize)), own)
     }
 }
 
-/// Arguments as the kernel finds them.
+/// The bytes of the arguments, as the kernel reads them.
 pub type Arguments = SmallVec<[u8; 64]>;
 
-/// So many zero bytes. Those of most kernels fit where they are and need no call.
+/// `len_bytes` zero bytes. Most kernels' arguments fit inline, without an allocation.
 fn zeros(len_bytes: usize) -> Arguments {
     const FEW: usize = 64;
     if len_bytes <= FEW { Arguments::from_buf_and_len([0; FEW], len_bytes) } else { Arguments::from_elem(0, len_bytes) }
 }
 
-impl Program {
+impl LoadedKernel {
     /// Bytes of local memory that a thread of the kernel needs.
     #[must_use]
     pub fn local_bytes(&self) -> u32 {
         local_bytes(&self.kernel)
     }
 
-    /// The arguments at the offsets that the cubin says, or, where it says none, one after another at their natural alignment.
-    /// `at_place` is told where each lies, and its length.
+    /// The arguments at the offsets that the cubin declares or, if it declares none, one after another at their natural
+    /// alignment. `at_place` is called with each argument's offset and length.
     ///
     /// # Errors
-    /// In words: other arguments than the kernel takes.
+    /// A message: the arguments do not match the kernel's parameters.
     pub fn arguments(&self, args: &[Arg], mut at_place: impl FnMut(usize, usize)) -> Result<Arguments, String> {
         let want = (self.kernel.bank0_bytes as usize).saturating_sub(self.kernel.param_base as usize);
         let (mut out, mut have) = (zeros(want), 0_usize);
-        let mut places = Places::of(&self.kernel.params, args.len());
+        let mut layout = ArgumentLayout::of(&self.kernel.params, args.len());
         for (n, arg) in args.iter().enumerate() {
             let own = match arg {
                 Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
@@ -133,14 +136,14 @@ impl Program {
             if !matches!(own, 1 | 2 | 4 | 8) {
                 return Err(format!("pass a scalar of {own} bytes"));
             }
-            let (at, len) = places.next(own, have);
-            // A variable fills what the kernel declares; an address and a scalar have their length.
+            let (at, len) = layout.next(own, have);
+            // A variable takes the declared length; an address or scalar must have exactly that length.
             let fits = if matches!(arg, Arg::Var(_)) { len <= 8 } else { len == own };
             if !fits {
                 return Err(format!("pass {own} bytes as argument {n} of {}, which has {len}", self.name));
             }
             have = have.max(at + len);
-            // More than the kernel takes is told below.
+            // Bytes beyond the kernel's parameters are reported below.
             match (out.get_mut(at..at + len), arg.bits().to_le_bytes()) {
                 (Some([a, b, c, d, e, f, g, h]), bytes) => [*a, *b, *c, *d, *e, *f, *g, *h] = bytes,
                 (Some(place), bytes) => place.copy_from_slice(&bytes[..len]),
@@ -148,7 +151,7 @@ impl Program {
             }
             at_place(at, len);
         }
-        // What is missing may be padding, but no parameter.
+        // Only trailing padding may be missing, not a parameter.
         let lacks = self.kernel.params.last().is_some_and(|last| have <= last.offset as usize);
         if have > want || have.next_multiple_of(4) < want || lacks {
             let count = (args.len(), self.kernel.params.len());
@@ -161,10 +164,10 @@ impl Program {
         Ok(out)
     }
 
-    /// Hands on the launch over this grid, which is checked once.
+    /// Calls `with` with the template for this geometry, which is checked only once.
     ///
     /// # Errors
-    /// In words: as `plan`.
+    /// A message, as `plan`.
     pub fn with_template<T>(
         &self,
         chip: &'static Chip,
@@ -188,10 +191,10 @@ impl Program {
         }
     }
 
-    /// A launch whose bank lies at `bank0`.
+    /// Plans a launch whose bank lies at `bank0`.
     ///
     /// # Errors
-    /// In words: a shape, an amount or arguments that the kernel or the chip does not take.
+    /// A message: a shape, a resource amount or arguments that the kernel or the chip does not support.
     pub fn plan(
         &self,
         chip: &'static Chip,

@@ -1,10 +1,9 @@
-//! NVIDIA's side of a queue: commands become methods in push buffers, and a channel's ring takes the addresses of
-//! these.
+//! NVIDIA's implementation of a queue: commands become methods in push buffers, whose addresses go to a channel's ring.
 //!
-//! Place in the arrows: above `channel`, `program`, `local`; what is the same for all GPUs is `device::gpu`'s, waiting
-//! is `watch`'s, and `mod.rs` owns a compute and a copy queue. Source: nv.md 3, 6.
-//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their addresses to the
-//! channel's ring. It ends with a semaphore of the engine, which is the timeline.
+//! Layer: above `channel`, `program`, `local`; code shared by all GPUs is in `device::gpu`, waiting
+//! is in `watch`, and `mod.rs` owns a compute and a copy queue. Source: docs/nv.md 3, 6.
+//! A submission is a list of methods, cut into pieces. Each piece is one push buffer in a ring of host memory, and its
+//! address goes to the channel's ring. The last method writes the timeline's semaphore.
 
 use super::blocks::Blocks;
 use super::bo::Bo;
@@ -13,12 +12,12 @@ use super::core::Core;
 use super::driver::Handle;
 use super::events::{WAKE_BYTES, wake_entry};
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
-use super::program::Program;
+use super::program::LoadedKernel;
 use super::watch::ChannelWatch;
 use crate::gpu::encode::{Encode, GpuCore, GpuProgram, SubmitContext};
 use crate::gpu::queue::{GpuQueue, name_of};
-use crate::in_flight::no_room;
-use crate::{Arg, DeviceError, Geometry, Place, QueueKind};
+use crate::in_flight::submit_to_device_error;
+use crate::{Arg, DeviceError, Geometry, Location, QueueKind};
 use doorbell_hcq::kernargs::Kernargs;
 use doorbell_hcq::memory::View;
 use doorbell_hcq::packet::GpuVa;
@@ -30,17 +29,17 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Methods of a report's tail.
+/// Methods that a report shows at most.
 const TAIL_WRITES: usize = 24;
-/// Dwords after which a list is cut: one fetch, a fraction of the ring of push buffers.
+/// Length in dwords from which a list is cut into pieces: a single fetch, and a fraction of the ring of push buffers.
 const PIECE_DWORDS: usize = 1 << 14;
-/// Words between two push buffers.
+/// Alignment of push buffers, in 64-bit words.
 const PUSH_ALIGN_WORDS: u64 = 2;
 
 /// A queue of this device.
 pub type NvQueue = GpuQueue<Methods>;
 
-/// The list that is being made, and the channel that takes it.
+/// The list of methods under construction, and the channel that it will be submitted to.
 #[derive(Debug)]
 pub struct Methods {
     channel: Channel,
@@ -51,34 +50,34 @@ pub struct Methods {
     /// Banks and QMDs; compute only.
     blocks: Blocks,
     list: PushBuffer,
-    /// The ring's entries for the push buffers of the list so far.
+    /// Ring entries for the list's push buffers so far.
     entries: SmallVec<[[u32; 2]; 4]>,
-    /// The engine knows its class and windows.
+    /// Class and windows have been set in the engine.
     is_set_up: bool,
-    /// A launch of this list may still run.
+    /// A launch earlier in this list may still be running.
     is_busy: bool,
-    /// A list was begun and has not been queued.
+    /// A list was begun and not yet queued.
     is_open: bool,
     local: Local,
-    /// Submissions whose entries are in the ring: value, entries written with it.
+    /// Submissions whose entries are in the ring: timeline value, and total entries written up to it.
     in_ring: VecDeque<(u64, u64)>,
-    /// Entries whose submissions are done.
+    /// Total entries whose submissions are complete.
     done: u64,
-    /// The entry that wakes a waiting host, always the same one.
+    /// The ring entry that interrupts a waiting host; always the same one.
     wake: [u32; 2],
-    /// The last submission that such an entry stands after.
+    /// The last submission that is followed by such an entry.
     woken_after: u64,
     // Freed after the channel.
     #[allow(dead_code)]
     buffers: Vec<Bo>,
 }
 
-/// Caches dropped so that a launch sees what others wrote, and what code is new.
+/// Invalidates caches so that a launch sees data written by others and, with `instruction`, new code.
 fn invalidate(instruction: bool) -> compute::Action {
     compute::Action::InvalidateCaches { instruction, data: true, constant: true }
 }
 
-/// Makes a queue: the channel and what it needs. It runs once its group is scheduled.
+/// Opens a queue with its channel. It runs once its channel group is scheduled.
 ///
 /// # Errors
 /// `Rm` with the call that was refused.
@@ -89,10 +88,10 @@ pub fn open(core: &Arc<Core>, group: &Arc<Group>, kind: QueueKind) -> Result<Arc
     Ok(NvQueue::new(core, kind, timeline, methods, watch))
 }
 
-/// Tells the engine its class and windows, and waits for the answer: the channel works.
+/// Sets class and windows in the engine and waits for completion, which shows that the channel works.
 ///
 /// # Errors
-/// As a submission; `Wait` with a report when nothing comes back.
+/// The errors of a submission; `Wait` with a report on a timeout.
 pub fn start(queue: &NvQueue) -> Result<(), DeviceError> {
     let point = queue.submit(&[], &[])?;
     Ok(point.wait(queue.core().options.submit_timeout)?)
@@ -104,13 +103,13 @@ pub fn engine_of(queue: &NvQueue) -> Option<[Handle; 2]> {
     queue.lock().encoder().map(|methods| [methods.channel.handle(), methods.channel.engine()])
 }
 
-/// Queues a fill of memory with a value over and over; `dst` and length are multiples of the element. Copy queues.
+/// Queues a fill of memory with a repeated value; `dst` and length are multiples of the element. For copy queues.
 ///
 /// # Errors
 /// As a submission.
-pub fn fill(queue: &NvQueue, dst: &Place, value: u64, element: Element, count: u64) -> Result<Point, DeviceError> {
+pub fn fill(queue: &NvQueue, dst: &Location, value: u64, element: Element, count: u64) -> Result<Point, DeviceError> {
     let len_bytes = count.saturating_mul(element.len_bytes().into());
-    queue.check_place(dst, len_bytes, "fill")?;
+    queue.check_range(dst, len_bytes, "fill")?;
     queue.submit_on(&dst.memory, |methods, _| {
         let (mut at, mut left) = (dst.va(), count);
         let most = u64::from(MAX_COPY_BYTES / 2 / element.len_bytes());
@@ -154,8 +153,8 @@ impl Methods {
         })
     }
 
-    /// Has the channel interrupt the host when all that it was given, `value` too, is done; once for as much. Whether
-    /// nothing was queued after `value`.
+    /// Requests an interrupt for when everything queued so far, including `value`, is complete; at most once for the
+    /// same work. Returns whether nothing was queued after `value`.
     pub(super) fn ask_for_interrupt(&mut self, value: u64, submitted: u64) -> bool {
         if self.woken_after < value {
             self.channel.push(self.wake);
@@ -165,10 +164,10 @@ impl Methods {
         self.woken_after == value
     }
 
-    /// The list so far, then push buffers that lie elsewhere, by their entries.
+    /// Appends entries for push buffers that lie elsewhere, after the list so far.
     ///
     /// # Errors
-    /// `Wait` for room.
+    /// `Wait` if no room becomes free in time.
     pub(super) fn splice(
         &mut self,
         context: &SubmitContext<'_, Core>,
@@ -182,7 +181,7 @@ impl Methods {
         Ok(())
     }
 
-    /// Moves the list so far to the ring of push buffers when it is long.
+    /// Moves the list so far to the ring of push buffers if it has reached the length of a piece.
     #[inline]
     fn cut(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         if self.list.words().len() < PIECE_DWORDS { Ok(()) } else { self.place(context) }
@@ -194,14 +193,15 @@ impl Methods {
         let count = u32::try_from(words.len()).unwrap_or(u32::MAX);
         let room = u64::from(count).div_ceil(2).next_multiple_of(PUSH_ALIGN_WORDS);
         let timeout = context.core.options.submit_timeout;
-        let room = self.push.take_waiting(room, context.timeline, context.value, timeout).map_err(no_room)?;
+        let room =
+            self.push.take_waiting(room, context.timeline, context.value, timeout).map_err(submit_to_device_error)?;
         self.push.write_at(room, 0, bytemuck::cast_slice(words))?;
         self.entries.push(Entry::fetch(GpuVa(self.push.address(room)), count).emit()?);
         self.list.clear();
         Ok(())
     }
 
-    /// Writes a signal, with the time, after all work before it.
+    /// Writes a signal with a timestamp, after all earlier work.
     #[inline]
     fn signal(&mut self, signal: &Signal, value: u64) -> Result<(), DeviceError> {
         let address = GpuVa(signal.va());
@@ -219,7 +219,7 @@ impl Methods {
         Ok(())
     }
 
-    /// Until the ring has room for so many entries.
+    /// Waits until the ring has room for `count` entries.
     #[inline]
     fn wait_for_slots(&mut self, context: &SubmitContext<'_, Core>, count: u64) -> Result<(), DeviceError> {
         let capacity = self.channel.capacity();
@@ -239,7 +239,7 @@ impl Methods {
         }
     }
 
-    /// The methods of the oldest submission that is not done, decoded.
+    /// The decoded methods of the oldest incomplete submission.
     fn tail(&self, completed: u64) -> Vec<String> {
         let finished = self.in_ring.iter().take_while(|(value, _)| *value <= completed).last();
         let started = finished.map_or(self.done, |(_, at)| *at);
@@ -264,7 +264,7 @@ impl Methods {
     }
 }
 
-impl GpuProgram for Program {
+impl GpuProgram for LoadedKernel {
     fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -280,7 +280,7 @@ impl GpuProgram for Program {
 
 impl Encode for Methods {
     type Core = Core;
-    type Program = Program;
+    type Program = LoadedKernel;
     type Watch = ChannelWatch;
 
     #[inline]
@@ -289,7 +289,7 @@ impl Encode for Methods {
         self.entries.clear();
         self.is_busy = false;
         if std::mem::take(&mut self.is_open) {
-            // The last list was given up: what it would have set in the engine is still to be set.
+            // The last list was abandoned: the engine state that it would have set must be set again.
             core.note_code();
             self.local.forget();
         }
@@ -352,7 +352,7 @@ impl Encode for Methods {
     fn exec(
         &mut self,
         context: &SubmitContext<'_, Core>,
-        program: &Program,
+        program: &LoadedKernel,
         args: &[Arg],
         geometry: &Geometry,
     ) -> Result<(), DeviceError> {
@@ -363,8 +363,8 @@ impl Encode for Methods {
         let qmd = program.with_template(chip, geometry, &arguments, |template| {
             blocks.put(template, &arguments, context.timeline, context.value, timeout)
         });
-        let qmd = qmd.map_err(|what| core.cannot(what))?.map_err(no_room)?;
-        // Work before it ends first, unless none is under way in this list.
+        let qmd = qmd.map_err(|what| core.cannot(what))?.map_err(submit_to_device_error)?;
+        // Waits for earlier work, unless this list has none running.
         if self.is_busy {
             compute::Action::WaitIdle.emit(&mut self.list)?;
             invalidate(false).emit(&mut self.list)?;
@@ -374,7 +374,7 @@ impl Encode for Methods {
         self.cut(context)
     }
 
-    /// In pieces that the engine takes.
+    /// Copies in pieces of at most the size that the engine supports.
     fn copy(
         &mut self,
         context: &SubmitContext<'_, Core>,

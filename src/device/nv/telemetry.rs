@@ -1,8 +1,10 @@
-//! What the driver says of a GPU at this moment, by RM's controls alone: memory, performance state, PCIe link, errors.
+//! The current state of a GPU, as reported by RM's controls: memory, performance state, PCIe link, errors.
 //!
-//! Place in the arrows: asks through `gpu`; the command line prints it. Source: nv.md 2.5; `ctrl2080bus.h`, `ctrl2080fb.h`, `ctrl2080gpu.h`, `ctrl2080thermal.h`, `ctrl2080perf.h` of release 580;
-//! the link's fields are PCIe's own (Link Status register). A question that the driver refuses leaves `None`.
-//! Clocks are told by few drivers outside of virtual machines (release 595 answers NOT_SUPPORTED elsewhere). Left out: power, whose controls are not public.
+//! Layer: queries through `gpu`; the command line prints it. Source: docs/nv.md 2.5; `ctrl2080bus.h`, `ctrl2080fb.h`,
+//! `ctrl2080gpu.h`, `ctrl2080thermal.h`, `ctrl2080perf.h` of release 580; the link's fields are those of PCIe's Link
+//! Status register. A query that the driver refuses gives `None`.
+//! Few drivers report clocks outside of virtual machines (release 595 returns NOT_SUPPORTED there). Left out:
+//! power, whose controls are not public.
 
 use super::gpu::Gpu;
 use doorbell_hcq::bits::{Field, field};
@@ -13,7 +15,7 @@ const FB_RAM_KIB: u32 = 0x07;
 const FB_HEAP_FREE_KIB: u32 = 0x16;
 const FB_BAR1_KIB: u32 = 0x05;
 const FB_BAR1_FREE_KIB: u32 = 0x1d;
-/// This one in bytes.
+/// The size of the L2 cache; in bytes, unlike the others.
 const FB_L2_BYTES: u32 = 0x1b;
 const BUS_LINK_STATUS: u32 = 0x07;
 const LINK_SPEED: Field = field(0, 16, 19);
@@ -21,14 +23,14 @@ const LINK_WIDTH: Field = field(0, 20, 25);
 /// NV2080_CTRL_CLK_DOMAIN.
 const CLOCK_GRAPHICS: u32 = 1 << 0;
 const CLOCK_MEMORY: u32 = 1 << 4;
-/// Sensors that are asked at most.
+/// Sensors that are queried at most.
 const MAX_SENSORS: u32 = 8;
-/// Bytes of a unit in the ECC status, and where its counts of double and single bit errors are.
+/// Size of a unit's record in the ECC status, and the offsets of its counts of double and single bit errors.
 const ECC_UNIT_BYTES: usize = 40;
 const ECC_DOUBLE: usize = 8;
 const ECC_SINGLE: usize = 24;
 
-/// The answers.
+/// The current state of a GPU; fields that the driver does not report are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Telemetry {
     pub name: String,
@@ -37,30 +39,30 @@ pub struct Telemetry {
     pub bar1_bytes: Option<u64>,
     pub bar1_free_bytes: Option<u64>,
     pub l2_bytes: Option<u64>,
-    /// 0 is the fastest.
+    /// Performance state; 0 is the fastest.
     pub performance_state: Option<u32>,
-    /// Clocks in force, kHz: graphics, memory.
+    /// Current clocks in kHz: graphics, memory.
     pub clocks_khz: Option<[u32; 2]>,
-    /// Degrees Celsius of the GPU; the hottest sensor's.
+    /// GPU temperature in degrees Celsius, from the hottest sensor.
     pub temperature_c: Option<i32>,
     /// PCIe generation and lanes.
     pub link: Option<(u32, u32)>,
     /// Single and double bit ECC errors since the last reset.
     pub ecc_errors: Option<(u64, u64)>,
-    /// Errors that ended channels, kept by the driver.
+    /// Errors that stopped channels, as counted by the driver.
     pub channel_errors: Option<u32>,
-    /// The driver wants the GPU to be reset.
+    /// Whether the driver reports that the GPU needs a reset.
     pub needs_reset: Option<bool>,
 }
 
 impl Telemetry {
-    /// Asks.
+    /// Queries the driver.
     #[must_use]
     pub fn read(gpu: &Gpu) -> Self {
         let kib = |n: Option<u32>| n.map(|n| u64::from(n) << 10);
         let fb = |index| fb_info(gpu, index);
         Self {
-            name: gpu.facts.name.clone(),
+            name: gpu.properties.name.clone(),
             vram_bytes: kib(fb(FB_RAM_KIB)),
             vram_free_bytes: kib(fb(FB_HEAP_FREE_KIB)),
             bar1_bytes: kib(fb(FB_BAR1_KIB)),
@@ -97,13 +99,13 @@ impl std::fmt::Display for Telemetry {
             write!(f, ", PCIe {generation} x{lanes}")?;
         }
         if let Some((single, double)) = self.ecc_errors {
-            write!(f, ", ECC {single} corrected {double} not")?;
+            write!(f, ", ECC {single} corrected {double} uncorrected")?;
         }
         if let Some(errors) = self.channel_errors {
             write!(f, ", {errors} channel errors")?;
         }
         if self.needs_reset == Some(true) {
-            f.write_str(", to be reset")?;
+            f.write_str(", needs a reset")?;
         }
         Ok(())
     }
@@ -139,7 +141,7 @@ fn clocks(gpu: &Gpu) -> Option<[u32; 2]> {
     (graphics.current_freq != 0).then_some([graphics.current_freq, memory.current_freq])
 }
 
-/// One question to the thermal system.
+/// One query to the thermal system.
 fn thermal(gpu: &Gpu, opcode: u32, index: u32) -> Option<[u32; 8]> {
     let mut args = nvrm::ThermalSystemExecute {
         client_api_version: 1,

@@ -1,7 +1,7 @@
-//! A host that waits for a channel: it sleeps until the channel's interrupt, and looks whether the driver has ended the
-//! channel.
+//! How the host waits for a channel: it sleeps until the channel's interrupt, and checks whether the driver has stopped
+//! the channel.
 //!
-//! Place in the arrows: beside `queue`, above `events` and `faults`. Source: nv.md 6.
+//! Layer: beside `queue`, above `events` and `faults`. Source: docs/nv.md 6.
 
 use super::channel::{Channel, Notification};
 use super::core::Core;
@@ -15,37 +15,37 @@ use doorbell_hcq::signal::Backoff;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long a host sleeps before it looks by itself: at first, and at most.
-// TIMEOUT: what an interrupt that is lost costs at most, beside the wait so far.
+/// How long a host sleeps before it checks without an event: initially, and at most.
+// TIMEOUT: the delay that a lost interrupt causes at first; later sleeps are longer.
 const FIRST_SLEEP: Duration = Duration::from_millis(1);
-// TIMEOUT: 50 looks a second are next to nothing; a closed device is noticed that late.
+// TIMEOUT: 50 checks per second cost almost nothing; closing a device is noticed with this delay.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
-/// Who is asked about exceptions, and of which channel: the one whose engine runs kernels.
+/// The debugger object that is queried for exceptions, and the channel to query: the one that runs kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debugger {
     pub handle: Handle,
     pub channel: Handle,
 }
 
-/// What a waiting host looks at, also while another thread submits.
+/// What a waiting host checks, also while another thread submits.
 #[derive(Debug)]
 struct Watched {
     channel: Handle,
     notifier: View,
 }
 
-/// The watch over one channel.
+/// Watches one channel for errors.
 #[derive(Debug)]
 pub struct ChannelWatch {
     /// None once the queue is closed.
     watched: Mutex<Option<Watched>>,
     debugger: OnceLock<Debugger>,
-    /// The other queue of the device: what this one waits for may have been that one's work.
+    /// The device's other queue: this one may be waiting for that one's work.
     peer: OnceLock<Weak<NvQueue>>,
 }
 
-/// A host between sleeps.
+/// State of a waiting host between sleeps.
 #[derive(Debug)]
 pub struct Nap {
     longest: Duration,
@@ -61,10 +61,10 @@ impl Default for Nap {
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slept {
-    /// By an event.
+    /// Woken by an event.
     Woken,
-    /// By its time.
-    InVain,
+    /// The time was over.
+    TimedOut,
 }
 
 impl ChannelWatch {
@@ -74,17 +74,17 @@ impl ChannelWatch {
         Self { watched: Mutex::new(Some(watched)), debugger: OnceLock::new(), peer: OnceLock::new() }
     }
 
-    /// Who is asked about exceptions of the engine.
+    /// Sets the debugger object that is queried for exceptions.
     pub fn set_debugger(&self, debugger: Debugger) {
         let _first_one_counts = self.debugger.set(debugger);
     }
 
-    /// Whose channel is looked at too while the host waits for this queue.
+    /// Sets the queue whose channel is also checked while the host waits for this one.
     pub fn set_peer(&self, peer: &Arc<NvQueue>) {
         let _first_one_counts = self.peer.set(Arc::downgrade(peer));
     }
 
-    /// Looks whether the driver has ended the channel; remembers why.
+    /// Checks whether the driver has stopped the channel; if so, sets the device's fault.
     fn look_at_channel(&self, core: &Core) {
         if core.health.fault().is_some() {
             return;
@@ -97,27 +97,28 @@ impl ChannelWatch {
     }
 }
 
-/// Has the channel interrupt the host. Gives how long the host may sleep: where more was queued after `value`, it looks
-/// by itself. Nothing: somebody is submitting, perhaps the one who waits.
+/// Requests an interrupt from the channel. Returns how long the host may sleep; this is short if more work was queued
+/// after `value`, because the interrupt then comes too late. `None` if a submission holds the lock, possibly the
+/// waiting thread's own.
 fn ask_for_interrupt(queue: &NvQueue, value: u64) -> Option<Duration> {
     let mut producer = queue.try_lock()?;
     let is_last = producer.encoder()?.ask_for_interrupt(value, queue.timeline().submitted());
     Some(if is_last { LONGEST_SLEEP } else { FIRST_SLEEP })
 }
 
-/// Sleeps until something happened on the card, for `timeout` at most; nothing where nobody would wake the host.
+/// Sleeps until an event of the card, for `timeout` at most; `None` if no event would wake the host.
 fn sleep(queue: &NvQueue, value: u64, timeout: Duration) -> Option<Slept> {
     let events = queue.core().events()?;
-    // Before the look: what is heard between the two ends the sleep at once.
-    let round = events.round();
+    // Read before the check: an event between the two then ends the sleep at once.
+    let generation = events.generation();
     let longest = ask_for_interrupt(queue, value)?;
-    if queue.timeline().completed() >= value || events.sleep(round, timeout.min(longest)) {
+    if queue.timeline().completed() >= value || events.sleep(generation, timeout.min(longest)) {
         return Some(Slept::Woken);
     }
     if longest == LONGEST_SLEEP && queue.timeline().completed() >= value {
-        events.note_unheard();
+        events.note_missed();
     }
-    Some(Slept::InVain)
+    Some(Slept::TimedOut)
 }
 
 impl Watch<Methods> for ChannelWatch {
@@ -136,14 +137,14 @@ impl Watch<Methods> for ChannelWatch {
                 nap.longest = FIRST_SLEEP;
                 return true;
             }
-            Some(Slept::InVain) => nap.longest = (nap.longest * 2).min(LONGEST_SLEEP),
+            Some(Slept::TimedOut) => nap.longest = (nap.longest * 2).min(LONGEST_SLEEP),
             None => nap.backoff.pause(),
         }
         false
     }
 
     fn end(&self, _core: &Core, methods: Methods) -> Result<(), DeviceError> {
-        // The notifier's last view goes first: it is unmapped with the channel.
+        // The notifier's last view is dropped first, because the notifier is unmapped with the channel.
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
         drop(methods);
         Ok(())

@@ -7,7 +7,7 @@ use doorbell_ioctl::port::Port;
 use std::sync::{Arc, PoisonError};
 
 impl Registry {
-    /// The kernel's driver, or a software one of the device's own.
+    /// The kernel's driver, which the process shares, or a new software driver for an emulated device.
     pub(super) fn amd_driver(&self, name: &str, selector: &Selector) -> Result<Arc<Driver>, DeviceError> {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         if let Selector::Emulated(chip) = selector {
@@ -24,7 +24,7 @@ impl Registry {
         Ok(driver)
     }
 
-    /// One row a GPU of the topology; one that says why when there is none.
+    /// One row per GPU of the topology; if there is none, one row with the reason.
     pub(super) fn list_amd(&self) -> Vec<DeviceListing> {
         let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("AMD") };
         let Some(port) = kernel_port() else { return vec![absent("not on this system".into())] };

@@ -1,7 +1,7 @@
-//! The registry: device names → open devices, each opened once a process and shared.
+//! The registry: device names → open devices. Each device is opened once per process and shared.
 //!
-//! Place in the arrows: `engine` and the command line ask it. It and the UOp interner are the only process-wide state.
-//! Software GPUs come from a function that the edge hands over: no device knows the emulator.
+//! Layer: `engine` and the command line use it. It and the UOp interner are the only process-wide state.
+//! Software GPUs come from a function that the application sets, so that this crate does not depend on the emulator.
 
 #[cfg(feature = "amd")]
 mod amd;
@@ -26,7 +26,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// How devices are opened. A device is opened once for each set of options that it has been asked for with.
+/// Options for opening devices. A device is opened once for each distinct set of options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
     pub cpu: CpuOptions,
@@ -34,12 +34,12 @@ pub struct DeviceOptions {
     pub amd: AmdOptions,
     #[cfg(feature = "nv")]
     pub nv: NvOptions,
-    /// Opens `DISK:` files for writing, making them if they are missing.
+    /// Opens `DISK:` files for writing, creating them if they are missing.
     pub disk_write: bool,
 }
 
 impl DeviceOptions {
-    /// Those that matter for a device of that name; all others have their defaults.
+    /// The options that concern the device of that name; all others have their defaults.
     fn of(&self, name: &DeviceName) -> DeviceOptions {
         let mut of = DeviceOptions::default();
         match name {
@@ -60,14 +60,15 @@ impl DeviceOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceListing {
     pub name: String,
-    /// What code is made for; empty where no kernel runs or the device is absent.
+    /// The architecture to compile for; empty if the device runs no kernels or is absent.
     pub arch: String,
-    /// 0: none, or not known before the device is opened; as with `memory_bytes`.
+    /// Cores or compute units; 0 if there are none, or if the number is unknown before opening. The same holds for
+    /// `memory_bytes`.
     pub cores: u32,
     pub memory_bytes: u64,
-    /// Why the device cannot be opened, if it cannot.
+    /// The reason why the device cannot be opened, if there is one.
     pub unavailable: Option<String>,
-    /// Clocks, memory, errors now, where the driver was asked.
+    /// Current clocks, memory and errors, if the driver was queried.
     #[serde(serialize_with = "state_values")]
     pub state: Option<DeviceState>,
 }
@@ -76,13 +77,14 @@ fn state_values<S: serde::Serializer>(state: &Option<DeviceState>, to: S) -> Res
     state.as_ref().map(|s| &s.values).serialize(to)
 }
 
-/// Where software GPUs come from: a chip's name to a port with that chip. The command line gives one; nothing here knows the emulators.
+/// A function that creates a software GPU: from a chip's name to a port with that chip. The command line sets it; this
+/// crate does not depend on the emulators.
 pub type Emulate = fn(&str) -> Emulated;
 
-/// A software GPU's port, or what speaks against it in one line.
+/// A software GPU's port, or a one-line reason why there is none.
 pub type Emulated = Result<Arc<dyn Port>, String>;
 
-/// Puts another port around the one that a device is about to use: a tracer, a recorder, a fault injector.
+/// Wraps the port that a device is about to use in another one: a tracer, a recorder, a fault injector.
 pub type Wrap = Box<dyn Fn(Arc<dyn Port>) -> Arc<dyn Port> + Send + Sync>;
 
 struct WrapSlot(OnceLock<Wrap>);
@@ -99,7 +101,8 @@ impl Default for WrapSlot {
     }
 }
 
-/// An open device, and the options it was opened with; `None`: it was made elsewhere and serves whoever asks for the name.
+/// An open device with the options that it was opened with; `None`: it was inserted, and is used for this name with any
+/// options.
 #[derive(Debug)]
 struct Opened {
     options: Option<DeviceOptions>,
@@ -112,7 +115,8 @@ pub struct Registry {
     open: Mutex<HashMap<DeviceName, Vec<Opened>>>,
     emulate: OnceLock<Emulate>,
     wrap: WrapSlot,
-    /// The process's connection to AMD's driver: kept, for the kernel gives a process one event page in its life.
+    /// The process's connection to AMD's driver; never closed, since the kernel accepts only one event page per
+    /// process.
     #[cfg(feature = "amd")]
     amd: Mutex<Option<Arc<crate::amd::Driver>>>,
     /// The process's connection to NVIDIA's driver: its GPUs share one client.
@@ -128,20 +132,20 @@ impl Registry {
         GLOBAL.get_or_init(Self::default)
     }
 
-    /// Says where software GPUs come from; the first one to say it counts.
+    /// Sets the function that creates software GPUs; only the first call has an effect.
     pub fn set_emulate(&self, emulate: Emulate) {
         let _first_one_counts = self.emulate.set(emulate);
     }
 
-    /// Wraps the port of every driver that is opened from now on; the first one to say it counts.
+    /// Sets the function that wraps the port of every driver opened from now on; only the first call has an effect.
     pub fn set_wrap(&self, wrap: Wrap) {
         let _first_one_counts = self.wrap.0.set(wrap);
     }
 
-    /// Closes all open devices, and lets go of the drivers.
+    /// Closes all open devices, and drops the drivers.
     ///
     /// # Errors
-    /// The first one's; the others are closed nevertheless.
+    /// The first device's error; the others are closed nevertheless.
     pub fn close_all(&self) -> Result<(), DeviceError> {
         let devices = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
@@ -155,7 +159,7 @@ impl Registry {
         result
     }
 
-    /// The port as it was asked to be.
+    /// The port, wrapped if `set_wrap` was called.
     #[cfg(any(feature = "amd", feature = "nv"))]
     fn wrapped(&self, port: Arc<dyn Port>) -> Arc<dyn Port> {
         match self.wrap.0.get() {
@@ -164,10 +168,10 @@ impl Registry {
         }
     }
 
-    /// The device of that name, opened now unless it is open with these options.
+    /// The device of that name. It is opened now unless it is already open with these options.
     ///
     /// # Errors
-    /// `Unknown` and `NotInBuild` for the name, and what the device's own opening may say.
+    /// `Unknown` and `NotInBuild` for the name, and the errors of opening the device.
     pub fn open(&self, name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
         let name: DeviceName = name.parse()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,10 +185,10 @@ impl Registry {
         Ok(device)
     }
 
-    /// Puts a device made elsewhere under a name, as if it had been opened by it; the former one is returned.
+    /// Registers a device under a name, as if it had been opened by that name; returns the previous one.
     ///
     /// # Errors
-    /// As the name's parsing.
+    /// `Unknown` and `NotInBuild` for the name.
     pub fn insert(&self, name: &str, device: Arc<dyn Device>) -> Result<Option<Arc<dyn Device>>, DeviceError> {
         let name: DeviceName = name.parse()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +196,7 @@ impl Registry {
         Ok(former.and_then(|mut all| all.pop()).map(|o| o.device))
     }
 
-    /// Closes the devices of that name that are open, and forgets them: the next `open` makes a new one.
+    /// Closes and removes the open devices of that name; the next `open` opens a new one.
     ///
     /// # Errors
     /// As [`Device::close`].
@@ -212,7 +216,7 @@ impl Registry {
             #[cfg(feature = "cpu")]
             DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
             DeviceName::Null(arch) => {
-                // Nothing runs, so the arch need not be this machine's; who compiles says whether it knows it.
+                // Nothing runs, so the arch need not be this machine's; the compiler reports an unknown one.
                 let arch = match arch {
                     Some(arch) => arch.clone(),
                     None => choose_arch(&shown, options.cpu.arch.as_deref())?,
@@ -244,7 +248,7 @@ impl Registry {
         })
     }
 
-    /// What there is and what there could be, for `doorbell devices`.
+    /// All devices, present or possible, for `doorbell devices`.
     #[must_use]
     pub fn list(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
         let mut rows = Vec::new();
@@ -271,11 +275,11 @@ impl Registry {
     }
 }
 
-// TIMEOUT: a software GPU executes some 10^8 lane operations a second; what takes a card milliseconds takes it minutes.
+// TIMEOUT: a software GPU executes about 10^8 lane operations per second; milliseconds of a card are minutes there.
 #[cfg(any(feature = "amd", feature = "nv"))]
 const SOFTWARE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
-/// Chips that a software GPU can be.
+/// Chips that can be emulated.
 #[cfg(any(feature = "amd", feature = "nv"))]
 const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
 

@@ -1,7 +1,8 @@
-//! Device names: what they mean and how they are written.
+//! Device names: parsing and printing.
 //!
-//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`,
-//! `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA` is another word for `NV`.
+//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`,
+//! `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA`
+//! is another word for `NV`.
 
 use crate::DeviceError;
 #[cfg(feature = "amd")]
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 /// Names that can be opened, for messages.
 pub const VALID: &str = "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100, \
      NV, NV:n, NV:bdf=0000:03:00.0, NV:uuid=GPU-01234567, NV:emu=sm_90";
-/// Names that users of the field know and this build lacks.
+/// Known names that this build does not support.
 pub(super) const KNOWN_ABSENT: &[&str] = &[
     "METAL",
     #[cfg(not(feature = "cpu"))]
@@ -23,7 +24,7 @@ pub(super) const KNOWN_ABSENT: &[&str] = &[
     #[cfg(not(feature = "nv"))]
     "NV",
 ];
-/// Above any count of CPU devices that makes sense.
+/// Above any sensible number of CPU devices.
 const MAX_INDEX: u32 = 63;
 
 /// A parsed name.
@@ -31,7 +32,7 @@ const MAX_INDEX: u32 = 63;
 pub enum DeviceName {
     #[cfg(feature = "cpu")]
     Cpu(u32),
-    /// With the arch that it claims, if one is named.
+    /// With the nominal arch, if the name has one.
     Null(Option<String>),
     Disk(PathBuf),
     #[cfg(feature = "amd")]

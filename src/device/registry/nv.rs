@@ -29,7 +29,7 @@ impl Registry {
         Ok(driver)
     }
 
-    /// One row a card of the driver, or one that says why there is none; then the software GPUs.
+    /// One row per card of the driver, or one row with the reason why there is none; then the software GPUs.
     pub(super) fn list_nv(&self, options: &NvOptions) -> Vec<DeviceListing> {
         let selector = nv::Selector::Index(0);
         let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
@@ -50,7 +50,7 @@ impl Registry {
         rows
     }
 
-    /// What a card is, which only opening it tells.
+    /// The row of a card, which must be opened to find its properties.
     fn nv_row(&self, index: u32, options: &NvOptions) -> DeviceListing {
         let name = nv::Selector::Index(index).to_string();
         let options = DeviceOptions { nv: options.clone(), ..DeviceOptions::default() };

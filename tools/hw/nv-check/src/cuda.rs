@@ -29,7 +29,8 @@ macro_rules! functions {
             fn find(library: Handle) -> Result<Self, String> {
                 Ok(Self { $($field: {
                     let at = symbol(library, $name)?;
-                    // SAFETY: the library's function of this name has this signature (CUDA driver API); it stays loaded for ever.
+                    // SAFETY: the library's function of this name has this signature (CUDA driver API); it stays loaded
+                    // for ever.
                     unsafe { std::mem::transmute::<Handle, unsafe extern "C" fn($($arg),*) -> Code>(at) }
                 },)* })
             }
@@ -146,7 +147,8 @@ impl Context<'_> {
     /// What the library refused.
     pub fn load(&self, image: &[u8]) -> Result<(), String> {
         let mut module = null_mut();
-        // SAFETY: the image is a whole ELF file or a text that ends with a zero; the library reads no further than its headers give.
+        // SAFETY: the image is a whole ELF file or a text that ends with a zero; the library reads no further than its
+        // headers give.
         let code = unsafe { (self.functions().load)(&raw mut module, image.as_ptr().cast()) };
         self.cuda.check("cuModuleLoadData", code)?;
         self.module.set(module);

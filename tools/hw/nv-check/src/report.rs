@@ -120,8 +120,9 @@ fn tests(args: &Args, told: &mut Map<String, Value>, deadline: Instant) -> bool 
 fn identity(args: &Args, machine: &Machine) -> Value {
     let gpu = machine.device.gpu();
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    json!({"device": args.device, "chip": gpu.chip.name, "name": gpu.facts.name, "sms": gpu.facts.sms, "driver": gpu.driver.release().to_string(),
-        "bdf": gpu.card.bdf, "vram_bytes": gpu.facts.vram_bytes, "unix_time": time, "version": env!("CARGO_PKG_VERSION"),
+    json!({"device": args.device, "chip": gpu.chip.name, "name": gpu.properties.name,
+        "sms": gpu.properties.sms, "driver": gpu.driver.release().to_string(),
+        "bdf": gpu.card.bdf, "vram_bytes": gpu.properties.vram_bytes, "unix_time": time, "version": env!("CARGO_PKG_VERSION"),
         "state": machine.device.telemetry()})
 }
 

@@ -52,10 +52,10 @@ fn place(args: &Args, selector: &doorbell::device::nv::Selector) -> Result<(Stri
     let driver = Driver::open("NV", LinuxPort::new(), args.any_driver)?;
     let all = cards(&driver).map_err(fail)?;
     let card = selector.pick(&all, &driver).map_err(fail)?.ok_or("no such GPU")?.clone();
-    let mut gpu = doorbell::device::nv::Gpu::begin(&driver, &card, false).map_err(|e| e.of_device("NV"))?;
+    let mut gpu = doorbell::device::nv::Gpu::begin(&driver, &card, false).map_err(|e| e.into_device_error("NV"))?;
     let wanted = ["attach", "classes"];
     for step in doorbell::device::nv::STEPS.iter().filter(|s| wanted.contains(&s.name)) {
-        (step.run)(&mut gpu).map_err(|e| e.of_device("NV"))?;
+        (step.run)(&mut gpu).map_err(|e| e.into_device_error("NV"))?;
     }
     Ok((card.bdf, gpu.chip.name.to_string()))
 }

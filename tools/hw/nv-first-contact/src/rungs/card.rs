@@ -31,7 +31,7 @@ pub fn connect(climb: &mut Climb) -> Result<(), Failure> {
 fn steps(climb: &mut Climb, names: &[&str]) -> Result<(), Failure> {
     let gpu = climb.gpu.as_mut().ok_or("the rung card was left out")?;
     for step in STEPS.iter().filter(|step| names.contains(&step.name)) {
-        (step.run)(gpu).map_err(|e| e.of_device("NV"))?;
+        (step.run)(gpu).map_err(|e| e.into_device_error("NV"))?;
     }
     Ok(())
 }
@@ -40,7 +40,7 @@ pub fn card(climb: &mut Climb) -> Result<String, Failure> {
     connect(climb)?;
     let (driver, card) = (Arc::clone(climb.driver()?), climb.card.clone());
     let card = card.ok_or("the rung card was left out")?;
-    let gpu = Gpu::begin(&driver, &card, climb.args.bar1_doorbell).map_err(|e| e.of_device("NV"))?;
+    let gpu = Gpu::begin(&driver, &card, climb.args.bar1_doorbell).map_err(|e| e.into_device_error("NV"))?;
     climb.gpu = Some(gpu);
     steps(climb, &["attach", "classes"])?;
     let chip = climb.gpu()?.chip;
@@ -61,7 +61,7 @@ pub fn card(climb: &mut Climb) -> Result<String, Failure> {
 pub fn facts(climb: &mut Climb) -> Result<String, Failure> {
     steps(climb, &["facts"])?;
     let gpu = climb.gpu()?;
-    let facts = &gpu.facts;
+    let facts = &gpu.properties;
     if facts.sms == 0 || facts.vram_bytes == 0 {
         return Err(format!("the driver says {} SMs and {} bytes of VRAM", facts.sms, facts.vram_bytes).into());
     }

@@ -123,13 +123,13 @@ pub fn events(climb: &mut Climb) -> Result<String, Failure> {
     let page = lane.page.va();
     let mut took = Vec::new();
     for value in 100..100 + INTERRUPTS {
-        let round = events.round();
+        let generation = events.generation();
         let mut list = PushBuffer::new();
         release(&mut list, page + WORD, value, true, false)?;
         host::Action::Interrupt.emit(&mut list).map_err(fail)?;
         let began = Instant::now();
         lane.send(&list)?;
-        let is_heard = events.sleep(round, patience);
+        let is_heard = events.sleep(generation, patience);
         took.push(began.elapsed());
         lane.until(WORD, value, "a semaphore before an interrupt")?;
         if !is_heard {
