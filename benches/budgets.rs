@@ -30,9 +30,7 @@ type Step = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>>;
 fn mlp() -> (Step, [Tensor; 2]) {
     let (l1, l2) = (Linear::new(784, 128), Linear::new(128, 10));
     let net: [(&str, &dyn doorbell::nn::Module); 2] = [("l1", &l1), ("l2", &l2)];
-    let mut params = Vec::new();
-    doorbell::nn::Module::visit(net.as_slice(), "", &mut |_, t| params.push(t.clone()));
-    let mut opt = Adam::new(&params, 1e-3);
+    let mut opt = Adam::new(doorbell::nn::Module::parameters(net.as_slice()), 1e-3).unwrap();
     let x: Vec<f32> = (0..512 * 784).map(|i| (i % 97) as f32 / 97.0 - 0.5).collect();
     let y: Vec<i32> = (0..512).map(|i| i % 10).collect();
     let step: Step = Box::new(move |x: &[Tensor]| {
@@ -40,7 +38,7 @@ fn mlp() -> (Step, [Tensor; 2]) {
         let loss = l2.forward(&l1.forward(&x[0]).relu()).sparse_categorical_crossentropy(&x[1], None, 0.0);
         loss.backward()?;
         let mut out = vec![loss];
-        out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+        out.extend(opt.schedule_step()?);
         Ok(out)
     });
     (step, [Tensor::from_slice(&x, [512, 784]), Tensor::from_slice(&y, [512])])

@@ -28,7 +28,7 @@ fn what_is_saved_is_read_by_the_crate_and_by_us() {
     state.insert("half".into(), x.cast(Scalar::F16));
     state.insert("brain".into(), x.cast(Scalar::BF16));
     state.insert("double".into(), x.cast(Scalar::F64));
-    save(&state, &path, Tensor::to_bytes).unwrap();
+    save(&state, &path).unwrap();
 
     let bytes = std::fs::read(&path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -104,10 +104,10 @@ fn a_failed_save_leaves_the_old_file() {
     let path = dir.path().join("d.safetensors");
     let mut state = StateDict::new();
     state.insert("x".into(), Tensor::new([1.0f32]));
-    save(&state, &path, Tensor::to_bytes).unwrap();
+    save(&state, &path).unwrap();
     let old = std::fs::read(&path).unwrap();
     state.insert("y".into(), Tensor::new([1.0f32, 2.0]).reshape([3]));
-    assert!(matches!(save(&state, &path, Tensor::to_bytes), Err(StateError::Faulty { .. })));
+    assert!(matches!(save(&state, &path), Err(StateError::Faulty { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), old);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
@@ -159,10 +159,10 @@ fn loaded_tensors_are_those_of_the_file_that_was_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("e.safetensors");
     let one = |v: f32| StateDict::from([("x".to_string(), Tensor::new([v; 5]))]);
-    save(&one(1.0), &path, Tensor::to_bytes).unwrap();
+    save(&one(1.0), &path).unwrap();
     let first = load(&path).unwrap();
     // Another file takes the name before anything is read.
-    save(&one(2.0), &path, Tensor::to_bytes).unwrap();
+    save(&one(2.0), &path).unwrap();
     assert_eq!(load(&path).unwrap()["x"].to_vec::<f32>().unwrap(), [2.0; 5]);
     assert_eq!(first["x"].to_vec::<f32>().unwrap(), [1.0; 5]);
     assert_eq!((&first["x"] + 1.0).to_vec::<f32>().unwrap(), [2.0; 5]);
@@ -176,9 +176,9 @@ fn saved_files_have_the_permissions_of_new_files_or_of_the_old_one() {
     let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
     let state = StateDict::from([("x".to_string(), Tensor::new([1.0f32]))]);
     std::fs::write(&plain, b"").unwrap();
-    save(&state, &path, Tensor::to_bytes).unwrap();
+    save(&state, &path).unwrap();
     assert_eq!(mode(&path), mode(&plain));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    save(&state, &path, Tensor::to_bytes).unwrap();
+    save(&state, &path).unwrap();
     assert_eq!(mode(&path), 0o640);
 }

@@ -66,7 +66,7 @@ struct Net {
     pool_first: bool,
     linear: Linear,
 }
-doorbell::module!(Net { conv1, norm1, conv2, norm2, linear });
+doorbell::module!(Net { conv1, norm1, conv2, norm2, linear; skip pool_first });
 
 const WIDTH: usize = 32;
 
@@ -101,8 +101,8 @@ pub fn one_step() -> Result<(), Error> {
     const ROWS: usize = 4;
     Tensor::manual_seed(0);
     let net = Net::new(8, 8);
-    Tensor::realize_all(&net.parameters())?;
-    let mut opt = Adam::decoupled(&net.parameters(), 0.01, 0.01);
+    Tensor::realize_all(&net.tensors())?;
+    let mut opt = Adam::decoupled(net.parameters(), 0.01, 0.01)?;
     let pixels: Vec<f32> = (0..ROWS * 64).map(|i| (i % 17) as f32 / 16.0).collect();
     let labels: Vec<i32> = (0..ROWS as i32).map(|i| i % 10).collect();
     let (x, y) = (Tensor::from_slice(&pixels, [ROWS, 1, 8, 8]), Tensor::from_slice(&labels, [ROWS]));
@@ -111,7 +111,7 @@ pub fn one_step() -> Result<(), Error> {
         let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1], None, 0.0);
         loss.backward()?;
         let mut out = vec![loss];
-        out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+        out.extend(opt.schedule_step()?);
         Ok(out)
     });
     step.call(&[x, y]).map(drop)
@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
     fn new(args: &'a TrainArgs, name: &'static str, train: Dataset, test: Dataset) -> Result<Run<'a>, CliError> {
         Tensor::manual_seed(args.seed);
         let net = Arc::new(Net::new(train.height, train.width));
-        Tensor::realize_all(&net.parameters())?;
+        Tensor::realize_all(&net.tensors())?;
         let pixels = train.floats();
         Ok(Run { args, name, train, pixels, test, net, points: Vec::new(), step_ms: Vec::new(), kernels_per_step: 0 })
     }
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
     }
 
     fn epochs(&mut self, interrupted: &AtomicBool, output: Output) -> Result<(), CliError> {
-        let mut opt = Adam::decoupled(&self.net.parameters(), self.args.lr, 0.01);
+        let mut opt = Adam::decoupled(self.net.parameters(), self.args.lr, 0.01).map_err(Error::from)?;
         let lr = opt.lr().clone();
         let net = self.net.clone();
         let mut step = Jit::new(move |x: &[Tensor]| {
@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
             let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1], None, 0.0);
             loss.backward()?;
             let mut out = vec![loss];
-            out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+            out.extend(opt.schedule_step()?);
             Ok(out)
         });
         let net = self.net.clone();
@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
 
     fn save(&self) -> Result<(), CliError> {
         let failed = |e: state::StateError| CliError::Failed(e.to_string());
-        state::save(&self.net.state_dict(), &self.path("safetensors"), Tensor::to_bytes).map_err(failed)?;
+        state::save(&self.net.state_dict(), &self.path("safetensors")).map_err(failed)?;
         let picture = curve::svg(&format!("{}, seed {}", self.name, self.args.seed), &self.points);
         state::write_atomically(&self.path("svg"), picture.as_bytes()).map_err(failed)
     }

@@ -1,9 +1,10 @@
 //! Layers, optimisers, state, datasets: everything that is written in Tensors.
 //!
-//! Uses `tensor` and `uop`. A layer is a plain struct of Tensors; [`Module`] names them. Whether a layer is in training
-//! is an argument of the call, never a global. Nothing here computes: optimisers and loaders return the Tensors that
-//! are to be realized together.
+//! Uses `tensor` and `uop`, and of `engine` its error: `step` and `save` compute. A layer is a plain struct of Tensors;
+//! [`Module`] names them and tells parameters from buffers. Whether layers are training is an argument of the call
+//! (`forward`), or the thread's [`training`] scope (`call`).
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 // Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
 #![allow(clippy::needless_borrows_for_generic_args)]
 
@@ -11,10 +12,10 @@
 pub mod datasets;
 mod layers;
 mod module;
-mod norm;
 pub mod optim;
 pub mod state;
+mod training;
 
-pub use layers::{Conv2d, Dropout, Embedding, Linear};
-pub use module::{Module, StateDict};
-pub use norm::{BatchNorm, GroupNorm, LayerNorm, RMSNorm};
+pub use layers::*;
+pub use module::{Module, Parameters, StateDict};
+pub use training::{Mode, evaluating, is_training, training};

@@ -150,6 +150,14 @@ impl Tensor {
         }
         self
     }
+    /// As [`Tensor::requires_grad`] with `true`; with `false`, `backward` passes this Tensor by from now on.
+    pub fn set_requires_grad(&self, on: bool) {
+        *locked(&self.0.wants_grad) = on;
+        if let Ok(u) = self.node() {
+            self.watch(&u);
+        }
+    }
+    /// Whether this Tensor asks for its gradient.
     pub fn wants_grad(&self) -> bool {
         *locked(&self.0.wants_grad)
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("uop", &[]),
     ("tensor", &["uop"]),
-    ("nn", &["tensor", "uop"]),
+    ("nn", &["tensor", "uop", "engine::Error"]),
     ("schedule", &["uop"]),
     ("codegen", &["uop"]),
     ("isa", ISA),

@@ -1,7 +1,7 @@
 //! Whole training steps written in Tensors: kernel counts against tinygrad's, and what planning and a cache hit cost.
 
 use doorbell::nn::optim::{Adam, Optimizer, Sgd};
-use doorbell::nn::{BatchNorm, Conv2d, Linear, Module};
+use doorbell::nn::{BatchNorm, Conv2d, Linear, Module, Parameters};
 use doorbell::schedule::{Schedule, ScheduleCache, ScheduleItem, schedule};
 use doorbell::tensor::Conv;
 use doorbell::tensor::prelude::*;
@@ -59,9 +59,9 @@ fn show(s: &Schedule) {
 #[test]
 fn an_mlp_step_with_adam_needs_no_more_kernels_than_tinygrad() {
     let (l1, l2) = (Linear::new(784, 128), Linear::new(128, 10));
-    let params: Vec<Tensor> = l1.parameters().into_iter().chain(l2.parameters()).map(Tensor::requires_grad).collect();
+    let params: Vec<Tensor> = l1.parameters().into_iter().chain(l2.parameters()).collect();
     settled(&params);
-    let mut opt = Adam::new(&params, 1e-3);
+    let mut opt = Adam::new(&params, 1e-3).unwrap();
     let (x, y) = (input(&[512, 784]), labels(512));
     let mut n = 0;
     for _ in 0..2 {
@@ -81,9 +81,9 @@ fn an_mlp_step_with_adam_needs_no_more_kernels_than_tinygrad() {
 fn a_convolutional_step_with_batch_norm_needs_no_more_kernels_than_tinygrad() {
     let c = Conv2d::new(3, 16, 3, Conv::default());
     let bn = BatchNorm::new(16);
-    let params: Vec<Tensor> = c.parameters().into_iter().map(Tensor::requires_grad).chain(bn.parameters()).collect();
+    let params: Vec<Tensor> = c.tensors().into_iter().chain(bn.tensors()).collect();
     settled(&params);
-    let mut opt = Sgd::new(&params, 1e-2);
+    let mut opt = Sgd::new(Parameters::sorted(params), 1e-2).unwrap();
     let x = input(&[2, 3, 16, 16]);
     let mut n = 0;
     for _ in 0..2 {

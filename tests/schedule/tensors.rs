@@ -4,7 +4,7 @@
 use crate::counts::{Case, case};
 use crate::graphs::{count, plan};
 use doorbell::nn::optim::{Adam, Optimizer, Sgd};
-use doorbell::nn::{BatchNorm, Conv2d, Linear, Module};
+use doorbell::nn::{BatchNorm, Conv2d, Linear, Module, Parameters};
 use doorbell::tensor::prelude::*;
 use doorbell::tensor::{Conv, Generator};
 use doorbell::uop::{BufferRef, DType, UOp};
@@ -34,9 +34,9 @@ fn planned(name: &'static str, n: usize, goal: usize, roots: &[Tensor]) -> Case 
 }
 
 /// Parameters become memory, as after a first realize. A module that does not say which of them are trained trains all.
-fn settled(modules: &[&dyn Module]) -> Vec<Tensor> {
+fn settled(modules: &[&dyn Module]) -> Parameters {
     let trained = |m: &&dyn Module| {
-        let own = m.parameters();
+        let own = m.tensors();
         let says = own.iter().any(Tensor::wants_grad);
         own.into_iter().map(move |p| if says { p } else { p.requires_grad() })
     };
@@ -45,7 +45,7 @@ fn settled(modules: &[&dyn Module]) -> Vec<Tensor> {
         let shape: Vec<i64> = p.shape().unwrap().iter().map(|d| d.as_int().unwrap()).collect();
         p.replace(&input(&shape));
     }
-    params
+    Parameters::sorted(params)
 }
 
 pub fn cases() -> Vec<Case> {
@@ -69,8 +69,9 @@ fn convolutions() -> Vec<Case> {
     let (b1, b2) = (BatchNorm::new(64), BatchNorm::new(64));
     settled(&[&c1, &c2, &b1, &b2]);
     for b in [&b1, &b2, &bn] {
-        b.running_mean.replace(&input(&[b.running_mean.shape().unwrap()[0].as_int().unwrap()]));
-        b.running_var.replace(&input(&[b.running_var.shape().unwrap()[0].as_int().unwrap()]));
+        for t in b.buffers() {
+            t.replace(&input(&[t.shape().unwrap()[0].as_int().unwrap()]));
+        }
     }
     let block = input(&[1, 64, 32, 32]);
     let inner = b1.forward(&c1.forward(&block), false).relu();
@@ -202,25 +203,25 @@ fn descents() -> Vec<Case> {
     let mut add = |name, n, goal, ours| cases.push(Case { name, ours, n, goal });
     let small = input(&[2, 3, 4, 4]);
     let c = conv(3, 32, 3);
-    let mut opt = Sgd::new(&settled(&[&c]), 1e-3);
+    let mut opt = Sgd::new(&settled(&[&c]), 1e-3).unwrap();
     add("46 conv, SGD", 5, 3, step(&c.forward(&small).relu().sum(()), &mut opt));
     let (c1, c2) = (conv(3, 16, 3).without_bias(), conv(16, 32, 2).without_bias());
     let two = || c2.forward(&c1.forward(&small).relu()).relu().sum(());
     let params = settled(&[&c1, &c2]);
-    add("46 two convs, SGD", 7, 0, step(&two(), &mut Sgd::new(&params, 1e-3)));
+    add("46 two convs, SGD", 7, 0, step(&two(), &mut Sgd::new(&params, 1e-3).unwrap()));
     let params = settled(&[&c1, &c2]);
-    let mut nesterov = Sgd::new(&params, 1e-3).momentum(0.9, true).weight_decay(0.1);
+    let mut nesterov = Sgd::new(&params, 1e-3).unwrap().momentum(0.9).nesterov().weight_decay(0.1);
     add("46 two convs, nesterov and decay", 11, 0, step(&two(), &mut nesterov));
     let four = [conv(3, 4, 3), conv(4, 8, 3), conv(8, 16, 3), conv(16, 32, 3)].map(Conv2d::without_bias);
     let params = settled(&four.each_ref().map(|c| c as &dyn Module));
     let out = four.iter().fold(input(&[2, 3, 16, 16]), |x, c| c.forward(&x).relu());
-    add("46 four convs, SGD", 15, 0, step(&out.sum(()), &mut Sgd::new(&params, 1e-3)));
+    add("46 four convs, SGD", 15, 0, step(&out.sum(()), &mut Sgd::new(&params, 1e-3).unwrap()));
     let (c, bn) = (conv(3, 32, 3), BatchNorm::new(32));
     let params = settled(&[&c, &bn]);
     let out = bn.forward(&c.forward(&small), true).elu(1.0).sum(());
-    add("39 conv, batch norm, elu, SGD", 15, 0, step(&out, &mut Sgd::new(&params, 1e-3)));
+    add("39 conv, batch norm, elu, SGD", 15, 0, step(&out, &mut Sgd::new(&params, 1e-3).unwrap()));
     let out = bn.forward(&c.forward(&small), true).elu(1.0).sum(());
-    add("39 conv, batch norm, elu, Adam", 29, 0, step(&out, &mut Adam::new(&params, 1e-3)));
+    add("39 conv, batch norm, elu, Adam", 29, 0, step(&out, &mut Adam::new(&params, 1e-3).unwrap()));
     cases
 }
 
@@ -229,15 +230,19 @@ fn adams() -> Vec<Case> {
     let mut add = |name, n, ours| cases.push(Case { name, ours, n, goal: 0 });
     let l = Linear::new(32, 128);
     let params = settled(&[&l]);
-    add("45 linear, Adam", 13, step(&l.forward(&input(&[4, 64, 32])).relu().sum(()), &mut Adam::new(&params, 1e-4)));
+    add(
+        "45 linear, Adam",
+        13,
+        step(&l.forward(&input(&[4, 64, 32])).relu().sum(()), &mut Adam::new(&params, 1e-4).unwrap()),
+    );
     let small = input(&[2, 3, 4, 4]);
     let c = conv(3, 32, 3);
     let params = settled(&[&c]);
-    add("45 conv, Adam", 13, step(&c.forward(&small).relu().sum(()), &mut Adam::new(&params, 1e-4)));
+    add("45 conv, Adam", 13, step(&c.forward(&small).relu().sum(()), &mut Adam::new(&params, 1e-4).unwrap()));
     let (c1, c2) = (conv(3, 16, 3).without_bias(), conv(16, 32, 2).without_bias());
     let params = settled(&[&c1, &c2]);
     let out = c2.forward(&c1.forward(&small).relu()).relu().sum(());
-    add("45 two convs, Adam", 15, step(&out, &mut Adam::new(&params, 1e-4)));
+    add("45 two convs, Adam", 15, step(&out, &mut Adam::new(&params, 1e-4).unwrap()));
     cases
 }
 

@@ -4,7 +4,7 @@ use crate::inputs::{fill, ints, mean_abs};
 use crate::protocol::Workload;
 use doorbell::engine::{Error, Jit, synchronize};
 use doorbell::nn::optim::{Adam, Optimizer};
-use doorbell::nn::{BatchNorm, Conv2d, Linear, Module, StateDict, state};
+use doorbell::nn::{BatchNorm, Conv2d, Linear, Module, Parameters, StateDict, state};
 use doorbell::tensor::prelude::*;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -112,15 +112,15 @@ fn tiny_add() -> Made {
 }
 
 /// One recorded training step: forward, backward, Adam; the check is the first loss.
-fn training(parameters: Vec<Tensor>, x: Tensor, y: Tensor, logits: impl Fn(&Tensor) -> Tensor + 'static) -> Made {
-    Tensor::realize_all(&parameters)?;
-    let mut opt = Adam::new(&parameters, 1e-3);
+fn training(parameters: Parameters, x: Tensor, y: Tensor, logits: impl Fn(&Tensor) -> Tensor + 'static) -> Made {
+    Tensor::realize_all(&[parameters.to_vec(), parameters.buffers().to_vec()].concat())?;
+    let mut opt = Adam::new(parameters, 1e-3)?;
     let mut step = Jit::new(move |x: &[Tensor]| {
         opt.zero_grad();
         let loss = logits(&x[0]).sparse_categorical_crossentropy(&x[1], None, 0.0);
         loss.backward()?;
         let mut out = vec![loss];
-        out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+        out.extend(opt.schedule_step()?);
         Ok(out)
     });
     let first = Rc::new(RefCell::new(None::<f64>));
@@ -144,7 +144,7 @@ fn mlp_train() -> Made {
     let (b1, b2) = (parameter(Tensor::zeros([512])), parameter(Tensor::zeros([10])));
     let (x, y) = (f(&[512, 784], 3), Tensor::from_slice(&ints(512, 4, 10), [512]));
     let all = vec![w1.clone(), b1.clone(), w2.clone(), b2.clone()];
-    training(all, x, y, move |x| x.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)))
+    training(all.into(), x, y, move |x| x.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)))
 }
 
 /// The network of tinygrad's beautiful_mnist example.

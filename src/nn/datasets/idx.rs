@@ -1,128 +1,28 @@
-//! Training data: the embedded hand-written digits, and MNIST's IDX files.
-//!
-//! Sources: UCI "Optical Recognition of Handwritten Digits" (see data/README.md); Y. LeCun's page on the IDX format
-//! (big-endian magic 0x00000803 for images, 0x00000801 for labels).
+//! IDX files: MNIST and its kin.
 
+use super::{DataError, Dataset};
 use flate2::read::GzDecoder;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-const DIGITS: &[u8] = include_bytes!("../../data/digits.csv.gz");
-
-/// Grey pictures with labels.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dataset {
-    pub height: usize,
-    pub width: usize,
-    /// Largest value a pixel can have.
-    pub white: u8,
-    /// Picture after picture, row-major.
-    pub pixels: Vec<u8>,
-    pub labels: Vec<u8>,
-}
-
-/// Which digits are held out.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Split {
-    /// Every sixth row (index % 6 = 5): 299 rows of the same writers.
-    Sixth,
-    /// The last 297 rows: digits of other writers.
-    Writers,
-}
-
-/// Why there is no data.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DataError {
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: std::io::Error },
-    #[error("{}: no file {name} or {name}.gz; MNIST has it", dir.display())]
-    Missing { dir: PathBuf, name: &'static str },
-    #[error("{}: magic number {found:#010x} where an IDX file of {what} has {wanted:#010x}", path.display())]
-    Magic { path: PathBuf, what: &'static str, found: u32, wanted: u32 },
-    #[error("{}: {found} bytes where its header announces {wanted}", path.display())]
-    Length { path: PathBuf, found: usize, wanted: usize },
-    #[error("{}: {images} pictures but {labels} labels", dir.display())]
-    Count { dir: PathBuf, images: usize, labels: usize },
-    #[error("{}: label {label} at {index}; the largest is 9", path.display())]
-    Label { path: PathBuf, index: usize, label: u8 },
-    #[error("embedded digits: row {row}: {what}")]
-    Digits { row: usize, what: String },
-}
-
-impl Dataset {
-    pub fn len(&self) -> usize {
-        self.labels.len()
-    }
-    pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
-    }
-    /// The pictures for which `keep` is true, in order.
-    pub fn filtered(&self, keep: impl Fn(usize) -> bool) -> Dataset {
-        let size = (self.height * self.width).max(1);
-        let rows: Vec<usize> = (0..self.len()).filter(|i| keep(*i)).collect();
-        Dataset {
-            pixels: rows.iter().flat_map(|i| &self.pixels[i * size..(i + 1) * size]).copied().collect(),
-            labels: rows.iter().map(|i| self.labels[*i]).collect(),
-            ..*self
-        }
-    }
-    /// Pixels from 0 to 1, (n, 1, height, width) in row-major order.
-    pub fn floats(&self) -> Vec<f32> {
-        self.pixels.iter().map(|p| f32::from(*p) / f32::from(self.white)).collect()
-    }
-}
-
-/// All 1,797 digits: 8x8 pictures, 0..16.
-///
-/// # Errors
-/// The embedded copy is damaged.
-pub fn digits() -> Result<Dataset, DataError> {
-    let mut all = Dataset { height: 8, width: 8, white: 16, pixels: Vec::new(), labels: Vec::new() };
-    let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(GzDecoder::new(DIGITS));
-    for (row, record) in rows.records().enumerate() {
-        let bad = |what: String| DataError::Digits { row, what };
-        let record = record.map_err(|e| bad(e.to_string()))?;
-        if record.len() != 65 {
-            return Err(bad(format!("{} fields, not 65", record.len())));
-        }
-        for (k, field) in record.iter().enumerate() {
-            // The copy in circulation writes counts as floats or integers.
-            let v = field.trim().parse::<f32>().ok().filter(|v| *v == v.trunc() && (0.0..=16.0).contains(v));
-            let v = v.ok_or_else(|| bad(format!("field {k} is '{field}'")))? as u8;
-            if k < 64 {
-                all.pixels.push(v);
-            } else {
-                all.labels.push(v);
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// The digits for training and those held out.
-///
-/// # Errors
-/// The embedded copy is damaged.
-pub fn digits_split(split: Split) -> Result<(Dataset, Dataset), DataError> {
-    let all = digits()?;
-    let first = all.len().saturating_sub(297);
-    let held = |i: usize| match split {
-        Split::Sixth => i % 6 == 5,
-        Split::Writers => i >= first,
-    };
-    Ok((all.filtered(|i| !held(i)), all.filtered(held)))
-}
 
 /// MNIST's training and test sets from a folder with its four IDX files, plain or gz.
 ///
 /// # Errors
 /// A file is missing, cannot be read, has another magic number, is shorter or longer than its header says, or labels
 /// and pictures differ in number.
-pub fn mnist(dir: &Path) -> Result<(Dataset, Dataset), DataError> {
+pub fn mnist(dir: impl AsRef<Path>) -> Result<(Dataset, Dataset), DataError> {
+    let dir = dir.as_ref();
     let train = mnist_part(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte")?;
     let test = mnist_part(dir, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")?;
     Ok((train, test))
+}
+
+/// Fashion-MNIST's training and test sets: ten kinds of clothes in MNIST's format and file names.
+///
+/// # Errors
+/// As [`mnist`].
+pub fn fashion_mnist(dir: impl AsRef<Path>) -> Result<(Dataset, Dataset), DataError> {
+    mnist(dir)
 }
 
 fn mnist_part(dir: &Path, images: &'static str, labels: &'static str) -> Result<Dataset, DataError> {
@@ -137,7 +37,7 @@ fn mnist_part(dir: &Path, images: &'static str, labels: &'static str) -> Result<
         return Err(DataError::Label { path: label_path, index, label: labels[index] });
     }
     let (pixels, labels) = (pixels.to_vec(), labels.to_vec());
-    Ok(Dataset { height: sizes[1], width: sizes[2], white: 255, pixels, labels })
+    Ok(Dataset { channels: 1, height: sizes[1], width: sizes[2], white: 255, pixels, labels })
 }
 
 /// A file by its usual names: the last hyphen may be a dot, `.gz` may follow.
@@ -188,19 +88,6 @@ fn idx<'a>(path: &Path, bytes: &'a [u8], what: &'static str, wanted: u32) -> Res
 mod tests {
     use super::*;
     use std::io::Write;
-
-    #[test]
-    fn embedded_digits_are_complete_and_split_as_announced() {
-        let all = digits().unwrap();
-        assert_eq!((all.len(), all.pixels.len()), (1797, 1797 * 64));
-        let (train, test) = digits_split(Split::Sixth).unwrap();
-        assert_eq!((train.len(), test.len()), (1498, 299));
-        assert_eq!(test.labels[0], all.labels[5]);
-        assert_eq!(test.pixels[..64], all.pixels[5 * 64..6 * 64]);
-        let (train, test) = digits_split(Split::Writers).unwrap();
-        assert_eq!((train.len(), test.len()), (1500, 297));
-        assert!(all.floats().iter().all(|v| (0.0..=1.0).contains(v)));
-    }
 
     fn idx_bytes(magic: u32, sizes: &[u32], data: &[u8]) -> Vec<u8> {
         let head = std::iter::once(&magic).chain(sizes).flat_map(|w| w.to_be_bytes());

@@ -1,0 +1,111 @@
+//! Attention with several heads.
+
+use super::{Linear, refused};
+use crate::module;
+use crate::nn::is_training;
+use crate::tensor::{Composite, Elementwise, Movement, Product, Reduction, Tensor};
+use crate::uop::Dim;
+
+/// Attention with several heads, over (n, tokens, size) (PyTorch's `batch_first=True`).
+///
+/// Parameters as in `torch.nn.MultiheadAttention`: `in_proj_weight` has the rows of the queries, then of the keys, then
+/// of the values. With fewer heads of keys and values than of queries, groups of queries share them.
+#[derive(Clone, Debug)]
+pub struct MultiHeadAttention {
+    /// (size + 2 * kv_heads * head size, size)
+    pub in_proj_weight: Tensor,
+    /// As many numbers as `in_proj_weight` has rows.
+    pub in_proj_bias: Option<Tensor>,
+    /// (size, size)
+    pub out_proj: Linear,
+    /// Probability that an attention weight is dropped in training.
+    pub dropout: f64,
+    size: usize,
+    heads: usize,
+    kv_heads: usize,
+}
+module!(MultiHeadAttention { in_proj_weight, in_proj_bias, out_proj; skip dropout, size, heads, kv_heads });
+
+impl MultiHeadAttention {
+    /// `heads` heads of `size / heads` numbers each. Glorot weights, biases 0.
+    #[doc(alias = "MultiheadAttention")]
+    pub fn new(size: usize, heads: usize) -> MultiHeadAttention {
+        MultiHeadAttention::grouped(size, heads, heads)
+    }
+    /// Every `heads / kv_heads` heads of queries share one of keys and values (grouped queries).
+    pub fn grouped(size: usize, heads: usize, kv_heads: usize) -> MultiHeadAttention {
+        let rows = size + 2 * kv_heads * (size / heads.max(1));
+        let mut out_proj = Linear::new(size, size);
+        out_proj.bias = Some(Tensor::zeros([size]).requires_grad());
+        MultiHeadAttention {
+            in_proj_weight: Tensor::glorot_uniform([rows, size]).requires_grad(),
+            in_proj_bias: Some(Tensor::zeros([rows]).requires_grad()),
+            out_proj,
+            dropout: 0.0,
+            size,
+            heads,
+            kv_heads,
+        }
+    }
+    /// The layer without biases (`bias=False`).
+    pub fn without_bias(self) -> MultiHeadAttention {
+        MultiHeadAttention { in_proj_bias: None, out_proj: self.out_proj.without_bias(), ..self }
+    }
+    /// Attention weights are dropped with this probability in the thread's [`training`](crate::nn::training) scope.
+    pub fn dropout(self, p: f64) -> MultiHeadAttention {
+        MultiHeadAttention { dropout: p, ..self }
+    }
+
+    /// (n, tokens, size) of the queries and (n, others, size) of the keys and values to (n, tokens, size). `mask` is
+    /// added to the scores, or, of Bool, says which pairs count; it broadcasts to (n, heads, tokens, others). (As in
+    /// `scaled_dot_product_attention`; the Bool masks of PyTorch's module mean the opposite.) With `causal`, a token
+    /// sees itself and those before.
+    #[track_caller]
+    pub fn forward(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>, causal: bool) -> Tensor {
+        let (size, heads, kv) = (self.size, self.heads, self.kv_heads);
+        if heads == 0 || kv == 0 || size % heads != 0 || heads % kv != 0 {
+            let text = format!("{heads} heads with {kv} of keys and values do not share {size} numbers evenly");
+            return refused("attention", query, text);
+        }
+        let wide = kv * (size / heads);
+        let parts = [(query, 0, size), (key, size, wide), (value, size + wide, wide)];
+        let one = key.is(query) && value.is(query);
+        let all = one.then(|| query.linear(&self.in_proj_weight, self.in_proj_bias.as_ref()));
+        let [q, k, v] = parts.map(|(x, from, rows)| match &all {
+            Some(all) => all.narrow(-1, from, rows),
+            None => {
+                let bias = self.in_proj_bias.as_ref().map(|b| b.narrow(0, from, rows));
+                x.linear(&self.in_proj_weight.narrow(0, from, rows), bias.as_ref())
+            }
+        });
+        let [q, k, v] = [(q, heads), (k, kv), (v, kv)].map(|(x, n)| self.by_head(&x, n));
+        let [k, v] = [k, v].map(|x| if kv == heads { x } else { x.repeat_interleave(heads / kv, 1) });
+        let y = if self.dropout > 0.0 && is_training() {
+            self.dropped(&q, &k, &v, mask, causal)
+        } else {
+            q.attention(&k, &v, mask, causal)
+        };
+        self.out_proj.forward(&y.transpose(1, 2).flatten(2, 3))
+    }
+    /// (n, tokens, heads * d) as (n, heads, tokens, d).
+    #[track_caller]
+    fn by_head(&self, x: &Tensor, heads: usize) -> Tensor {
+        x.unflatten(-1, [Dim::from(heads), Dim::from(self.size / self.heads)]).transpose(1, 2)
+    }
+    /// Attention whose weights are dropped: values that are one-hot rows would give the weights, so these are computed
+    /// here.
+    #[track_caller]
+    fn dropped(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, causal: bool) -> Tensor {
+        let root = ((self.size / self.heads) as f64).sqrt();
+        let mut scores = q.matmul(&k.transpose(2, 3)).div(root);
+        if causal {
+            let keep = Tensor::full(scores.shape().unwrap_or_default(), true).tril(0);
+            scores = keep.where_(&scores, f64::NEG_INFINITY);
+        }
+        if let Some(mask) = mask {
+            let is_bool = mask.dtype().is_ok_and(|t| t == crate::uop::Scalar::Bool);
+            scores = if is_bool { mask.where_(&scores, f64::NEG_INFINITY) } else { scores + mask };
+        }
+        scores.softmax(-1).dropout(self.dropout, true).matmul(v)
+    }
+}
