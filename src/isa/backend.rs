@@ -1,8 +1,8 @@
-//! What every back end offers: from a linear program to what a device loads, and how the kernel's arguments are
-//! ordered.
+//! The interface of all back ends: from a linear program to what a device loads, and the order of the kernel's
+//! arguments.
 //!
-//! Place in the arrows: below all instruction sets, which implement [`Backend`]; `engine` has the list of them and
-//! holds one as a value. A new target (another CPU, a language such as MSL) is one more implementer.
+//! Place in the architecture: below all instruction sets, which implement [`Backend`]; `engine` has the list of them
+//! and holds one as a value. A new target (another CPU, a language such as MSL) is one more implementation.
 
 use doorbell_codegen::{Program, Target};
 use doorbell_elf::Object;
@@ -12,58 +12,59 @@ use thiserror::Error;
 
 /// A back end: it compiles linear programs for one target.
 pub trait Backend: Send + Sync + fmt::Debug {
-    /// What codegen must know of the target.
+    /// The description of the target for codegen.
     fn target(&self) -> &Target;
 
-    /// The program as a kernel that can be loaded; the entry symbol is the program's name.
+    /// Compiles the program to a kernel that can be loaded; the entry symbol is the program's name.
     ///
     /// # Errors
-    /// An op or dtype that has no instruction here, more registers or memory than there are, or what an assembler says.
+    /// An op or dtype without an instruction on this target, too many registers, too much memory, or an error of the
+    /// assembler.
     fn compile(&self, program: &Program) -> Result<Binary, IsaError>;
 
-    /// Whether kernels have machine code; where not, they are compiled as far as the linear program or the source text.
+    /// Whether kernels get machine code. If not, compilation ends with the linear program or the source text.
     fn makes_code(&self) -> bool {
         true
     }
 
-    /// A kernel's machine code as text, one instruction a line (DEBUG=7).
+    /// A kernel's machine code as text, one instruction per line (DEBUG=7).
     ///
     /// # Errors
-    /// Bytes that are no instruction.
+    /// Bytes that are not an instruction.
     fn listing(&self, binary: &Binary) -> Result<String, IsaError>;
 
-    /// The program in the language that the machine code is made from, as text; `None` where there is no such language.
+    /// The program as text in the language from which the machine code is made; `None` if there is no such language.
     ///
     /// # Errors
-    /// What the language cannot say.
+    /// Something that the language cannot express.
     fn source(&self, _program: &Program) -> Result<Option<String>, IsaError> {
         Ok(None)
     }
 
-    /// The file extension of that language, whose texts [`assemble`](Backend::assemble) takes.
+    /// The file extension of that language, whose texts [`assemble`](Backend::assemble) accepts.
     fn language(&self) -> Option<&'static str> {
         None
     }
 
-    /// A text of that language as a file for the device's loader; `kernel` names it in errors.
+    /// Assembles a text of that language to a file for the device's loader; `kernel` names it in errors.
     ///
     /// # Errors
-    /// What the assembler says; there is no such language.
+    /// An error of the assembler, or there is no such language.
     fn assemble(&self, kernel: &str, _text: &str) -> Result<Vec<u8>, IsaError> {
         let why = format!("{} reads no text", self.target().name);
         Err(IsaError::Malformed { kernel: kernel.into(), why })
     }
 }
 
-/// A compiled kernel: what a device loads, and what a launch must know.
+/// A compiled kernel: what a device loads, and what a launch needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// The symbol to start at.
+    /// The entry symbol.
     pub entry: String,
     pub code: BinaryCode,
-    /// Shared memory of a workgroup that the launch must ask for, beside what the code itself declares.
+    /// Dynamic shared memory of a workgroup, in addition to what the code itself declares.
     pub shared_bytes: u32,
-    /// The kernel's arguments in order: the one place that says so.
+    /// The kernel's arguments in order. This list is the only definition of the order.
     pub arguments: Vec<Argument>,
 }
 
@@ -71,7 +72,7 @@ pub struct Binary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BinaryCode {
-    /// None was made: the device executes nothing.
+    /// No machine code: the device executes nothing.
     None,
     /// Sections, symbols and relocations, to be linked or written as an ELF file.
     Object(Object),
@@ -82,16 +83,16 @@ pub enum BinaryCode {
 /// One argument of a kernel; each is eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// The address of a buffer: which of [`Program::params`]. The same buffer may stand in several arguments.
+    /// The address of a buffer, as an index into [`Program::params`]. Several arguments may refer to one buffer.
     Buffer(usize),
-    /// The value of a variable: which of [`Program::vars`].
+    /// The value of a variable, as an index into [`Program::vars`].
     Variable(usize),
     /// A value that is the same in all launches.
     Word(u64),
 }
 
 impl Argument {
-    /// The order of arguments on all targets: buffers, then variables. A target with more appends it.
+    /// The common order of arguments: buffers, then variables. Targets with further arguments append them.
     #[must_use]
     pub fn plain(program: &Program) -> Vec<Argument> {
         let buffers = (0..program.params.len()).map(Argument::Buffer);
@@ -100,20 +101,20 @@ impl Argument {
 }
 
 impl Binary {
-    /// A kernel that needs nothing beyond its code, with the arguments of all targets.
+    /// A kernel that needs nothing beyond its code, with the common arguments.
     #[must_use]
     pub fn plain(program: &Program, code: BinaryCode) -> Binary {
         Binary { entry: program.name.clone(), code, shared_bytes: 0, arguments: Argument::plain(program) }
     }
 
-    /// The object, where the code is one.
+    /// The object, if the code is one.
     #[must_use]
     pub fn object(&self) -> Option<&Object> {
         if let BinaryCode::Object(object) = &self.code { Some(object) } else { None }
     }
 }
 
-/// The back end of devices for which no machine code is made: linear programs and nothing else.
+/// The back end of devices without machine code: it compiles to linear programs only.
 #[derive(Clone, Debug)]
 pub struct NoCode {
     target: Target,
@@ -144,7 +145,7 @@ impl Backend for NoCode {
     }
 }
 
-/// What a back end refuses.
+/// Why a back end cannot compile a program.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IsaError {
@@ -154,7 +155,7 @@ pub enum IsaError {
     Malformed { kernel: String, why: String },
     #[error("{kernel}: instruction {index} cannot be encoded: {why}")]
     Encoding { kernel: String, index: usize, why: String },
-    /// A kernel has no text in the target's language, or no assembler took it.
+    /// A kernel has no text in the target's language, or no assembler accepted it.
     #[error("{kernel}: {why}")]
     Source { kernel: String, why: String },
     #[error("bytes at offset {offset} are no instruction")]

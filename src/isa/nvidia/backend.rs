@@ -1,8 +1,8 @@
 //! The back end for NVIDIA's GPUs: linear program → PTX module → cubin.
 //!
-//! Place in the arrows: `ptx` renders, `sass::compile` makes the cubin of the module (all chips but sm_75, sm_87 and
-//! sm_100). Another assembler that takes text, such as NVIDIA's ptxas, can stand in its place ([`Assemble`]); text is
-//! printed for that one, for people and for files only.
+//! Place in the architecture: `ptx` renders, `sass::compile` assembles the module to a cubin (for all chips except
+//! sm_75, sm_87 and sm_100). Another assembler that takes text, such as NVIDIA's ptxas, can replace it ([`Assemble`]).
+//! PTX text is printed only for such an assembler, for display and for files.
 
 use super::matrix;
 use super::ptx::{Buffers, Chip, Module, RenderError, launch_shared_bytes, render};
@@ -13,30 +13,30 @@ use doorbell_isa::{Backend, Binary, BinaryCode, IsaError};
 use std::fmt;
 use std::sync::Arc;
 
-/// An assembler of PTX text, in place of ours.
+/// An assembler of PTX text that replaces ours.
 pub trait Assemble: Send + Sync + fmt::Debug {
-    /// A text as a cubin for the chip of that name.
+    /// Assembles a text to a cubin for the chip of that name.
     ///
     /// # Errors
-    /// What the assembler says.
+    /// The assembler's error message.
     fn assemble(&self, chip: &str, text: &str) -> Result<Vec<u8>, String>;
 }
 
-/// Who makes the machine code.
+/// What generates the machine code.
 #[derive(Clone, Debug)]
 enum Assembler {
     Ours,
     Other(Arc<dyn Assemble>),
-    /// Nobody: kernels end as text.
+    /// Nothing: compilation ends with PTX text.
     None,
 }
 
-/// What kernels may use beside what every chip of the name has.
+/// Features that kernels may use beyond those of every chip of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Matrix units that leave out the last 13 bits of f32 factors.
+    /// Matrix units that ignore the last 13 bits of f32 factors (tf32).
     pub tf32: bool,
-    /// Tiles brought by the tensor memory accelerator.
+    /// Copying tiles by the tensor memory accelerator.
     pub tma: bool,
 }
 
@@ -46,7 +46,7 @@ impl Default for Features {
     }
 }
 
-/// Code for one chip.
+/// The back end for one chip.
 #[derive(Clone, Debug)]
 pub struct Nvidia {
     chip: &'static Chip,
@@ -55,7 +55,7 @@ pub struct Nvidia {
 }
 
 impl Nvidia {
-    /// For a chip, with our assembler.
+    /// With our assembler.
     #[must_use]
     pub const fn new(chip: &'static Chip, features: Features) -> Nvidia {
         let known = chip.target();
@@ -70,7 +70,7 @@ impl Nvidia {
         Nvidia { assembler: Assembler::Other(other), ..self }
     }
 
-    /// Without machine code: for a device that executes nothing, also of a chip that our assembler has no table for.
+    /// Without machine code: for a device that executes nothing, also for chips that our assembler has no table for.
     #[must_use]
     pub fn text_only(self) -> Nvidia {
         Nvidia { assembler: Assembler::None, ..self }
@@ -87,7 +87,7 @@ impl Nvidia {
         })
     }
 
-    /// The chip as our assembler's tables have it.
+    /// The chip in the assembler's terms.
     fn arch(&self) -> Result<Arch, String> {
         let known = || format!("our assembler has no table for {}; {OTHER}", self.chip.name);
         Arch::parse(self.chip.name).filter(|arch| sass::SmArch::of(*arch).is_some()).ok_or_else(known)
@@ -104,8 +104,7 @@ impl Nvidia {
         if let Assembler::Other(_) = self.assembler {
             return self.text_to_cubin(&module.to_string());
         }
-        // A module that was rendered has no places: what is wrong with it is found again in its text, with line and
-        // column.
+        // A rendered module has no text positions. On an error, its text is assembled, to report line and column.
         compile::assemble_module(module, self.arch()?).or_else(|_| self.text_to_cubin(&module.to_string()))
     }
 }
@@ -133,7 +132,7 @@ impl Backend for Nvidia {
         Ok(binary)
     }
 
-    /// SASS with its control words, where there is a table for the chip.
+    /// SASS with its control words, if there is a table for the chip.
     fn listing(&self, binary: &Binary) -> Result<String, IsaError> {
         let BinaryCode::File(cubin) = &binary.code else { return Ok(String::new()) };
         let sass = Cubin::parse(cubin).map_err(|e| e.to_string()).and_then(|c| sass::listing(&c));

@@ -1,27 +1,27 @@
-//! NVIDIA's chips as both languages see them, one row each: what PTX for a chip may use, and which machine code it has.
+//! Table of NVIDIA chips for both languages, one row each: what PTX for a chip may use, and which machine code it has.
 //!
-//! A chip that the table has no row of is not a target. Sources: PTX ISA 8.8 (`.target`, notes on each instruction),
-//! CUDA C++ Programming Guide, table of compute capabilities (shared memory of a block).
+//! Chips without a row are not supported as targets. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA
+//! C++ Programming Guide, table of compute capabilities (shared memory of a block).
 
 use super::sass;
 use doorbell_codegen::target::Grid;
 use doorbell_codegen::{Target, units};
 use doorbell_uop::WmmaArg;
 
-/// A chip under the name that `.target` has.
+/// A chip, under its name in `.target`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chip {
-    /// As `.target` has it.
+    /// The name in `.target`.
     pub name: &'static str,
     /// Compute capability, times ten.
     pub sm: u16,
-    /// `.version` that knows the chip and all that is rendered for it.
+    /// The `.version` that supports the chip and everything that is rendered for it.
     pub version: (u32, u32),
-    /// Shared memory that one block may have.
+    /// Maximum shared memory of one block.
     pub shared_bytes: usize,
-    /// Multiprocessors of the largest card that has it.
+    /// Multiprocessors of the largest card with this chip.
     pub multiprocessors: u32,
-    /// Its machine code; `None`: the table of instructions has no rows of it.
+    /// Its machine code; `None`: the instruction table has no rows for it.
     pub machine: Option<sass::SmArch>,
 }
 
@@ -51,20 +51,20 @@ pub const CHIPS: &[Chip] = &[
 ];
 
 impl Chip {
-    /// The chip of that name.
+    /// The chip with that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<&'static Chip> {
         CHIPS.iter().find(|c| c.name == name)
     }
 
-    /// What a card of this chip takes: on Hopper also what only Hopper has.
+    /// The most specific target that a card of this chip supports: on Hopper with the features that only Hopper has.
     #[must_use]
     pub fn of_card(&'static self) -> &'static Chip {
         let specific = CHIPS.iter().find(|c| c.sm == self.sm && c.has_warpgroups());
         specific.unwrap_or(self)
     }
 
-    /// Its matrix units; with `tf32` also those that leave out bits of f32.
+    /// Its matrix units; with `tf32` also those that drop low bits of f32.
     #[must_use]
     pub const fn tensor_cores(&self, tf32: bool) -> &'static [WmmaArg] {
         let all: &'static [WmmaArg] = match self.sm {
@@ -76,7 +76,7 @@ impl Chip {
         if tf32 { all } else { units::exact(all) }
     }
 
-    /// What codegen must know of it.
+    /// The description of the target for codegen.
     #[must_use]
     pub const fn target(&self) -> Target {
         Target {
@@ -91,7 +91,7 @@ impl Chip {
         }
     }
 
-    /// `wgmma`: only Hopper has it, and only under the name that promises nothing to later chips.
+    /// `wgmma`: only Hopper has it, and only under the architecture-specific name (sm_90a).
     #[must_use]
     pub const fn has_warpgroups(&self) -> bool {
         matches!(self.name.as_bytes(), b"sm_90a")

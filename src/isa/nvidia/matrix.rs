@@ -1,9 +1,8 @@
-//! The matrices that a kernel's boxes are copied of, as arguments: a buffer's address, and the words that say how it
-//! lies.
+//! The tensor maps of a kernel's TMA copies as arguments: a buffer's address, and the words that describe its layout.
 //!
-//! Place in the arrows: `codegen` says which matrices (`Program::tensors`), [`tensor_map`](super::sass::tensor_map) how
-//! they are written. To a device a map is what it consists of: a buffer like any other, which a launch waits for and a
-//! replay patches, and [`WORDS`] constants after it.
+//! Place in the architecture: `codegen` lists the matrices (`Program::tensors`), and
+//! [`tensor_map`](super::sass::tensor_map) encodes them. A device sees a map as its parts: a buffer like any other,
+//! which a launch waits for and a replay patches, and [`WORDS`] constants after it.
 
 use super::sass::tensor_map::{BYTES, Dimension, Element, MapError, Swizzle, TensorMap};
 use doorbell_codegen::{Program, TensorInfo};
@@ -13,10 +12,10 @@ use doorbell_uop::Scalar;
 /// Words after the address.
 pub const WORDS: usize = BYTES / 8 - 1;
 
-/// The words after the address of a matrix of elements of this type: f16 or bf16.
+/// The words after the address of a matrix with elements of this type: f16 or bf16.
 ///
 /// # Errors
-/// A number that a map has no room for; a type that is none of both is one too (there is no such kernel).
+/// A number that does not fit into a map, or another element type (there is no such kernel).
 pub fn words(info: &TensorInfo, element: Scalar) -> Result<[u64; WORDS], MapError> {
     let element = match element {
         Scalar::F16 => Element::F16,
@@ -37,10 +36,11 @@ pub fn words(info: &TensorInfo, element: Scalar) -> Result<[u64; WORDS], MapErro
     Ok(std::array::from_fn(|n| u64::from_le_bytes(words[n + 1])))
 }
 
-/// A kernel's arguments: buffers, variables, and for each matrix its buffer's address again with the words after it.
+/// A kernel's arguments: buffers, variables, and for each tensor map its buffer's address again, followed by the map's
+/// other words.
 ///
 /// # Errors
-/// A matrix of no buffer, or one that a map has no room for.
+/// A matrix without a buffer, or one that a map cannot represent.
 pub(super) fn arguments(program: &Program) -> Result<Vec<Argument>, IsaError> {
     let refused = |why: String| IsaError::Malformed { kernel: program.name.clone(), why };
     let mut all = Argument::plain(program);

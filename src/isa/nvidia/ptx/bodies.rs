@@ -1,5 +1,5 @@
-//! What the parser hands over of a function's body, and to whom: [`Tree`] keeps it as statements; the assembler has a
-//! list of its own made at once, without names of registers.
+//! The interface through which the parser delivers function bodies. [`Tree`] keeps a body as statements; the assembler
+//! builds its own list directly, with register numbers instead of names.
 
 use super::module::{Guard, Imm, Inst, Modifier, Operand, Pos, Statement, Variable};
 use super::name::Name;
@@ -7,16 +7,16 @@ use super::names::Opcode;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// Makes operands of their parts.
+/// Builds operands from their parts.
 pub(crate) trait Operands<'a> {
     type Operand;
 
-    /// A register, and its number among those that the body declares.
+    /// A register, with its number among the registers that the body declares.
     fn register(&mut self, name: &'a str, number: u32) -> Self::Operand;
     fn not(&mut self, name: &'a str, number: u32) -> Self::Operand;
-    /// A vector register of so many lanes, and the number of its first one.
+    /// A vector register with so many lanes, and the number of its first lane.
     fn lanes(&mut self, name: &'a str, first: u32, lanes: u8) -> Self::Operand;
-    /// One of its lanes, and that one's number.
+    /// One lane of a vector register, and the number of that lane.
     fn lane(&mut self, name: &'a str, lane: u8, number: u32) -> Self::Operand;
     fn special(&mut self, name: &'a str) -> Self::Operand;
     fn symbol(&mut self, name: &'a str, offset: i64) -> Self::Operand;
@@ -28,36 +28,36 @@ pub(crate) trait Operands<'a> {
     fn nothing(&mut self) -> Self::Operand;
 }
 
-/// Takes what stands in a body, in the order of the text.
+/// Receives the contents of a body, in the order of the text.
 pub(crate) trait Bodies<'a>: Operands<'a> {
     type Body;
     /// A mnemonic with its modifiers.
     type Mnemonic: Clone;
 
-    /// A brace opens: the body's own, or one in it.
+    /// An opening brace: of the body itself, or of a block in it.
     fn open(&mut self);
     fn close(&mut self);
-    /// Results and parameters that are registers, in the order of the header, numbered from 0, and how many of them are
-    /// results; the body follows.
+    /// The results and parameters that are registers, in the order of the header, numbered from 0, and how many of them
+    /// are results. The body follows.
     fn passed(&mut self, _registers: &[&Variable], _results: usize) {}
     fn label(&mut self, name: &'a str, pos: Pos);
-    /// What is no block, label or instruction.
+    /// A statement that is not a block, label or instruction.
     fn statement(&mut self, statement: Statement);
-    /// A mnemonic that was met before.
+    /// A mnemonic that was seen before.
     fn known(&self, word: &'a str) -> Option<Self::Mnemonic>;
-    /// Another one.
+    /// A mnemonic that is seen for the first time.
     fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> Self::Mnemonic;
-    /// One by what it consists of, for who has no word of it.
+    /// A mnemonic built from its parts, for callers that do not have its text.
     fn mnemonic(&mut self, op: Opcode, mods: &[Modifier]) -> Self::Mnemonic;
-    /// An instruction begins; its operands follow, and its end.
+    /// An instruction begins; its operands and its end follow.
     fn begin(&mut self, head: Head<'a, Self::Mnemonic>);
     fn push(&mut self, operand: Self::Operand);
     fn end(&mut self);
-    /// The body whose last brace has closed.
+    /// Called after the body's closing brace; returns the body.
     fn body(&mut self) -> Self::Body;
 }
 
-/// What stands before an instruction's operands.
+/// What precedes an instruction's operands.
 pub(crate) struct Head<'a, M> {
     pub pos: Pos,
     pub guard: Option<Predicate<'a>>,

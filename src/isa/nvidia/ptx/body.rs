@@ -1,4 +1,4 @@
-//! What stands in a function's braces: statements, instructions, operands.
+//! Parses function bodies: statements, instructions, operands.
 
 use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::{Kind, is_name};
@@ -17,7 +17,7 @@ pub(crate) fn mnemonic(word: &str) -> Option<(Opcode, impl Iterator<Item = Modif
 }
 
 impl<'a> Parser<'a> {
-    /// `{ statements }` with names of their own.
+    /// `{ statements }` with a name scope of its own.
     pub(super) fn scope<B: Bodies<'a>>(&mut self, out: &mut B) -> Res<()> {
         self.scopes.push(Scope::default());
         out.open();
@@ -171,7 +171,7 @@ impl<'a> Parser<'a> {
         Ok(Predicate { name, number, negated })
     }
 
-    /// A register's name and number.
+    /// The name and number of a register.
     fn predicate(&mut self) -> Res<(&'a str, u32)> {
         if let Kind::Word(name) = self.tok.kind
             && let Some(number) = self.register(name)
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
         self.wanted("a predicate register that is declared here")
     }
 
-    /// An instruction whose first word stands here.
+    /// An instruction that starts with this word.
     fn inst<B: Bodies<'a>>(&mut self, word: &'a str, at: (Pos, Option<Predicate<'a>>), out: &mut B) -> Res<()> {
         if !self.is_quick() {
             self.advance()?;
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
         self.quick_insts(Head { pos, guard, mnemonic }, out)
     }
 
-    /// The rest of an instruction whose first word has been taken.
+    /// The rest of an instruction after its first word.
     fn slow_inst<B: Bodies<'a>>(
         &mut self,
         word: &'a str,
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What a mnemonic with its modifiers says.
+    /// Parses a mnemonic with its modifiers.
     fn mnemonic<B: Bodies<'a>>(word: &'a str, pos: Pos, out: &mut B) -> Res<B::Mnemonic> {
         if let Some(known) = out.known(word) {
             return Ok(known);
@@ -220,13 +220,13 @@ impl<'a> Parser<'a> {
         Ok(new)
     }
 
-    /// What a mnemonic says that was not met before; `None`: there is no such instruction.
+    /// Parses a mnemonic that was not seen before; `None`: there is no such instruction.
     pub(super) fn learnt<B: Bodies<'a>>(word: &'a str, out: &mut B) -> Option<B::Mnemonic> {
         let (op, mods) = mnemonic(word)?;
         Some(out.learn(word, op, mods))
     }
 
-    /// Operands up to the end of an instruction, the first of which stands here.
+    /// Operands from the current token to the end of the instruction.
     pub(super) fn operands<B: Bodies<'a>>(&mut self, out: &mut B) -> Res<()> {
         loop {
             let operand = self.operand(out)?;
@@ -252,7 +252,7 @@ impl<'a> Parser<'a> {
         if self.is_sign(b'|') { self.paired(first, make) } else { Ok(first) }
     }
 
-    /// A pair of an operand and the one behind the sign that stands here.
+    /// A pair of `first` and the operand after the `|` at the current token.
     fn paired<M: Operands<'a>>(&mut self, first: M::Operand, make: &mut M) -> Res<M::Operand> {
         self.advance()?;
         let second = self.simple(make)?;
@@ -301,14 +301,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether a name follows the sign here.
+    /// Whether a name follows the current token.
     fn is_name_next(&self) -> bool {
         let rest = self.lexer.bytes().get(self.lexer.at..).unwrap_or_default();
         rest.iter().find(|c| !c.is_ascii_whitespace()).is_some_and(|c| is_name(*c) && !c.is_ascii_digit())
     }
 
-    /// Whether the parenthesis here begins an expression: a type stands in it, another one, or an operator behind what
-    /// it holds. A number alone may be what a call passes.
+    /// Whether the parenthesis here starts an expression: it contains a type or another parenthesis, or an operator
+    /// follows the closing parenthesis. A number alone may be a call argument.
     fn is_expression(&mut self) -> Res<bool> {
         self.advance()?;
         let begins =
@@ -323,7 +323,7 @@ impl<'a> Parser<'a> {
         Ok(self.is_operator())
     }
 
-    /// A name as an operand: what it is depends on what has been declared. `None`: it is a symbol.
+    /// A name as an operand. What it means depends on the declarations. `None`: it is a symbol.
     fn named<M: Operands<'a>>(&mut self, w: &'a str, pos: Pos, make: &mut M) -> Res<Option<M::Operand>> {
         if w == "_" {
             return Ok(Some(make.nothing()));
@@ -359,7 +359,7 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    /// The number of a register that is declared here.
+    /// The number of a register that is in scope.
     #[inline]
     fn register(&self, w: &str) -> Option<u32> {
         let taken_apart = Numbered::of(w.as_bytes());
@@ -393,7 +393,7 @@ impl<'a> Parser<'a> {
         Ok(make.address(base, offset, rest))
     }
 
-    /// What an address counts from: a register, a name or a number.
+    /// The base of an address: a register, a name or a number.
     fn base<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
         match self.tok.kind {
             Kind::Word(w) if !w.starts_with('.') => {

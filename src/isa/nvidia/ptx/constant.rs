@@ -1,9 +1,9 @@
-//! Constant expressions: literals and `WARP_SZ` with the operators of C, computed in 64 bits, signed unless a part is
+//! Constant expressions: literals and `WARP_SZ` with C's operators, computed in 64 bits; signed unless an operand is
 //! unsigned.
 //!
-//! Source: PTX ISA 8.8, section 4.6, and what ptxas 13.5.37 makes of remainders, which are unsigned ones, and of
-//! shifts, whose lowest six bits count. Floating-point constants take a sign and nothing else. A division by zero is
-//! refused.
+//! Source: PTX ISA 8.8, section 4.6. Two details follow ptxas 13.5.37: remainders are unsigned, and shifts use the
+//! lowest six bits of the count. Floating-point constants may have a sign, but no other operator. Division by zero is
+//! an error.
 
 use super::lex::Kind;
 use super::module::Imm;
@@ -18,7 +18,7 @@ const WARP_SZ: i64 = 32;
 /// A value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
-    /// Its bits, and whether they are unsigned.
+    /// The bits, and whether they are unsigned.
     Int(i64, bool),
     Float(Imm),
 }
@@ -48,7 +48,7 @@ enum Binary {
 
 use Binary::*;
 
-/// How tightly an operator binds, from 1.
+/// Precedence of an operator, from 1.
 const fn strength(op: Binary) -> u8 {
     match op {
         Or => 1,
@@ -64,7 +64,7 @@ const fn strength(op: Binary) -> u8 {
     }
 }
 
-/// Products bind tighter than all others.
+/// Products have the highest precedence.
 const PRODUCT: u8 = 10;
 
 /// The result; `None`: a division by zero.
@@ -73,7 +73,7 @@ fn computed(op: Binary, (a, a_unsigned): (i64, bool), (b, b_unsigned): (i64, boo
     let (x, y) = (a.cast_unsigned(), b.cast_unsigned());
     let truth = |t: bool| Value::Int(i64::from(t), false);
     let less = if unsigned { x < y } else { a < b };
-    // The lowest six bits say how far.
+    // The lowest six bits are the shift count.
     let by = y & 63;
     let shifted = match op {
         ShiftLeft => a << by,
@@ -97,7 +97,7 @@ fn computed(op: Binary, (a, a_unsigned): (i64, bool), (b, b_unsigned): (i64, boo
         Sub => Value::Int(a.wrapping_sub(b), unsigned),
         Mul => Value::Int(a.wrapping_mul(b), unsigned),
         Div if unsigned => Value::Int(x.checked_div(y)?.cast_signed(), true),
-        // Whatever signs there are.
+        // Unsigned, regardless of the operands' signedness.
         Rem => Value::Int(x.checked_rem(y)?.cast_signed(), true),
         Div if b != 0 => Value::Int(a.wrapping_div(b), false),
         Div => return None,
@@ -113,7 +113,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A product, or less, of which sums are made: an integer.
+    /// A product or a tighter-binding expression (an operand of a sum): an integer.
     pub(super) fn product(&mut self, what: &str) -> Res<i64> {
         let begins =
             matches!(self.tok.kind, Kind::Number(_) | Kind::Sign(b'-' | b'~' | b'(')) || self.is_word("WARP_SZ");
@@ -124,16 +124,16 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether an operator of two values stands here.
+    /// Whether the current token is a binary operator.
     pub(super) fn is_operator(&mut self) -> bool {
         self.operator().is_some() || self.is_sign(b'?')
     }
 
-    /// The operator here, and how many signs it has.
+    /// The operator at the current token, and how many tokens it consists of.
     fn operator(&mut self) -> Option<(Binary, usize)> {
         let first = match self.tok.kind {
             Kind::Sign(first) => first,
-            // A name may begin so; behind a value none does.
+            // `%` may start a name, but no name can follow a value.
             Kind::Word(word) if word.starts_with('%') => {
                 self.lexer.at -= word.len() - 1;
                 self.tok.kind = Kind::Sign(b'%');
@@ -165,7 +165,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `a ? b : c`, or what binds tighter.
+    /// `a ? b : c`, or a tighter-binding expression.
     fn choice(&mut self) -> Res<Value> {
         let value = self.binary(1)?;
         let Value::Int(which, _) = value else { return Ok(value) };
@@ -178,7 +178,7 @@ impl Parser<'_> {
         Ok(if which == 0 { no } else { yes })
     }
 
-    /// Values between operators that bind at least so tightly.
+    /// An expression whose operators have at least this precedence.
     fn binary(&mut self, least: u8) -> Res<Value> {
         let mut value = self.unary()?;
         while let (Value::Int(a, unsigned), Some((op, signs))) = (value, self.operator())
@@ -228,7 +228,7 @@ impl Parser<'_> {
                 let Some(value) = number::constant(text) else { return self.wanted("a number of PTX") };
                 self.advance()?;
                 Ok(match value {
-                    // What no signed number can be is unsigned.
+                    // A literal that does not fit into a signed number is unsigned.
                     Imm::Int(i) => Value::Int(i, i < 0 || text.ends_with('U')),
                     other => Value::Float(other),
                 })
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn expressions_have_the_values_that_ptxas_gives_them() {
-        // `tests/sass/versus.rs` has ptxas compute most of them.
+        // `tests/sass/versus.rs` checks most of them against ptxas.
         let all: &[(&str, i64)] = &[
             ("4*8+1", 33),
             ("1+4*8", 33),

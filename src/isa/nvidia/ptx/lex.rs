@@ -1,5 +1,5 @@
-//! PTX text → tokens with their places. Names keep their dots (`ld.global.v4.f32`, `%tid.x`, `.shared::cta`): what the
-//! parts mean depends on where the word stands.
+//! PTX text → tokens with their positions. Names keep their dots (`ld.global.v4.f32`, `%tid.x`, `.shared::cta`),
+//! because the meaning of the parts depends on the context.
 
 use super::module::Pos;
 use super::parse::ParseError;
@@ -9,7 +9,7 @@ use super::parse::ParseError;
 pub(super) enum Kind<'a> {
     /// A name, mnemonic or directive with all its dots.
     Word(&'a str),
-    /// Begins with a digit; not yet a value.
+    /// Starts with a digit; not converted to a value yet.
     Number(&'a str),
     /// Between the quotes.
     Text(&'a str),
@@ -23,18 +23,18 @@ pub(super) struct Token<'a> {
     pub pos: Pos,
 }
 
-/// Tokens of a text, one after the other.
+/// Iterator over the tokens of a text.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
-    /// Behind the token that was read last.
+    /// Position after the last token.
     pub at: usize,
     line: u32,
-    /// Where the line begins.
+    /// Start of the current line.
     start: usize,
 }
 
-/// Bytes that names are made of.
+/// Bytes that may be part of a name.
 const NAMES: [bool; 256] = {
     let (mut table, mut c) = ([false; 256], 0u8);
     while c < 128 {
@@ -44,13 +44,13 @@ const NAMES: [bool; 256] = {
     table
 };
 
-/// What a token is that begins with a byte.
+/// The token class that a first byte implies.
 #[derive(Clone, Copy)]
 enum Class {
     Sign,
     Name,
     Digit,
-    /// It depends, or is none.
+    /// Needs a closer look, or is not a token.
     Other,
 }
 
@@ -91,20 +91,20 @@ impl<'a> Lexer<'a> {
         self.text.get(from..to).unwrap_or_default()
     }
 
-    /// Whether a name stands between these places, with all its dots.
+    /// Whether the text between these positions is one name with all its dots.
     pub fn is_word(&self, from: usize, to: usize) -> bool {
         let mut lexer = Lexer { at: from, ..*self };
         lexer.word();
         lexer.at == to
     }
 
-    /// A place in this line.
+    /// A position in this line.
     #[inline]
     pub fn pos_of(&self, at: usize) -> Pos {
         Pos { line: self.line, column: (at - self.start + 1).min(u32::MAX as usize) as u32 }
     }
 
-    /// Skips blanks and ends of lines.
+    /// Skips whitespace, including line ends.
     #[inline]
     pub fn lines(&mut self) {
         while let Some(c) = self.text.as_bytes().get(self.at) {
@@ -147,7 +147,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Skips a comment up to its end.
+    /// Skips a comment to its end.
     fn comment(&mut self) -> Result<(), ParseError> {
         let pos = self.pos();
         while !(self.byte(0) == b'*' && self.byte(1) == b'/') {
@@ -161,10 +161,10 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Reads the next token; `End` for ever at the end.
+    /// Reads the next token; at the end of the text always `End`.
     pub fn next(&mut self, token: &mut Token<'a>) -> Result<(), ParseError> {
         let bytes = self.text.as_bytes();
-        // Most stand behind one blank or none.
+        // Most tokens follow one space or none.
         if bytes.get(self.at) == Some(&b' ') {
             self.at += 1;
         }
@@ -194,7 +194,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// A token that is seldom met, or none.
+    /// A rare token, or an error.
     #[inline(never)]
     fn other(&mut self, c: u8, token: &mut Token<'a>) -> Result<(), ParseError> {
         let (pos, from) = (token.pos, self.at);

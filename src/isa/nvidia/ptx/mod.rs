@@ -4,11 +4,11 @@
 //! text --parse--> Module --Display--> text        Program (linear UOps) --render--> Module
 //! ```
 //!
-//! Place in the arrows: [`render`] is instruction selection for PTX ([`Chip::target`] tells codegen what it may use);
-//! what turns a [`Module`] into machine code reads the same data, whoever wrote the text. Nothing here knows a device.
-//! Source: NVIDIA's PTX ISA 8.8.
+//! Place in the architecture: [`render`] is instruction selection for PTX ([`Chip::target`] describes the target to
+//! codegen). The assembler in `sass::compile` reads a [`Module`], whether it was rendered or parsed. Nothing here knows
+//! about devices. Source: NVIDIA's PTX ISA 8.8.
 //!
-//! Left out: texture and surface instructions are parsed as any other, never rendered; the preprocessor.
+//! Left out: texture and surface instructions are parsed like all others but never rendered; there is no preprocessor.
 #![forbid(unsafe_code)]
 
 mod bodies;

@@ -1,13 +1,13 @@
-//! A PTX module as data: what the parser makes, the printer prints, the renderer builds and an assembler reads.
+//! A PTX module as data: built by the parser and the renderer, read by the printer and the assembler.
 //!
-//! Registers are told from other names while parsing, so that an operand says what it is. Debug sections are kept as
-//! text.
+//! Registers are distinguished from other names during parsing, so an operand knows what it is. Debug sections are kept
+//! as text.
 
 use super::name::Name;
 use super::names::{self, AfterDot, Opcode, Space, Type};
 use std::sync::Arc;
 
-/// A place in the text; no part of what a module means, so all places are equal.
+/// A position in the text. It does not affect a module's meaning, so all positions compare equal.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Pos {
     pub line: u32,
@@ -21,7 +21,7 @@ impl PartialEq for Pos {
     }
 }
 
-/// A text; `B` is what bodies are kept as.
+/// A PTX module; `B` is the representation of bodies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module<B = Vec<Statement>> {
     /// `.version`: major, minor.
@@ -45,14 +45,14 @@ impl<B> Module<B> {
         self.items.iter().filter_map(|i| if let Item::Function(f) = i { Some(&**f) } else { None })
     }
 
-    /// The kernel of that name.
+    /// The kernel with that name.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Function<B>> {
         self.functions().find(|f| f.entry && &*f.name == name)
     }
 }
 
-/// What stands outside functions.
+/// An item at module level.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item<B = Vec<Statement>> {
     Variable(Variable),
@@ -69,14 +69,14 @@ pub enum Item<B = Vec<Statement>> {
         name: Name,
         of: Name,
     },
-    /// A debug section, its words as they stood.
+    /// A debug section, with its words unchanged.
     Section {
         name: Name,
         words: Vec<String>,
     },
 }
 
-/// Who sees a symbol.
+/// Visibility of a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linkage {
     #[default]
@@ -87,7 +87,7 @@ pub enum Linkage {
     Common,
 }
 
-/// Memory with a name, or a parameter.
+/// A named piece of memory, or a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
     pub pos: Pos,
@@ -99,9 +99,9 @@ pub struct Variable {
     pub vector: u8,
     pub ty: Type,
     pub name: Name,
-    /// One an array dimension; `None`: `[]`.
+    /// One for each array dimension; `None`: `[]`.
     pub dims: Vec<Option<u64>>,
-    /// A parameter's `.ptr`: what it points into and how that is aligned.
+    /// A parameter's `.ptr`: the state space it points into, and its alignment.
     pub ptr: Option<Pointer>,
     /// `.attribute(...)`, its words.
     pub attributes: Vec<Name>,
@@ -109,7 +109,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// Bytes of the whole, where they are known.
+    /// Bytes of the whole variable, if known.
     #[must_use]
     pub fn len_bytes(&self) -> Option<u64> {
         let one = u64::from(self.ty.bits().div_ceil(8)) * u64::from(self.vector);
@@ -123,7 +123,7 @@ pub struct Pointer {
     pub align: Option<u32>,
 }
 
-/// What a variable holds at the start.
+/// Initial value of a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
     Value(Operand),
@@ -148,7 +148,7 @@ pub struct Function<B = Vec<Statement>> {
     pub body: Option<B>,
 }
 
-/// A promise or wish about the launch.
+/// A performance directive about the launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tuning {
     /// `.maxntid 256, 1, 1`, `.minnctapersm 2`: the directive with its dot, and its numbers.
@@ -162,7 +162,7 @@ pub enum Statement {
     Variable(Variable),
     Label(Name, Pos),
     Inst(Inst),
-    /// `{ ... }`: names declared inside end with it.
+    /// `{ ... }`: a block with a name scope of its own.
     Block(Vec<Statement>),
     Loc(Loc),
     Pragma(Vec<String>),
@@ -189,7 +189,7 @@ pub struct Registers {
     pub names: Vec<(Name, Option<u32>)>,
 }
 
-/// `.loc`: which source line the code is of.
+/// `.loc`: the source line of the code that follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loc {
     pub file: u64,
@@ -200,7 +200,7 @@ pub struct Loc {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inlined {
-    /// Where the function's name stands in a debug section.
+    /// Where the function's name is in a debug section.
     pub function: Name,
     pub offset: i64,
     /// File, line, column of the call.
@@ -213,7 +213,7 @@ pub struct Inst {
     pub pos: Pos,
     pub guard: Option<Guard>,
     pub op: Opcode,
-    /// What follows the mnemonic, in order; shared by all instructions that say the same.
+    /// The modifiers after the mnemonic, in order; the list is shared by all instructions with the same modifiers.
     pub mods: Arc<[Modifier]>,
     pub operands: Vec<Operand>,
 }
@@ -233,7 +233,7 @@ impl Inst {
     pub fn vector(&self) -> u8 {
         self.mods.iter().find_map(|m| if let Modifier::Vector(n) = m { Some(*n) } else { None }).unwrap_or(1)
     }
-    /// Whether a modifier of that name (without its dot) is there.
+    /// Whether it has a modifier of that name (without its dot).
     #[must_use]
     pub fn has(&self, word: &str) -> bool {
         self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if w.as_bytes() == word.as_bytes()))
@@ -247,18 +247,18 @@ pub struct Guard {
     pub pred: Name,
 }
 
-/// What follows a mnemonic after a dot.
+/// A modifier: what follows a mnemonic after a dot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Modifier {
     Type(Type),
     Space(Space),
     Vector(u8),
-    /// Rounding, comparison, cache and every other word, without its dot.
+    /// Rounding, comparison, cache operator or any other word, without its dot.
     Word(Name),
 }
 
 impl Modifier {
-    /// What a word after a dot is; `name` makes a name of one that is no type, space or vector.
+    /// The modifier that a word after a dot is. `name` makes a [`Name`] of words that are not a type, space or vector.
     pub(super) fn of<'a>(word: &'a str, name: impl FnOnce(&'a str) -> Name) -> Modifier {
         match names::after_dot(word) {
             Some(AfterDot::Type(t)) => Modifier::Type(t),
@@ -272,7 +272,7 @@ impl Modifier {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// A register that is declared where this stands.
+    /// A register that is declared in this scope.
     Reg(Name),
     /// One lane of a vector register.
     Lane(Name, u8),
@@ -295,7 +295,7 @@ pub enum Operand {
     },
     /// `(a, b)` of a call.
     List(Vec<Operand>),
-    /// `_`: nobody wants it.
+    /// `_`: the result is discarded.
     Nothing,
 }
 

@@ -1,5 +1,5 @@
-//! Names of a module: registers, labels, variables, words of instructions. Nearly all are short and stand in the name
-//! itself, so that reading a text makes no string of its own for each.
+//! Names in a module: registers, labels, variables, words of instructions. Short strings are stored inline, so parsing
+//! does not allocate for nearly any name.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes of a name that need no memory of their own.
+/// Maximum length of a name that is stored inline.
 const SHORT: usize = 22;
 
 /// A name: a string that is cheap to make and to copy.
@@ -17,7 +17,7 @@ pub struct Name(Text);
 
 #[derive(Clone)]
 enum Text {
-    /// Length and bytes, which are those of a string.
+    /// Length and bytes of a valid string.
     Short(u8, [u8; SHORT]),
     /// A word of the language.
     Known(&'static str),

@@ -1,7 +1,7 @@
 //! The words of PTX: mnemonics, types, state spaces, special registers. Source: NVIDIA's PTX ISA 8.8, chapters 5, 9 and
 //! 10.
 
-/// Declares an enum and the word of each value.
+/// Declares an enum with the PTX word of each value.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($value:ident $word:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -12,13 +12,13 @@ macro_rules! words {
             /// All of them.
             pub const ALL: &[$name] = &[$($name::$value),*];
 
-            /// As it is written, without a dot.
+            /// The word, without a dot.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $($name::$value => $word),* }
             }
 
-            /// The one that is written so.
+            /// The value with this word.
             #[must_use]
             #[inline]
             pub fn parse(word: &str) -> Option<$name> {
@@ -42,7 +42,8 @@ const fn place(word: &[u8], count: usize) -> usize {
     (head.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (count - 1)
 }
 
-/// The numbers of words, from 1, in their places or the next free ones; 0 where none is. There are fewer than 256.
+/// A hash table over words: for each slot the word's number from 1, or 0 if free. Collisions go to the next free slot.
+/// There are fewer than 256 words.
 #[allow(clippy::cast_possible_truncation)]
 const fn places<const N: usize>(words: &[&str]) -> [u8; N] {
     let (mut out, mut k) = ([0; N], 0);
@@ -63,7 +64,7 @@ fn found<const N: usize>(word: &str, words: &[&str], places: &[u8; N]) -> Option
     let mut at = place(word.as_bytes(), N);
     loop {
         let k = usize::from(places[at]).checked_sub(1)?;
-        // Words are short: comparing their bytes here is faster than asking for it.
+        // Words are short: comparing their bytes here is faster than calling the string comparison.
         if words[k].len() == word.len() && words[k].bytes().eq(word.bytes()) {
             return Some(k);
         }
@@ -71,7 +72,7 @@ fn found<const N: usize>(word: &str, words: &[&str], places: &[u8; N]) -> Option
     }
 }
 
-/// What stands between the dots of a word.
+/// The parts of a word between its dots.
 pub(super) fn parts(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(word);
     std::iter::from_fn(move || {
@@ -90,7 +91,7 @@ pub(super) fn parts(word: &str) -> impl Iterator<Item = &str> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted<'a> {
     stem: &'a [u8],
-    /// Its bytes, the first one lowest, if it is short and does not end with a digit; else 0.
+    /// The stem's bytes, the first one lowest, if it is short and does not end with a digit; else 0.
     key: u64,
     pub count: u32,
 }
@@ -118,7 +119,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// A name taken apart: what stands before its last digits, and the number that these are.
+/// A name split into the part before its trailing digits, and the number of these digits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered<'a> {
     name: &'a [u8],
@@ -140,20 +141,20 @@ impl<'a> Numbered<'a> {
             scale = scale.wrapping_mul(10);
             at -= 1;
         }
-        // No zero stands before others.
+        // No leading zeros.
         let digits = name.len() - at;
         let plain = (1..=10).contains(&digits) && (digits == 1 || name.get(at) != Some(&b'0'));
         let number = if plain { u32::try_from(value).ok() } else { None };
         Numbered { name, key: packed(name.get(..at).unwrap_or_default()), at, number }
     }
 
-    /// The number of a name that is digits and nothing else.
+    /// The number of a name that consists of digits only.
     fn whole(self) -> Option<u32> {
         self.number.filter(|_| self.at == 0)
     }
 }
 
-/// Up to seven bytes as a number, the first one lowest; 0: there are more, or none.
+/// Up to seven bytes packed into a number, the first one lowest; 0 if there are more, or none.
 #[inline]
 fn packed(bytes: &[u8]) -> u64 {
     let all = |n: u64, c: &u8| n << 8 | u64::from(*c);
@@ -222,7 +223,7 @@ impl Type {
         matches!(self, Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2 | Type::S8x4)
     }
 
-    /// One floating point number.
+    /// A single floating-point number.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Type::F16 | Type::Bf16 | Type::F32 | Type::F64 | Type::Tf32)
@@ -230,14 +231,14 @@ impl Type {
 }
 
 words! {
-    /// Where memory lies.
+    /// State spaces.
     Space {
         Const "const", Global "global", Local "local", Param "param", ParamEntry "param::entry", ParamFunc "param::func",
         Shared "shared", SharedCta "shared::cta", SharedCluster "shared::cluster", Tex "tex", Reg "reg",
     }
 }
 
-/// What a word after a dot is.
+/// The meaning of a word after a dot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum AfterDot {
     Type(Type),
@@ -246,7 +247,7 @@ pub(super) enum AfterDot {
     Word(&'static str),
 }
 
-/// Words after a dot that are no type, space or vector, of the instructions that texts have most of.
+/// Words after a dot that are not a type, space or vector, for the most frequent instructions.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
     "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "approx", "full", "lo", "hi", "wide", "cc", "NaN", "relu", "satfinite", "to", "uni", "sync", "aligned",
@@ -271,7 +272,7 @@ const fn all_after_dots() -> [&'static str; Type::ALL.len() + Space::ALL.len() +
     out
 }
 
-/// What a word after a dot is; `None`: it is not in this list.
+/// The meaning of a word after a dot; `None`: it is not in this list.
 pub(super) fn after_dot(word: &str) -> Option<AfterDot> {
     const WORDS: &[&str] = &all_after_dots();
     const PLACES: [u8; (4 * WORDS.len()).next_power_of_two()] = places(WORDS);
@@ -291,7 +292,7 @@ pub(super) fn after_dot(word: &str) -> Option<AfterDot> {
     })
 }
 
-/// Whether a register of that name (with its `%`, without `.x`) is the machine's.
+/// Whether a register of that name (with its `%`, without `.x`) is a special register.
 #[must_use]
 pub fn is_special(name: &str) -> bool {
     let Some(word) = name.strip_prefix('%') else { return false };

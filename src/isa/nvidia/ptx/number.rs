@@ -1,4 +1,4 @@
-//! Numbers of PTX: `12`, `012`, `0x1f`, `0b11`, `12U`, `1.5e3`, `0f3f800000`, `0d3ff0000000000000`.
+//! Number literals of PTX: `12`, `012`, `0x1f`, `0b11`, `12U`, `1.5e3`, `0f3f800000`, `0d3ff0000000000000`.
 
 use super::module::Imm;
 
@@ -14,7 +14,7 @@ pub(super) fn constant(text: &str) -> Option<Imm> {
         return Some(Imm::Int(i.cast_signed()));
     }
     let decimal = text.bytes().all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'e' | b'E' | b'+' | b'-'));
-    // An integer that is too long is no float.
+    // An integer that is too long must not become a float.
     let fraction = text.contains(['.', 'e', 'E']);
     let value: f64 = text.parse().ok().filter(|_| decimal && fraction)?;
     Some(Imm::F64(value.to_bits()))
@@ -38,7 +38,7 @@ pub(super) fn integer(text: &str) -> Option<u64> {
     }
 }
 
-/// A decimal number of up to 18 digits, as nearly all are; a zero before others makes it an octal one.
+/// A decimal number of up to 18 digits, the usual case. Numbers with a leading zero are octal and not handled here.
 fn short(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 || text[0] == b'0' && text.len() > 1 {
         return None;
@@ -48,7 +48,7 @@ fn short(text: &[u8]) -> Option<u64> {
 }
 
 fn digits(text: &str, radix: u32) -> Option<u64> {
-    // `from_str_radix` takes a sign.
+    // `from_str_radix` would accept a sign.
     if text.bytes().all(|c| c.is_ascii_alphanumeric()) { u64::from_str_radix(text, radix).ok() } else { None }
 }
 

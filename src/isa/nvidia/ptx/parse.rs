@@ -1,7 +1,7 @@
-//! PTX text → [`Module`]: what stands outside functions, and declarations. `body` parses what stands in braces.
+//! PTX text → [`Module`]: module-level items and declarations. `body` parses function bodies.
 //!
-//! Accepted is the ISA's grammar as nvcc, Triton and our renderer write it. Whether an instruction takes these
-//! modifiers and operands is for whoever reads the module to say.
+//! The parser accepts the ISA's grammar as nvcc, Triton and our renderer write it. It does not check whether an
+//! instruction allows its modifiers and operands; that is up to the readers of the module.
 
 use super::bodies::{Bodies, Tree};
 use super::lex::{Kind, Lexer, Token};
@@ -11,7 +11,7 @@ use super::names::{Counted, Numbered, Space, Type};
 use super::stems::Stems;
 use hashbrown::HashMap;
 
-/// Where the text is no PTX.
+/// A syntax error and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -23,7 +23,7 @@ pub enum ParseError {
 
 impl ParseError {
     pub(super) fn expected(pos: Pos, expected: &str, found: &str) -> ParseError {
-        // What is found may be a line of any length.
+        // The offending text may be a line of any length, so it is cut.
         let found = match found.char_indices().nth(60) {
             Some((n, _)) => format!("{}...", found.get(..n).unwrap_or_default()),
             None => found.to_owned(),
@@ -31,14 +31,14 @@ impl ParseError {
         ParseError::Expected { pos, expected: expected.to_owned(), found }
     }
 
-    /// What is wrong, without the place.
+    /// The error without its position.
     #[must_use]
     pub fn what(&self) -> String {
         let (whole, Pos { line, column }) = (self.to_string(), self.pos());
         whole.strip_prefix(&format!("{line}:{column}: ")).map_or_else(|| whole.clone(), str::to_owned)
     }
 
-    /// The place: line and column, from 1.
+    /// The position: line and column, from 1.
     #[must_use]
     pub const fn pos(&self) -> Pos {
         match self {
@@ -47,7 +47,7 @@ impl ParseError {
     }
 }
 
-/// Levels of braces: blocks, initialisers, operands.
+/// Maximum nesting depth: blocks, initialisers, operands.
 pub(super) const MAX_DEPTH: u32 = 64;
 
 type Res<T> = Result<T, ParseError>;
@@ -55,12 +55,12 @@ type Res<T> = Result<T, ParseError>;
 /// Parses a module.
 ///
 /// # Errors
-/// The first place where the text is no PTX.
+/// The first syntax error.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
     parse_with(text, &mut Tree::default())
 }
 
-/// [`parse`] with bodies of another kind.
+/// [`parse`] with another representation of bodies.
 ///
 /// # Errors
 /// As [`parse`].
@@ -73,22 +73,21 @@ pub(crate) fn parse_with<'a, B: Bodies<'a>>(text: &'a str, bodies: &mut B) -> Re
     Ok(m)
 }
 
-/// The registers that are declared behind one open brace.
+/// The registers declared in one block.
 #[derive(Default)]
 pub(super) struct Scope<'a> {
-    /// With their numbers.
+    /// Single registers, with their numbers.
     pub names: HashMap<&'a str, u32>,
-    /// With the number of the first.
+    /// Ranges of registers, with the number of the first.
     pub ranges: Vec<(Counted<'a>, u32)>,
-    /// Vectors: a name, or with a count the names of a range, with the number of the first lane, and how many lanes
-    /// each has.
+    /// Vectors: a name, or with a count the names of a range; the number of the first lane, and the lanes of each.
     vectors: Vec<(Counted<'a>, Option<&'a str>, u32, u8)>,
-    /// There are names among them that do not begin with a `%`.
+    /// Some of the names do not begin with `%`.
     pub bare: bool,
 }
 
 impl<'a> Scope<'a> {
-    /// A register is declared, or with a count a range of them, each of so many lanes; `first` is the number of the
+    /// Declares a register, or with a count a range of registers, with so many lanes each. `first` is the number of the
     /// first.
     pub fn declare(&mut self, (name, count): (&'a str, Option<u32>), first: u32, lanes: u8) {
         self.bare |= !name.starts_with('%');
@@ -116,7 +115,7 @@ impl<'a> Scope<'a> {
         self.ranges.iter().find_map(|(range, first)| range.number(taken_apart).map(|k| first.saturating_add(k)))
     }
 
-    /// The number of a vector's first lane, and how many it has.
+    /// The number of a vector's first lane, and its number of lanes.
     pub fn vector(&self, word: &str) -> Option<(u32, u8)> {
         if self.vectors.is_empty() {
             return None;
@@ -137,9 +136,9 @@ pub(super) struct Parser<'a> {
     pub tok: Token<'a>,
     pub scopes: Vec<Scope<'a>>,
     pub stems: Stems,
-    /// Registers that the body has declared.
+    /// Number of registers that the body has declared so far.
     pub registers: u32,
-    /// The names of parameters in registers that were declared last.
+    /// The register parameters of the last function header.
     passed: Vec<&'a str>,
     pub depth: u32,
 }
@@ -154,7 +153,7 @@ impl<'a> Parser<'a> {
 
     // --- scopes ---
 
-    /// One register is declared, or a range of them, each of so many lanes.
+    /// Declares a register or a range of registers, with so many lanes each.
     pub fn declare(&mut self, name: &'a str, count: Option<u32>, lanes: u8) {
         let first = self.registers;
         self.registers = first.saturating_add(count.unwrap_or(1).saturating_mul(lanes.into()));
@@ -166,12 +165,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A vector's first lane and how many it has.
+    /// The number of a vector's first lane, and its number of lanes.
     pub fn vector_register(&self, word: &str) -> Option<(u32, u8)> {
         self.scopes.iter().rev().find_map(|scope| scope.vector(word))
     }
 
-    /// What the last scope declares is out of sight.
+    /// Leaves the innermost scope.
     pub fn leave(&mut self) {
         self.scopes.pop();
         self.stems = Stems::default();
@@ -204,7 +203,7 @@ impl<'a> Parser<'a> {
         self.tok.kind == Kind::Sign(c)
     }
 
-    /// Takes the sign if it is here.
+    /// Takes the punctuation character if it is the current token.
     pub fn sign(&mut self, c: u8) -> Res<bool> {
         let here = self.is_sign(c);
         if here {
@@ -224,7 +223,7 @@ impl<'a> Parser<'a> {
         self.tok.kind == Kind::Word(word)
     }
 
-    /// Takes the word if it is here.
+    /// Takes the word if it is the current token.
     pub fn word(&mut self, word: &str) -> Res<bool> {
         let here = self.is_word(word);
         if here {
@@ -233,7 +232,7 @@ impl<'a> Parser<'a> {
         Ok(here)
     }
 
-    /// A word with a dot, without it; of several that stand together (`.reg.u64`) the first.
+    /// A directive, without its dot; if several are joined (`.reg.u64`), the first.
     pub fn directive(&mut self) -> Option<&'a str> {
         let Kind::Word(w) = self.tok.kind else { return None };
         let rest = w.strip_prefix('.')?;
@@ -243,7 +242,7 @@ impl<'a> Parser<'a> {
         Some(first)
     }
 
-    /// A name that is no directive.
+    /// A name that is not a directive.
     pub fn name(&mut self, what: &str) -> Res<Name> {
         match self.tok.kind {
             Kind::Word(w) if !w.starts_with('.') => {
@@ -264,7 +263,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A number without a sign.
+    /// An unsigned number.
     pub fn count(&mut self, what: &str) -> Res<u64> {
         match self.tok.kind {
             Kind::Number(n) => match super::number::integer(n) {
@@ -278,7 +277,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A number without a sign, or an expression.
+    /// An unsigned number, or a constant expression.
     fn size(&mut self, what: &str) -> Res<u64> {
         let at = self.tok;
         match self.constant()? {
@@ -293,7 +292,7 @@ impl<'a> Parser<'a> {
         u32::try_from(n).map_err(|_| ParseError::expected(at.pos, &format!("{what} below 2^32"), &n.to_string()))
     }
 
-    /// One level deeper, for as long as `f` runs.
+    /// Runs `f` one nesting level deeper.
     pub fn deeper<T>(&mut self, what: &'static str, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
         if self.depth >= MAX_DEPTH {
             return Err(ParseError::TooDeep { pos: self.tok.pos, what });
@@ -304,7 +303,7 @@ impl<'a> Parser<'a> {
         r
     }
 
-    /// `item, item, ...` until the closing sign, which is taken too.
+    /// `item, item, ...` up to and including the closing character.
     pub fn list<T>(&mut self, close: u8, mut item: impl FnMut(&mut Self) -> Res<T>) -> Res<Vec<T>> {
         if self.sign(close)? {
             return Ok(Vec::new());
@@ -418,7 +417,7 @@ impl<'a> Parser<'a> {
         Ok(words)
     }
 
-    /// Debug information: words up to the closing brace.
+    /// Debug information: all words up to the closing brace.
     fn section<B>(&mut self) -> Res<Item<B>> {
         self.advance()?;
         let name = match self.tok.kind {
@@ -467,7 +466,7 @@ impl<'a> Parser<'a> {
         Ok(Function { pos, linkage, entry, name, returns, params, tuning, body })
     }
 
-    /// A function's body. Results and parameters of a function that are registers are declared around it.
+    /// A function's body. Results and parameters that are registers are declared in an enclosing scope.
     fn body<B: Bodies<'a>>(
         &mut self,
         (entry, returns, params): (bool, &[Variable], &[Variable]),

@@ -1,4 +1,4 @@
-//! [`Module`] → PTX text, one statement a line. Parsing it gives the module again.
+//! [`Module`] → PTX text, one statement per line. Parsing the text gives the same module again.
 
 use super::module::{
     Function, Guard, Imm, Init, Inst, Item, Linkage, Loc, Modifier, Module, Operand, Registers, Statement, Tuning,
@@ -7,7 +7,7 @@ use super::module::{
 use super::names::Type;
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Items with commas between.
+/// Comma-separated items.
 struct List<'a, T>(&'a [T]);
 
 impl<T: Display> Display for List<'_, T> {
@@ -68,7 +68,7 @@ impl Display for Item {
             Item::Alias { name, of } => writeln!(f, ".alias {name}, {of};"),
             Item::Section { name, words } => {
                 writeln!(f, ".section {name}\n{{")?;
-                // A line where a directive or a label begins.
+                // Start a new line before a directive or a label.
                 for (k, w) in words.iter().enumerate() {
                     let starts = w.starts_with('.') || words.get(k + 1).is_some_and(|n| n == ":");
                     let lead = if k > 0 && starts { "\n" } else { " " };
@@ -276,7 +276,7 @@ impl Display for Operand {
             Operand::Vector(v) => write!(f, "{{{}}}", List(v)),
             Operand::Pair(a, b) => write!(f, "{a}|{b}"),
             Operand::Address { base, offset, rest } => {
-                // A difference is written as a sum in an address.
+                // In an address, a negative offset is written as the addition of a negative number.
                 write!(f, "[{base}{}{}", if *offset < 0 { "+" } else { "" }, Offset(*offset))?;
                 rest.iter().try_for_each(|r| write!(f, ", {r}"))?;
                 f.write_char(']')

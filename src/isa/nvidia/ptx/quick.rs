@@ -1,6 +1,6 @@
-//! Instructions as nearly all are written, read from the bytes at once: mnemonics that were met before, and operands
-//! that are registers, numbers, addresses, names, or vectors of the first two. What stands otherwise is left where it
-//! begins to the tokens, which know all that there is and what to say of what is wrong.
+//! Fast path of the parser, which works directly on bytes. It handles instructions whose mnemonic was seen before and
+//! whose operands are registers, numbers, addresses, names, or vectors of registers and numbers. Anything else is left
+//! to the token-based parser from where it begins; that parser handles everything and reports errors.
 
 use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::{Lexer, is_name};
@@ -9,24 +9,25 @@ use super::names::{Numbered, Type, is_special};
 use super::parse::{ParseError, Parser, Scope};
 use super::stems::Stems;
 
-/// Most digits of a number that is read here.
+/// Maximum number of digits of a number that is parsed here.
 const DIGITS: usize = 18;
 
-/// Blanks that may stand within a line.
+/// Whitespace within a line.
 const fn is_blank(c: u8) -> bool {
     matches!(c, b' ' | b'\t')
 }
 
 impl<'a> Parser<'a> {
-    /// Whether the word that was read last is an instruction whose operands may be read here: a label is not.
+    /// Whether the last word is an instruction (rather than a label) whose operands can be parsed here.
     pub(super) fn is_quick(&self) -> bool {
         Quick::new(self).is_inst()
     }
 
-    /// An instruction whose mnemonic was read last, and those behind it that can be read here.
+    /// Parses the operands of the instruction whose mnemonic was just read, and as many of the following instructions
+    /// as possible.
     ///
     /// # Errors
-    /// What the tokens say of operands that cannot be read here.
+    /// Errors of the token-based parser in operands that cannot be parsed here.
     pub(super) fn quick_insts<B: Bodies<'a>>(
         &mut self,
         head: Head<'a, B::Mnemonic>,
@@ -47,7 +48,7 @@ impl<'a> Parser<'a> {
         self.advance()
     }
 
-    /// Takes the end of an instruction if it is here.
+    /// Takes the end of an instruction if it is next.
     #[inline]
     fn quick_end(&mut self) -> bool {
         let here = self.lexer.bytes().get(self.lexer.at) == Some(&b';');
@@ -55,7 +56,7 @@ impl<'a> Parser<'a> {
         here
     }
 
-    /// Takes the guard and mnemonic of the next instruction, if that is written as most are.
+    /// Takes the guard and mnemonic of the next instruction if they have the usual form.
     fn quick_head<B: Bodies<'a>>(&mut self, out: &mut B) -> Option<Head<'a, B::Mnemonic>> {
         self.lexer.lines();
         let mut q = Quick::new(self);
@@ -82,7 +83,8 @@ impl<'a> Parser<'a> {
         Some(Head { pos, guard, mnemonic })
     }
 
-    /// Reads operands; whether the instruction has ended. If not, the text goes on with the operand that was not read.
+    /// Parses operands; returns whether the instruction has ended. If not, parsing continues at the operand that was
+    /// not handled.
     pub(super) fn quick_operands<B: Bodies<'a>>(&mut self, out: &mut B) -> bool {
         let mut q = Quick::new(self);
         loop {
@@ -107,7 +109,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A type and a counted range of registers, behind `.reg`, and the end of the line.
+    /// After `.reg`: a type, a counted range of registers, and the end of the line.
     pub(super) fn quick_range(&mut self) -> Option<(Type, &'a str, u32)> {
         let mut q = Quick::new(self);
         q.lexer.at = q.after_blanks(q.lexer.at);
@@ -120,7 +122,7 @@ impl<'a> Parser<'a> {
         Some((ty, name, count))
     }
 
-    /// The guard behind the sign that was read last.
+    /// The guard after the `@` that was just read.
     pub(super) fn quick_guard(&mut self) -> Option<Predicate<'a>> {
         let mut q = Quick::new(self);
         let guard = q.guard()?;
@@ -129,7 +131,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A place in the text, before what is read next. What gives `None` may have moved it.
+/// A position in the text, ahead of the parser. A method that returns `None` may have moved it.
 struct Quick<'p, 'a> {
     scopes: &'p [Scope<'a>],
     stems: &'p Stems,
@@ -142,7 +144,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         Quick { scopes: &p.scopes, stems: &p.stems, lexer: p.lexer.clone() }
     }
 
-    /// The byte in a place; 0 behind the end.
+    /// The byte at a position; 0 after the end.
     #[inline]
     fn ahead(&self, at: usize) -> u8 {
         self.lexer.bytes().get(at).copied().unwrap_or(0)
@@ -161,7 +163,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         at
     }
 
-    /// Whether the word before this is an instruction whose operands may be read here.
+    /// Whether the word before this position is an instruction whose operands can be parsed here.
     #[inline]
     fn is_inst(&self) -> bool {
         let here = self.byte();
@@ -172,7 +174,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         is_name(c) || matches!(c, b'[' | b'{' | b'-')
     }
 
-    /// Where the mnemonic here ends: before a blank or a semicolon.
+    /// Where the mnemonic here ends: before whitespace or a semicolon.
     #[inline]
     fn mnemonic_end(&self) -> Option<usize> {
         const ONES: u64 = 0x0101_0101_0101_0101;
@@ -180,7 +182,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         while let Some((part, more)) = rest.split_first_chunk() {
             let part = u64::from_le_bytes(*part);
             let end = part ^ (ONES * u64::from(b';'));
-            // The lowest byte below 0x21, or that is a semicolon, has the lowest of these bits.
+            // Bit trick: the lowest byte that is below 0x21 or a semicolon has the lowest of these bits set.
             let found = (part.wrapping_sub(ONES * 0x21) & !part | end.wrapping_sub(ONES) & !end) & (ONES * 0x80);
             if found != 0 {
                 return Some(at + (found.trailing_zeros() / 8) as usize);
@@ -190,7 +192,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         rest.iter().position(|c| *c <= b' ' || *c == b';').map(|n| at + n)
     }
 
-    /// Takes the sign if it is here.
+    /// Takes the character if it is next.
     #[inline]
     fn sign(&mut self, c: u8) -> bool {
         let here = self.byte() == c;
@@ -198,7 +200,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         here
     }
 
-    /// Takes an operand that is a register of a counted range, behind one blank or none; what it ends with.
+    /// Takes an operand that is a register of a counted range, after at most one space; returns the character after it.
     #[inline]
     fn counted<B: Bodies<'a>>(&mut self, out: &mut B) -> Option<u8> {
         let from = self.lexer.at + usize::from(self.byte() == b' ');
@@ -231,8 +233,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         }
     }
 
-    /// Whether an operand ends here. Names are counted when they are made: what has one is not made before that is
-    /// known.
+    /// Whether an operand ends here. Making a name operand counts the name, so this is checked first.
     fn ends(&self) -> bool {
         matches!(self.byte(), b',' | b';')
     }
@@ -251,7 +252,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         self.lexer.between(from, self.lexer.at)
     }
 
-    /// The number of a register, nearly all of which are declared with a count. What follows it must be no part of a
+    /// The number of a register; nearly all are declared as counted ranges. The next character must not continue the
     /// name.
     fn register(&mut self) -> Option<u32> {
         let head = self.lexer.bytes().get(self.lexer.at..self.lexer.at + 8)?.first_chunk()?;
@@ -264,7 +265,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         }
     }
 
-    /// `%tid.x`, `%laneid`: a register of the machine.
+    /// A special register: `%tid.x`, `%laneid`.
     #[inline(never)]
     fn special(&mut self) -> Option<()> {
         let from = self.lexer.at;
@@ -298,7 +299,7 @@ impl<'p, 'a> Quick<'p, 'a> {
             let taken_apart = Numbered::of(name.as_bytes());
             number = self.scopes.iter().rev().find_map(|s| s.number(name, &taken_apart));
         }
-        // Others that begin so are the machine's, or not declared; vectors and constants are no symbols.
+        // Other names with `%` are special registers or undeclared; vectors and constants are not symbols.
         let other = || name == "WARP_SZ" || self.scopes.iter().any(|s| s.vector(name).is_some());
         if number.is_none() && (own || other()) {
             return None;
@@ -316,7 +317,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         is_blank(self.byte()).then_some(Predicate { name, number, negated })
     }
 
-    /// A decimal integer, or the bits of a float of 32.
+    /// A decimal integer, or the bits of an f32.
     fn number(&mut self) -> Option<Imm> {
         if self.byte() == b'0' && matches!(self.ahead(self.lexer.at + 1), b'f' | b'F') {
             let digits = self.lexer.bytes().get(self.lexer.at + 2..self.lexer.at + 10)?;
@@ -330,7 +331,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         Some(Imm::Int(if minus { -n } else { n }))
     }
 
-    /// Digits in a row; a zero before others makes them octal ones, which are not read here.
+    /// A run of digits; with a leading zero it would be octal, which is not handled here.
     #[inline]
     fn digits(&mut self) -> Option<i64> {
         let (from, mut n) = (self.lexer.at, 0i64);
@@ -381,7 +382,7 @@ impl<'p, 'a> Quick<'p, 'a> {
         Some(make.address(base, offset, vec![]))
     }
 
-    /// Registers and numbers in braces.
+    /// A vector of registers and numbers in braces.
     fn vector<M: Operands<'a>>(&mut self, make: &mut M) -> Option<M::Operand> {
         self.lexer.at += 1;
         let mut parts = Vec::with_capacity(4);

@@ -1,19 +1,19 @@
-//! Registers by the bytes of their names: nearly all are declared with a count, as `%rd<12>`, and are found by what
-//! stands before their digits in one step.
+//! Fast lookup of registers by the bytes of their names. Nearly all are declared with a count, as `%rd<12>`, and are
+//! found by the part before the digits (the stem) in one step.
 
-/// Places of the table, a power of two.
+/// Slots of the hash table, a power of two.
 const PLACES: usize = 16;
 
-/// The ranges in sight by their stems. What it does not find may still be declared.
+/// The ranges in scope, by stem. A register that is not found here may still be declared.
 #[derive(Default)]
 pub(super) struct Stems {
     places: [Stem; PLACES],
-    /// Names that are declared one by one, or stems with digits, may look like registers of these ranges.
+    /// Some names that are declared individually, or stems with digits, may look like registers of these ranges.
     blurred: bool,
 }
 
-/// Up to seven bytes, the first one lowest, and the registers that begin so: the number of the first, and how many
-/// there are.
+/// Up to seven bytes of the stem, the first one lowest, and its registers: the number of the first, and how many there
+/// are.
 #[derive(Clone, Copy, Default)]
 struct Stem {
     key: u64,
@@ -21,17 +21,17 @@ struct Stem {
     count: u32,
 }
 
-/// One in each byte.
+/// A one in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Where a stem stands in the table.
+/// The table slot of a stem.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // four bits
 const fn place(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
-/// The number that up to eight digits make, whose values stand in the highest bytes, the last digit highest.
+/// The number from up to eight digits, whose values are in the highest bytes, the last digit highest.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // less than 10^8
 const fn number(digits: u64) -> u32 {
@@ -41,7 +41,7 @@ const fn number(digits: u64) -> u32 {
 }
 
 impl Stems {
-    /// Registers `stem<0>` and on, that many, are declared; the first has that number.
+    /// Declares the registers `stem<0>` up to that count; the first one has this number.
     pub fn range(&mut self, stem: &str, first: u32, count: u32) {
         let stem = stem.as_bytes();
         self.blurred |= stem.iter().any(u8::is_ascii_digit);
@@ -52,22 +52,22 @@ impl Stems {
         let here = &mut self.places[place(key)];
         match *here {
             Stem { key: 0, .. } => *here = Stem { key, first, count },
-            // Which of two is meant depends on the number.
+            // Two ranges with one stem: which one is meant depends on the number, so this table does not answer.
             Stem { key: old, .. } if old == key => here.count = 0,
             Stem { .. } => {}
         }
     }
 
-    /// One register is declared.
+    /// Declares a single register.
     pub fn name(&mut self, name: &str) {
         self.blurred |= name.bytes().any(|c| c.is_ascii_digit());
     }
 
-    /// The number of the register whose name begins eight bytes, the first one lowest, and how long the name is, with
-    /// all digits that stand there.
+    /// The number of the register at the start of these eight bytes (the first one lowest), and the length of its name
+    /// with all digits.
     #[inline]
     pub fn begins(&self, head: u64) -> Option<(u32, usize)> {
-        // A byte's highest bit says that it is no digit.
+        // In each byte the highest bit says that it is not a digit.
         let values = head ^ (ONES * 0x30);
         let others = ((values & (ONES * 0x7f)) + ONES * 0x76) | values;
         let at = (!others & (ONES * 0x80)).trailing_zeros() & !7;
@@ -78,7 +78,7 @@ impl Stems {
         let (key, digits) = (head & !(u64::MAX << at), values >> at << (64 - len));
         let stem = self.places[place(key)];
         let number = number(digits);
-        // A zero before other digits makes another name of it.
+        // With a leading zero it is a different name.
         let zero = len > 8 && values >> at & 0xff == 0;
         let found = stem.key == key && number < stem.count && !zero && !self.blurred;
         found.then_some((stem.first.saturating_add(number), ((at + len) / 8) as usize))

@@ -1,4 +1,5 @@
-//! [`Module`] → bodies of another kind: hands over what the parser would of the module's text, without the text.
+//! Converts a [`Module`] to another representation of bodies, with the same calls that the parser would make for the
+//! module's text.
 
 use super::bodies::{Bodies, Head, Predicate};
 use super::module::{Function, Inst, Item, Modifier, Module, Operand, Pos, Statement, Variable};
@@ -9,10 +10,10 @@ use std::sync::Arc;
 
 type Res<T> = Result<T, ParseError>;
 
-/// The module with bodies of another kind; as the parser of its text would make it.
+/// The module in another representation of bodies, as the parser would build it from the text.
 ///
 /// # Errors
-/// A register that is not declared where it stands, braces nested too deep.
+/// A register that is not declared in its scope, or braces nested too deep.
 pub(crate) fn walk<'a, B: Bodies<'a>>(module: &'a Module, bodies: &mut B) -> Res<Module<B::Body>> {
     let mut walker = Walker { scopes: vec![], registers: 0, mnemonics: HashMap::new(), depth: 0 };
     let mut items = Vec::with_capacity(module.items.len());
@@ -33,9 +34,9 @@ pub(crate) fn walk<'a, B: Bodies<'a>>(module: &'a Module, bodies: &mut B) -> Res
 
 struct Walker<'a, M> {
     scopes: Vec<Scope<'a>>,
-    /// Registers that the body has declared.
+    /// Number of registers that the body has declared so far.
     registers: u32,
-    /// By operation and the place of the shared list of modifiers.
+    /// By operation and the address of the shared list of modifiers.
     mnemonics: HashMap<(Opcode, *const Modifier), M>,
     depth: u32,
 }
@@ -51,7 +52,7 @@ impl<'a, M: Clone> Walker<'a, M> {
         Ok(Function { pos, linkage, entry, name, returns, params, tuning, body })
     }
 
-    /// Results and parameters that are registers are declared around the body.
+    /// Results and parameters that are registers are declared in an enclosing scope.
     fn body<B: Bodies<'a, Mnemonic = M>>(
         &mut self,
         f: &'a Function,
@@ -94,7 +95,7 @@ impl<'a, M: Clone> Walker<'a, M> {
         done
     }
 
-    /// Statements with names of their own.
+    /// A block with a name scope of its own.
     fn block<B: Bodies<'a, Mnemonic = M>>(&mut self, list: &'a [Statement], out: &mut B) -> Res<()> {
         self.scopes.push(Scope::default());
         out.open();
@@ -186,7 +187,7 @@ impl<'a, M: Clone> Walker<'a, M> {
         })
     }
 
-    /// The number of a register that is declared here.
+    /// The number of a register that is in scope.
     fn register(&self, name: &str) -> Option<u32> {
         let taken_apart = Numbered::of(name.as_bytes());
         self.scopes.iter().rev().find_map(|scope| scope.number(name, &taken_apart))

@@ -1,11 +1,11 @@
-//! The chips whose machine code the table holds; what else is known of a chip is in the table of both languages
-//! ([`ptx::CHIPS`](CHIPS)).
+//! The SM architectures with machine code in the instruction table. All other properties of chips are in the table for
+//! both languages ([`ptx::CHIPS`](CHIPS)).
 
 use crate::ptx::CHIPS;
 use doorbell_elf::cubin::Arch;
 
-/// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it
-/// has.
+/// An SM architecture: selects rows of the instruction table, and instruction latencies. sm_90a is sm_90 with
+/// additional rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SmArch {
     Sm80,
@@ -19,7 +19,7 @@ pub enum SmArch {
 impl SmArch {
     pub const ALL: [SmArch; 5] = [SmArch::Sm80, SmArch::Sm86, SmArch::Sm89, SmArch::Sm90, SmArch::Sm120];
 
-    /// The number in its name: that of the chips' table.
+    /// The number in its name, as in the table of chips.
     #[must_use]
     pub const fn number(self) -> u32 {
         let mut i = 0;
@@ -34,20 +34,20 @@ impl SmArch {
         }
     }
 
-    /// The chip that a file is for; `None`: the table has no rows of it.
+    /// The architecture that a file is for; `None`: the table has no rows for it.
     #[must_use]
     pub fn of(arch: Arch) -> Option<SmArch> {
         SmArch::ALL.into_iter().find(|c| c.number() == arch.sm)
     }
 
-    /// The chip a file names, with the features that all of its kind have.
+    /// The architecture for a file header, without architecture-specific features.
     #[must_use]
     pub const fn arch(self) -> Arch {
         Arch { sm: self.number(), specific: false }
     }
 
-    /// Ampere and Ada: branches have one field for the distance, uniform registers count to 63, descriptors are not
-    /// written.
+    /// Ampere and Ada: branches have one field for the distance, there are 63 uniform registers, and instructions have
+    /// no memory descriptors.
     #[must_use]
     pub const fn is_before_hopper(self) -> bool {
         matches!(self, SmArch::Sm80 | SmArch::Sm86 | SmArch::Sm89)
@@ -60,12 +60,12 @@ impl std::fmt::Display for SmArch {
     }
 }
 
-/// A set of chips.
+/// A set of SM architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmArchs(u8);
 
 impl SmArchs {
-    /// The set of those bits: bit i is the chip at place i of [`SmArch::ALL`].
+    /// The set with these bits: bit i is the i-th of [`SmArch::ALL`].
     pub(super) const fn of(bits: u8) -> SmArchs {
         SmArchs(bits)
     }
@@ -84,7 +84,7 @@ impl SmArchs {
         SmArch::ALL[i]
     }
 
-    /// Those of the set, oldest first.
+    /// The members of the set, oldest first.
     pub fn iter(self) -> impl Iterator<Item = SmArch> {
         SmArch::ALL.into_iter().filter(move |c| self.has(*c))
     }

@@ -1,4 +1,4 @@
-//! Arithmetic, comparisons and choices on one lane.
+//! Arithmetic, comparisons and selects on one lane.
 
 use super::code::{F, FD, H, Opd, P, R, RD};
 use super::{Render, Res, Src, class_of};
@@ -8,7 +8,7 @@ const NAN_F32: u64 = 0x7fff_ffff;
 const NAN_F64: u64 = 0x7fff_ffff_ffff_ffff;
 
 impl Render<'_> {
-    /// An operation whose operands and result have one type.
+    /// An operation whose operands and result have the same type.
     pub(super) fn alu(&mut self, u: &UOp, op: Op, t: Scalar, a: &[Src]) -> Res<Src> {
         let r = match t {
             Scalar::Bool => self.bool_op(op, a),
@@ -52,7 +52,7 @@ impl Render<'_> {
         Some(self.op(name, class, ins))
     }
 
-    /// The larger one; a NaN among them wins.
+    /// The maximum; a NaN operand wins.
     fn max_float(&mut self, t: Scalar, a: &[Src]) -> Src {
         let ins = self.opds(t, a);
         let (class, max, nan) = match t {
@@ -142,12 +142,13 @@ impl Render<'_> {
             let (root, more) = self.sums.get(x).copied().unwrap_or((*x, 0));
             self.sums.insert(to, (root, more.saturating_add(c.cast_signed())));
         }
-        // The others leave extended values extended.
+        // The other operations keep extended values extended.
         let grows = matches!(op, Op::Add | Op::Sub | Op::Mul | Op::MulAcc | Op::Neg | Op::CDiv);
         Some(if grows && t.size_bytes() < 4 { self.narrow(t, r) } else { r })
     }
 
-    /// PTX shifts by 32 and more (64 and more) as by many single bits, which is what is wanted.
+    /// In PTX, shifting by the width or more gives the same as that many one-bit shifts, which is the required
+    /// behaviour.
     fn shift(&mut self, op: Op, t: Scalar, x: Src, count: Src) -> Src {
         let wide = t.size_bytes() == 8;
         let name = match (op, wide, t.is_signed()) {
@@ -161,7 +162,7 @@ impl Render<'_> {
         let x = self.opd(t, x);
         let count = match count {
             Src::Bits(n) => Opd::Int(i64::from(u32::try_from(n).unwrap_or(u32::MAX).min(64))),
-            // The count is of the value's type, the instruction wants 32 bits.
+            // The count has the type of the value, but the instruction needs 32 bits.
             Src::Reg(r) if wide => {
                 let low = self.op("cvt.sat.u32.u64", R, vec![r.into()]);
                 self.opd(Scalar::U32, low)
@@ -206,7 +207,7 @@ impl Render<'_> {
         Some(self.op(name, P, ins))
     }
 
-    /// Whether two truths differ.
+    /// Exclusive or of two predicates.
     fn differ(&mut self, a: Src, b: Src) -> Src {
         match (a, b) {
             (Src::Bits(truth), x) | (x, Src::Bits(truth)) => {

@@ -1,4 +1,5 @@
-//! Conversions. Floats beyond an integer type's range give what the instruction gives: up to 32 bits the nearest value.
+//! Conversions. Floats outside an integer type's range give what the instruction gives: up to 32 bits the nearest
+//! value.
 
 use super::code::{F, FD, H, Opd, P, R, RD};
 use super::{Render, Res, Src, class_of};
@@ -66,7 +67,7 @@ impl Render<'_> {
         }
     }
 
-    /// Rounds to nearest even by an addition below the kept bits; a NaN becomes the quiet one.
+    /// Rounds to nearest even by an addition below the kept bits; a NaN becomes the canonical quiet NaN.
     fn f32_to_bf16(&mut self, x: Src) -> Src {
         let x = self.held(Scalar::F32, x);
         let nan = self.op("setp.nan.f32", P, vec![x.into(), x.into()]);
@@ -140,7 +141,7 @@ impl Render<'_> {
         }
     }
 
-    /// The same bits as another type of the same size.
+    /// Reinterprets the bits as another type of the same size.
     pub(super) fn bitcast(&mut self, u: &UOp, from: Scalar, to: Scalar, x: Src) -> Res<Src> {
         if from.size_bytes() != to.size_bytes() {
             return Err(self.unsupported(u, "a bitcast keeps the size"));

@@ -1,11 +1,11 @@
-//! What is taken out of the code again: results that nobody reads, and moves into a register that the value could have
-//! been computed into.
+//! Cleanup of the generated code: removes results that are never read, and moves whose source could be computed
+//! directly into the destination.
 
 use super::code::{Code, Reg};
 use super::{Render, Res};
 use std::collections::HashMap;
 
-/// How far back a move looks for what made its value.
+/// How many instructions back to search for the instruction that computes a move's source.
 const REACH: usize = 2000;
 
 pub(super) fn clean(r: &mut Render) -> Res<()> {
@@ -63,7 +63,7 @@ fn moved(c: &Code) -> Option<(Reg, Reg)> {
     }
 }
 
-/// The instruction that makes `from`, if between it and the end nobody touches `to`.
+/// The instruction that computes `from`, if `to` is neither read nor written between it and the end.
 fn maker(code: &[Code], gone: &[bool], to: Reg, from: Reg) -> Option<usize> {
     for k in (code.len().saturating_sub(REACH)..code.len()).rev().filter(|k| !gone[*k]) {
         let c = &code[k];

@@ -42,9 +42,9 @@ pub(super) enum Opd {
     Address(Reg, i64),
     /// `[param]`
     Param(usize),
-    /// The place of a parameter.
+    /// The address of a parameter.
     ParamAddress(usize),
-    /// `[matrix, {column, row}]`
+    /// `[tensor map, {column, row}]`
     Tensor(Reg, Vec<Opd>),
     /// `_`
     Nothing,
@@ -66,7 +66,7 @@ impl From<Reg> for Opd {
 pub(super) struct Code {
     /// Mnemonic with modifiers; empty: a label, its number in `ins`.
     pub name: &'static str,
-    /// Runs where the predicate is (not, if true) set.
+    /// The guard: runs if the predicate is set (or, if `true`, not set).
     pub guard: Option<(bool, Reg)>,
     pub outs: Vec<Reg>,
     /// The results are written `{a, b}`.
@@ -83,7 +83,7 @@ impl Code {
         self.name.is_empty()
     }
 
-    /// Whether its results are added to what stands there.
+    /// Whether its results are accumulated into registers that it also reads.
     fn adds(&self) -> bool {
         self.name.starts_with("wgmma.mma_async")
     }
@@ -136,11 +136,11 @@ impl Render<'_> {
     }
 
     pub(super) fn branch(&mut self, guard: Option<(bool, Reg)>, to: u32) {
-        // All threads of a block take the same way.
+        // All threads of a block take the same path.
         self.code.push(Code { name: "bra.uni", guard, outs: vec![], tuple: false, ins: vec![Opd::Label(to)] });
     }
 
-    /// A lane as an operand of its type; half types and bools have no constants.
+    /// A lane as an operand of its type. Half types and bools have no immediate form.
     pub(super) fn opd(&mut self, t: Scalar, s: Src) -> Opd {
         match (s, t) {
             (Src::Reg(r), _) => r.into(),

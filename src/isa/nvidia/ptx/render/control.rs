@@ -1,4 +1,4 @@
-//! Loops, whose turns all threads agree on, mutable registers, and what a thread knows from the start.
+//! Loops (all threads run the same number of iterations), mutable registers, and values computed at the kernel's start.
 
 use super::code::{Code, Opd, P, R, RD, Reg};
 use super::{Render, Res, Src, Val, class_of};
@@ -61,7 +61,7 @@ impl Render<'_> {
         Ok(())
     }
 
-    /// Whether a register counts the turns of an open loop: it changes between turns only.
+    /// Whether a register is the counter of an open loop, which changes only between iterations.
     pub(super) fn is_counter(&self, r: Reg) -> bool {
         self.loops.iter().any(|l| l.counter == r)
     }
@@ -125,7 +125,7 @@ impl Render<'_> {
         Ok(smallvec![self.op(name, class, vec![Opd::Param(index)])])
     }
 
-    /// The address that the `index`-th argument holds, as a global one.
+    /// The address in the `index`-th argument, as a global address.
     pub(super) fn argument(&mut self, index: usize) -> Res<Reg> {
         if let Some(r) = self.params.get(&index) {
             return Ok(*r);
@@ -151,7 +151,7 @@ impl Render<'_> {
         at
     }
 
-    /// Emits at the start, so that the result is there in whatever loop it is used again.
+    /// Emits at the kernel's start, so that the result is available in all loops.
     pub(super) fn at_start(&mut self, name: &'static str, to: Reg, from: Opd) {
         let code = Code { name, guard: None, outs: vec![to], tuple: false, ins: vec![from] };
         self.code.insert(self.start, code);

@@ -1,4 +1,4 @@
-//! From code to a module: registers numbered anew, declarations, the kernel's head.
+//! Turns the code into a module: renumbers registers, adds declarations and the kernel's header.
 
 use super::super::module::{Function, Guard, Imm, Inst, Item, Linkage, Modifier, Module, Operand, Pos};
 use super::super::module::{Registers, Statement, Tuning, Variable};
@@ -12,7 +12,7 @@ use doorbell_codegen::Program;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Shared memory that a module may declare with its size.
+/// Shared memory that a module may declare statically.
 const STATIC_SHARED: usize = 48 << 10;
 
 const PREFIX: [(&str, Type); CLASSES] = [
@@ -24,7 +24,7 @@ const PREFIX: [(&str, Type); CLASSES] = [
     ("%fd", Type::F64),
 ];
 
-/// Shared memory that a launch gives the program's kernel: all of it, where a module may not declare so much.
+/// Dynamic shared memory of the program's kernel: all its shared memory if that is too much to declare statically.
 #[must_use]
 pub fn launch_shared_bytes(program: &Program) -> usize {
     if program.local_bytes > STATIC_SHARED { program.local_bytes } else { 0 }

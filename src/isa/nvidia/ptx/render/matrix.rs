@@ -1,4 +1,4 @@
-//! The matrix unit: `mma.sync` on fragments of an f32 (as tf32), two halves or four bytes (of integers or of fp8) a
+//! The matrix unit: `mma.sync` on fragments with one f32 (as tf32), two halves, or four bytes (integers or fp8) per
 //! register.
 
 use super::code::{Code, F, Opd, R, Reg};
@@ -12,7 +12,7 @@ impl Render<'_> {
         if !name.starts_with("mma.sync.") || !self.chip.has_sm80() || unit.a.is_fp8() && !self.chip.has_fp8() {
             return Err(self.unsupported(u, "the chip has no such matrix unit"));
         }
-        // fp8 comes as its bits.
+        // fp8 values arrive as their bits.
         let (t, acc_type) = (if unit.a.is_fp8() { Scalar::U8 } else { unit.a }, unit.acc);
         let mut words: [Vec<Opd>; 2] = Default::default();
         for (operand, words) in u.src()[..2].iter().zip(&mut words) {
@@ -21,7 +21,7 @@ impl Render<'_> {
         }
         let acc = self.val(&u.src()[2])?;
         let [a, b] = words;
-        // Eight columns of the result an instruction.
+        // Each instruction computes eight columns of the result.
         let columns = acc.len() / 4;
         let mut out = Val::new();
         for (sum, b) in acc.chunks(4).zip(b.chunks(b.len() / columns.max(1))) {
@@ -34,7 +34,7 @@ impl Render<'_> {
         Ok(out)
     }
 
-    /// Elements of a fragment as a register: of a float its bits.
+    /// Elements of a fragment as a register: the bits of an f32, or packed smaller elements.
     fn fragment_word(&mut self, t: Scalar, lanes: &[Src]) -> Reg {
         let word = self.put_together(t, lanes);
         if word.class != F {

@@ -1,24 +1,24 @@
-//! Loads and stores of buffers and shared memory, in pieces of up to 16 bytes that are aligned to their size.
+//! Loads and stores of buffers and shared memory, split into pieces of up to 16 bytes that are aligned to their size.
 //!
-//! Elements below 32 bits travel as words; `prmt` takes them apart and puts them together.
+//! Elements below 32 bits are accessed in words; `prmt` unpacks and packs them.
 
 use super::code::{Code, H, Opd, R, RD, Reg, class_of};
 use super::{Render, Res, Src, Val};
 use doorbell_codegen::program::alignment;
 use doorbell_uop::{AddrSpace, Arg, Op, Scalar, UOp};
 
-/// Constant terms of an index go into an instruction's offset below this: what is added up must stay within what it
-/// takes.
+/// A constant term of an index goes into the instruction's offset if it is below this limit, so that the sum of several
+/// fits.
 const LARGEST_TERM: u64 = 1 << 18;
 
-/// Where a piece lies.
+/// A base register and a byte offset.
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub base: Reg,
     pub offset: i64,
 }
 
-/// Lanes that one access moves.
+/// The lanes that one instruction accesses.
 pub(super) struct Piece {
     first: usize,
     pub count: usize,
@@ -30,7 +30,7 @@ pub(super) struct Access {
     /// Type in memory: bools are bytes.
     t: Scalar,
     pub pieces: Vec<Piece>,
-    /// No gate, one for all lanes, or one a lane.
+    /// No gate, one for all lanes, or one per lane.
     gates: Val,
 }
 
@@ -55,7 +55,7 @@ impl Render<'_> {
             let most = if gates.len() > 1 { size } else { known };
             let mut first = 0;
             while first < lanes {
-                // What is left, and where this piece begins, allow.
+                // Limited by the remaining lanes and by the alignment of this piece's start.
                 let mut bytes = most;
                 while bytes > size && (bytes > (lanes - first) * size || !(first * size).is_multiple_of(bytes)) {
                     bytes /= 2;
@@ -78,7 +78,7 @@ impl Render<'_> {
         Ok(Access { shared, t, pieces, gates })
     }
 
-    /// The buffer or area that an address stands for.
+    /// The buffer or scratch area that an address belongs to.
     pub(super) fn memory(&self, address: &UOp) -> Res<UOp> {
         let mut u = address;
         while u.op() == Op::After {
@@ -96,7 +96,7 @@ impl Render<'_> {
         found.ok_or_else(|| self.malformed("a buffer is not among the parameters"))
     }
 
-    /// The address of an element; a constant term goes to the offset.
+    /// The address of an element; a constant term goes into the offset.
     pub(super) fn address(&mut self, base: &UOp, i: &UOp, size: usize) -> Res<Address> {
         let (mut i, mut elements) = (i.clone(), 0i64);
         if i.op() == Op::Add
@@ -183,7 +183,7 @@ impl Render<'_> {
                 let lane =
                     if t == Scalar::Bool { self.compare(Op::CmpNe, Scalar::U32, lane, Src::Bits(0)) } else { lane };
                 let other = alternative(&alt, p.first + k);
-                // Where registers could not be filled before, the alternative is chosen afterwards.
+                // Registers that could not be preset to the alternative select it after the load.
                 let late = t == Scalar::Bool || a.t.size_bytes() < 4 && p.count > 1;
                 out.push(match gate {
                     Some(gate) if late => self.choose(t, gate, lane, other),
@@ -194,13 +194,13 @@ impl Render<'_> {
         Ok(out)
     }
 
-    /// The gate of the piece that begins at this lane; `None`: always open.
+    /// The gate of the piece that begins at this lane; `None`: unconditional.
     pub(super) fn gate(&self, a: &Access, lane: usize) -> Option<Src> {
         let g = a.gates.get(lane.min(a.gates.len().max(1) - 1)).copied()?;
         if matches!(g, Src::Bits(b) if b != 0) { None } else { Some(g) }
     }
 
-    /// One access; what is gated finds the alternative, or zeros, in its registers.
+    /// One access. The registers of a gated access are preset to the alternative, or to zeros.
     fn load_piece(&mut self, a: &Access, p: &Piece, gate: Option<Src>, alt: &Val) -> Val {
         let size = a.t.size_bytes();
         let words = size < 4 && p.count * size >= 4;
@@ -224,7 +224,7 @@ impl Render<'_> {
         outs.into_iter().flat_map(|w| self.take_apart(w, a.t, per)).collect()
     }
 
-    /// The elements in a word.
+    /// Unpacks the elements of a word.
     pub(super) fn take_apart(&mut self, word: Reg, t: Scalar, per: usize) -> Vec<Src> {
         if class_of(t) == H {
             let (low, high) = (self.reg(H), self.reg(H));
@@ -266,7 +266,7 @@ impl Render<'_> {
         parts
     }
 
-    /// Elements as one word.
+    /// Packs elements into one word.
     pub(super) fn put_together(&mut self, t: Scalar, lanes: &[Src]) -> Reg {
         if let [Src::Reg(a), Src::Reg(b)] = lanes
             && let Some(word) = self.pairs.get(&(*a, *b))
@@ -297,7 +297,7 @@ impl Render<'_> {
         }
     }
 
-    /// Bytes of two words, as `prmt` selects them.
+    /// Bytes of two words, as selected for `prmt`.
     fn join(&mut self, a: Reg, b: Reg, select: i64) -> Reg {
         let word = self.reg(R);
         self.run("prmt.b32", &[word], vec![a.into(), b.into(), Opd::Int(select)]);
@@ -364,7 +364,7 @@ fn memory_name(load: bool, shared: bool, n: usize, t: Option<Scalar>) -> &'stati
     forms[usize::from(!load)][usize::from(shared)][n.trailing_zeros().min(2) as usize]
 }
 
-/// What a gated lane is where it is not loaded.
+/// The value of a gated lane that is not loaded.
 fn alternative(alt: &Val, lane: usize) -> Src {
     alt.get(lane.min(alt.len().max(1) - 1)).copied().unwrap_or(Src::Bits(0))
 }

@@ -1,18 +1,18 @@
 //! Linear nodes → PTX, node by node in list order.
 //!
-//! A value is a list of lanes, each a constant or a register. Integers of up to 32 bits stand in `.b32` registers,
-//! those below 32 bits extended; f16 and bf16 in `.b16`, f32 in `.f32`, 64-bit types in `.b64` and `.f64`, bools in
-//! `.pred`. All arithmetic names its rounding, so that an assembler contracts nothing.
+//! A value is a list of lanes, each a constant or a register. Integers of up to 32 bits are in `.b32` registers, those
+//! below 32 bits extended; f16 and bf16 in `.b16`, f32 in `.f32`, 64-bit types in `.b64` and `.f64`, bools in `.pred`.
+//! All arithmetic has explicit rounding, so that an assembler does not contract operations.
 //!
-//! **The kernel's ABI.** Every argument is 64 bits, buffers first, then variables (`.s64`, of which an I32 variable is
-//! the low word), as on all devices; behind them the matrices that boxes are copied of (`Program::tensors`), 128 bytes
-//! each at a multiple of 64. Grid and block are the program's `global` and `local` (`.reqntid`). Up to 48 KiB of shared
-//! memory are declared with their size; more is `.extern`, and the launch gives `local_bytes`.
+//! **The kernel's ABI.** Every argument is 64 bits: buffers first, then variables (`.s64`; an I32 variable is the low
+//! word), as on all devices. After them come the tensor maps of TMA copies (`Program::tensors`), 128 bytes each,
+//! 64-byte aligned. Grid and block are the program's `global` and `local` (`.reqntid`). Up to 48 KiB of shared memory
+//! is declared statically; more is `.extern`, and the launch passes `local_bytes`.
 //!
 //! **Alignment.** PTX faults on a vector access that is not aligned to its size, and a buffer argument may be part of
-//! another buffer. So a kernel with vector accesses to buffers has two bodies: one for when these buffers lie at
-//! multiples of 16 bytes, one with single accesses; it looks at its arguments and takes one (all threads the same).
-//! [`Buffers::Aligned`] leaves the second one out.
+//! another buffer. So a kernel with vector accesses to buffers has two bodies: one for buffers aligned to 16 bytes, and
+//! one with single accesses. It checks its arguments and branches to one of them (the same in all threads).
+//! [`Buffers::Aligned`] omits the second body.
 
 mod alu;
 mod cast;
@@ -36,17 +36,17 @@ pub use finish::launch_shared_bytes;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// What a caller promises of the buffers it passes.
+/// What a caller guarantees about the buffers that it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffers {
-    /// Nothing but that they are aligned to their elements.
+    /// Only that they are aligned to their elements.
     #[default]
     Anywhere,
-    /// All start at multiples of 16 bytes.
+    /// All are aligned to 16 bytes.
     Aligned,
 }
 
-/// Why a program has no PTX.
+/// Why a program cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {
@@ -64,16 +64,16 @@ pub(super) type Res<T> = Result<T, RenderError>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Src {
     Reg(Reg),
-    /// These bits; integers sign- or zero-extended to 64 bits as their type says.
+    /// Constant bits; integers are sign- or zero-extended to 64 bits according to their type.
     Bits(u64),
 }
 
 type Val = SmallVec<[Src; 4]>;
 
-/// The program as a module with one kernel.
+/// Renders the program as a module with one kernel.
 ///
 /// # Errors
-/// A node that a linear program for a GPU may not hold, or too much shared memory.
+/// A node that is not allowed in a linear program for a GPU, or too much shared memory.
 pub fn render(program: &Program, chip: &'static Chip, buffers: Buffers) -> Result<Module, RenderError> {
     let mut r = Render::new(program, chip)?;
     r.body(matches!(buffers, Buffers::Aligned))?;
@@ -84,7 +84,7 @@ struct Render<'a> {
     program: &'a Program,
     chip: &'static Chip,
     code: Vec<Code>,
-    /// Registers made so far, by class.
+    /// Number of registers allocated so far, by class.
     made: [u32; code::CLASSES],
     labels: u32,
     /// Values by position in the list.
@@ -93,33 +93,33 @@ struct Render<'a> {
     /// Registers that are assigned to more than once.
     mutable: std::collections::HashSet<Reg>,
     loops: Vec<control::Loop>,
-    /// Addresses made so far, with the number of open loops where each was made.
+    /// Addresses computed so far, with the loop depth at which each was computed.
     addresses: HashMap<(u64, u64, u64), (Reg, usize)>,
     /// Integer registers that are another one plus a constant: indices, which do not wrap around.
     sums: HashMap<Reg, (Reg, i64)>,
-    /// Words known to hold these two halves, these four bytes.
+    /// Words known to hold these two halves, or these four bytes.
     pairs: HashMap<(Reg, Reg), Reg>,
     quads: HashMap<[Reg; 4], Reg>,
-    /// Loads that only copies to shared memory use, and whether any of these was asynchronous so far.
+    /// Loads that are used only by copies to shared memory, and whether any such copy was asynchronous so far.
     copied: USet,
     in_flight: bool,
-    /// Products of warpgroups; shared addresses in descriptors' units, with the number of open loops where each was
-    /// made; descriptors' upper half.
+    /// State of wgmma products; shared addresses in the descriptors' encoding, with the loop depth at which each was
+    /// computed; the descriptors' upper half.
     products: warpgroup::Products,
     units: HashMap<Reg, (Reg, usize)>,
     upper_half: Option<Reg>,
-    /// Copies of boxes; addresses of the matrices among the parameters.
+    /// State of TMA copies; addresses of the tensor maps among the parameters.
     tma: tma::Tma,
     maps: HashMap<usize, Reg>,
-    /// Byte offset of each scratch area, and all their bytes.
+    /// Byte offset of each scratch area, and their total size.
     areas: UMap<u32>,
     shared_bytes: usize,
-    /// How much of the code stands before both bodies.
+    /// Length of the code before the two bodies.
     start: usize,
-    /// Buffer addresses by parameter, and the address of shared memory; made at the start.
+    /// Buffer addresses by parameter, and the address of shared memory; computed at the start.
     params: HashMap<usize, Reg>,
     shared: Option<Reg>,
-    /// Whether buffers lie at multiples of 16.
+    /// Whether buffers are aligned to 16 bytes.
     aligned: bool,
     /// Buffers with vector accesses.
     wide: Vec<usize>,
@@ -165,8 +165,8 @@ impl<'a> Render<'a> {
         Ok(r)
     }
 
-    /// Areas one after the other, those first that the unit of a warpgroup reads: their lengths are multiples of what
-    /// they are aligned to.
+    /// Lays out the scratch areas one after the other. Those that wgmma reads come first: their sizes are multiples of
+    /// their alignment.
     fn place_areas(&mut self) {
         let first = warpgroup::areas(self.program);
         let all: Vec<&UOp> = self.program.uops.iter().filter(|u| u.op() == Op::Local).collect();
@@ -179,7 +179,7 @@ impl<'a> Render<'a> {
         }
     }
 
-    /// The kernel's code: one body, or a choice of two.
+    /// The kernel's code: one body, or a branch to one of two.
     fn body(&mut self, promised: bool) -> Res<()> {
         self.nodes()?;
         self.run("ret", &[], vec![]);
@@ -234,7 +234,7 @@ impl<'a> Render<'a> {
         let u = self.program.uops[p].clone();
         let v = match u.op() {
             Op::Sink | Op::Const | Op::Index | Op::Param | Op::Local => return Ok(()),
-            // An address: read through.
+            // An address: its users look through it.
             Op::After if u.dtype().space.is_some() => return Ok(()),
             Op::Load if self.copied.contains(&u) => return Ok(()),
             Op::Store if self.tma.replace(&u) => return Ok(()),
@@ -245,7 +245,7 @@ impl<'a> Render<'a> {
             Op::SetAcc => return self.set_acc(&u),
             Op::End => return self.close_loop(&u),
             Op::Commit => return self.commit(&u),
-            // Found by the product that reads it.
+            // Handled by the product that reads it.
             Op::LoadMatrix if matches!(u.arg(), Arg::Tile(_)) => return Ok(()),
             Op::Barrier => {
                 self.await_copies(&u)?;
@@ -265,7 +265,7 @@ impl<'a> Render<'a> {
         Ok(())
     }
 
-    /// Copies lanes that stand in registers which change later.
+    /// Copies lanes that are in registers which change later.
     fn settle(&mut self, t: Scalar, v: Val) -> Val {
         v.into_iter()
             .map(|s| match s {
@@ -314,7 +314,7 @@ impl<'a> Render<'a> {
         }
     }
 
-    /// One lane after the other; equal lanes are computed once.
+    /// Computes each lane separately; equal lanes are computed once.
     fn lanewise(&mut self, u: &UOp) -> Res<Val> {
         let sources: SmallVec<[Val; 3]> = u.src().iter().map(|s| self.val(s)).collect::<Res<_>>()?;
         let mut out = Val::new();

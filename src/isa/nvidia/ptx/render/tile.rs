@@ -1,14 +1,14 @@
-//! Tiles in shared memory: asynchronous copies (`cp.async`), and fragments from rows (`ldmatrix`).
+//! Tiles in shared memory: asynchronous copies (`cp.async`), and fragments loaded from rows (`ldmatrix`).
 //!
-//! A copy is asynchronous where it is one piece of 4, 8 or 16 bytes on both sides. A condition on what is read makes
-//! the copy write zeros (its source size is 0 then); one on whether to copy at all guards the instruction.
+//! A copy is asynchronous if it is one piece of 4, 8 or 16 bytes on both sides. A gate on the load makes the copy write
+//! zeros (its source size becomes 0); a gate on the store guards the instruction.
 
 use super::code::{Code, Opd, R, Reg};
 use super::{Render, Res, Src, Val};
 use doorbell_codegen::Program;
 use doorbell_uop::{Arg, ConstVal, Op, UMap, UOp, USet};
 
-/// Loads that nothing but copies use.
+/// Loads that are used only by copies.
 pub(super) fn only_copied(program: &Program) -> USet {
     let mut copies: UMap<bool> = UMap::default();
     for u in &program.uops {
@@ -22,7 +22,7 @@ pub(super) fn only_copied(program: &Program) -> USet {
 }
 
 impl Render<'_> {
-    /// Part of a tile to shared memory.
+    /// Copies a part of a tile to shared memory.
     pub(super) fn copy_tile(&mut self, u: &UOp) -> Res<()> {
         let value = &u.src()[1];
         if !self.copied.contains(value) {
@@ -39,7 +39,7 @@ impl Render<'_> {
         self.store(u)
     }
 
-    /// One asynchronous copy; `false`: there is none for this access.
+    /// One asynchronous copy; `false`: not possible for this access.
     fn copy_later(&mut self, u: &UOp, value: &UOp) -> Res<bool> {
         let (t, lanes) = (value.dtype().scalar, usize::from(value.dtype().lanes));
         let zeros = value.src().get(1).is_none_or(is_zero);
@@ -77,7 +77,7 @@ impl Render<'_> {
         Ok(())
     }
 
-    /// Before a barrier behind which tiles are read.
+    /// Waits for copies before the barrier after which tiles are read.
     pub(super) fn await_copies(&mut self, u: &UOp) -> Res<()> {
         let Arg::Stage(n) = u.arg() else { return Ok(()) };
         if self.in_flight {

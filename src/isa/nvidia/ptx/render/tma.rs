@@ -1,43 +1,43 @@
-//! Boxes that the copy engine brings (TMA): `cp.async.bulk.tensor` by one thread, counted by an mbarrier for each
-//! buffer of a pipe.
+//! TMA copies: `cp.async.bulk.tensor`, issued by one thread and counted by one mbarrier for each buffer of a pipelined
+//! loop.
 //!
-//! The first thread prepares the barriers before it asks for the first boxes; the others see them behind the pipe's
-//! first `bar.sync`, which comes before anybody waits. A turn of a barrier is over when the one thread has arrived,
-//! which says how many bytes to expect, and these bytes are there. That the engine may write to a buffer again is what
-//! `wgmma.wait_group` and `bar.sync` say: it was read by the matrix unit alone, so no fence is wanted.
+//! The first thread initialises the mbarriers before it issues the first copies. The other threads see them after the
+//! pipelined loop's first `bar.sync`, which comes before any wait. A phase of an mbarrier completes when that one
+//! thread has arrived, announcing the expected bytes, and these bytes have been written. `wgmma.wait_group` and
+//! `bar.sync` guarantee that TMA may overwrite a buffer: only the matrix unit has read it, so no proxy fence is needed.
 //!
-//! The matrices are parameters of the kernel, 128 bytes at a multiple of 64 in the form that `cuTensorMapEncodeTiled`
-//! makes (`sass::tensor_map`), behind buffers and variables. A body for buffers that do not lie at multiples of 16 has
-//! the threads' copies in their place. Sources: PTX ISA 8.8: asynchronous copies (bulk, tensor), tensor maps, mbarrier,
-//! proxies.
+//! The tensor maps are kernel parameters after buffers and variables, 128 bytes each, 64-byte aligned, in the format of
+//! `cuTensorMapEncodeTiled` (`sass::tensor_map`). The body for buffers that are not aligned to 16 bytes uses copies by
+//! the threads instead. Sources: PTX ISA 8.8: asynchronous copies (bulk, tensor), tensor maps, mbarrier, proxies.
 
 use super::code::{Code, Opd, P, R, RD, Reg};
 use super::{Render, Res, Src};
 use doorbell_codegen::{Program, TensorInfo};
 use doorbell_uop::{Arg, Op, Scalar, TmaArg, UOp};
 
-/// Bytes of a matrix among the parameters, and what they are aligned to.
+/// Bytes and alignment of a tensor map among the parameters.
 pub(super) const MAP_BYTES: u64 = 128;
 pub(super) const MAP_ALIGN: u32 = 64;
-/// Bytes of a barrier.
+/// Bytes of an mbarrier.
 const BARRIER: i64 = 8;
 
-/// What boxes a body has.
+/// State of a body's TMA copies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tma {
-    /// Copies that are said as boxes too are left to the engine.
+    /// TMA does the copies for which there is a CopyTile.
     on: bool,
-    /// No thread copies a part of a tile.
+    /// TMA does all copies of tiles; threads do none.
     all: bool,
-    /// Set in the thread that asks for boxes; made with the barriers.
+    /// Predicate of the thread that issues the copies; set together with initialising the mbarriers.
     leader: Option<Reg>,
-    /// What that thread does for the group that is open, and when.
+    /// The instructions of that thread for the open group, and the condition on which it runs them.
     group: Vec<Code>,
     asks: Option<Reg>,
 }
 
 impl Tma {
-    /// Turns are counted by the rounds of one loop: of a pipe in others the threads do the copies.
+    /// Phases are counted by the iterations of one loop, so if the pipelined loop is inside another loop, the threads
+    /// do the copies.
     pub fn of(program: &Program) -> Tma {
         let (mut depth, mut on) = (0, !program.tensors.is_empty());
         for u in &program.uops {
@@ -52,17 +52,17 @@ impl Tma {
         Tma { on, all: on && !program.uops.iter().any(by_threads), ..Tma::none() }
     }
 
-    /// Those of a body in which the threads copy everything.
+    /// For a body in which the threads do all copies.
     pub fn none() -> Tma {
         Tma::default()
     }
 
-    /// Whether this store is done by a box.
+    /// Whether TMA does the copy of this store.
     pub fn replace(&self, store: &UOp) -> bool {
         self.on && matches!(store.arg(), Arg::Stage(1))
     }
 
-    /// Whether threads write what a matrix unit reads by itself.
+    /// Whether threads write data that a matrix unit reads directly from shared memory.
     pub fn leave_copies(&self) -> bool {
         !self.all
     }
@@ -73,7 +73,7 @@ fn code(name: &'static str, ins: Vec<Opd>) -> Code {
 }
 
 impl Render<'_> {
-    /// A box, asked for by the first thread.
+    /// A TMA copy, issued by the first thread.
     pub(super) fn tma_copy(&mut self, u: &UOp) -> Res<()> {
         let ([to, bar, from, column, row], Arg::Tma(arg)) = (u.src(), u.arg()) else {
             return Err(self.unsupported(u, "no box"));
@@ -113,7 +113,7 @@ impl Render<'_> {
         Ok(())
     }
 
-    /// Set in the first thread, where a condition holds.
+    /// A predicate that is set in the first thread if a condition holds.
     fn both(&mut self, leader: Reg, gate: Option<Src>) -> Reg {
         let Some(gate) = gate else { return leader };
         let gate = self.held(Scalar::Bool, gate);
@@ -122,8 +122,8 @@ impl Render<'_> {
         both
     }
 
-    /// At a group's end the first thread asks for its boxes, which the others pass by: what they need has been computed
-    /// by all.
+    /// At a group's end the first thread issues its copies; the others branch around them. Everything that the copies
+    /// need has been computed by all threads.
     pub(super) fn issue_tma_copies(&mut self) {
         let Some(asks) = self.tma.asks.take() else { return };
         let past = self.label();
@@ -133,7 +133,7 @@ impl Render<'_> {
         self.code.push(Code::label(past));
     }
 
-    /// Waits for the boxes of a turn.
+    /// Waits for the TMA tiles of an iteration.
     pub(super) fn tma_wait(&mut self, u: &UOp) -> Res<()> {
         if !self.tma.on {
             return Ok(());
@@ -148,10 +148,10 @@ impl Render<'_> {
         Ok(())
     }
 
-    /// The address of the matrix that boxes of this shape are copied of, in all memory.
+    /// The generic address of the tensor map for tiles of this shape.
     fn map_of(&mut self, u: &UOp, from: &UOp, arg: &TmaArg) -> Res<Reg> {
         let param = self.parameter(from)?;
-        // Its address decides between the bodies, also where no thread loads from it.
+        // The body is chosen by its address, even if no thread loads from it.
         self.argument(param)?;
         if !self.wide.contains(&param) {
             self.wide.push(param);
@@ -177,7 +177,7 @@ impl Render<'_> {
         Ok(Opd::Address(at.base, at.offset))
     }
 
-    /// The predicate of the thread that asks for boxes; at first it prepares the barriers.
+    /// The predicate of the thread that issues the copies; on first use it initialises the mbarriers.
     fn leader(&mut self, bar: &UOp) -> Res<Reg> {
         if let Some(p) = self.tma.leader {
             return Ok(p);
@@ -209,7 +209,7 @@ impl Render<'_> {
             let ins = vec![Opd::Address(first.base, first.offset + n * BARRIER), Opd::Int(1)];
             self.tma.group.push(code("mbarrier.init.shared::cta.b64", ins));
         }
-        // The engine sees them too.
+        // Makes the initialised mbarriers visible to TMA (the async proxy).
         self.tma.group.push(code("fence.proxy.async.shared::cta", vec![]));
         Ok(leader)
     }

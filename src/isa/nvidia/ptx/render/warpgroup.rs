@@ -1,35 +1,35 @@
-//! Products of a warpgroup: `wgmma` on tiles in shared memory, and what orders it against the threads.
+//! Products of a warpgroup: `wgmma` on tiles in shared memory, and its synchronisation with the threads.
 //!
-//! The unit reads shared memory and adds to registers beside the threads. A round's products are a group: `wgmma.fence`
-//! before the first, `commit_group` at the loop's end. At a pipe's barrier a thread first makes its copies known to the
-//! unit (`fence.proxy.async`) and waits for all groups but the newest; behind the loop it waits for all. Sums are added
-//! to where they stand, in the registers of the loop's Acc.
+//! The unit reads shared memory and accumulates into registers asynchronously. The products of an iteration form a
+//! group: `wgmma.fence` before the first, `commit_group` at the loop's end. At the pipelined loop's barrier a thread
+//! first makes its copies visible to the unit (`fence.proxy.async`) and waits for all groups but the newest; after the
+//! loop it waits for all. Accumulators are updated in place, in the registers of the loop's Acc.
 //!
-//! A descriptor says where a tile begins, how far eight rows are from the next eight, and (where rows are steps) 64
-//! lines from the next 64. Factors of one or four bytes always have rows along the steps: the unit turns only those of
-//! two bytes. Sources: PTX ISA 8.8, asynchronous warpgroup-level matrix instructions: matrix descriptor, strides,
-//! swizzling modes.
+//! A descriptor contains where a tile begins, the distance from one group of eight rows to the next, and (if rows are
+//! steps) the distance from 64 lines to the next 64. Factors of one or four bytes always have rows along the steps,
+//! because the unit can transpose only two-byte elements. Sources: PTX ISA 8.8, asynchronous warpgroup-level matrix
+//! instructions: matrix descriptor, strides, swizzling modes.
 
 use super::code::{Code, Opd, R, RD, Reg};
 use super::{Render, Res, Src, Val};
 use doorbell_codegen::Program;
 use doorbell_uop::{Arg, Op, TileArg, UOp, USet, WmmaArg};
 
-/// Bytes after which the order of pieces in rows begins again: where an area begins.
+/// Bytes after which the swizzle pattern repeats; areas are aligned to this.
 pub(super) const PATTERN: usize = 1024;
-/// Units of a descriptor's addresses and strides, in bytes.
+/// Unit of a descriptor's addresses and strides, in bytes.
 const UNIT: i64 = 16;
-/// Bits 63:62 of a descriptor: rows of 128 bytes with their pieces swapped.
+/// Bits 63:62 of a descriptor: 128-byte swizzle.
 const SWIZZLE_128: i64 = 1 << 30;
 
-/// What is on its way.
+/// State of the asynchronous products.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Products {
-    /// The program has such products at all.
+    /// The program has such products.
     pub any: bool,
-    /// Since the last commit there were some.
+    /// There were products since the last commit.
     open: bool,
-    /// In the loop there were some that nobody has waited for.
+    /// There were products in the loop that have not been waited for.
     flying: bool,
 }
 
@@ -39,7 +39,7 @@ impl Products {
     }
 }
 
-/// The unit of a product that goes on beside the threads.
+/// The matrix unit of an asynchronous product.
 pub(super) fn unit_of(u: &UOp) -> Option<&WmmaArg> {
     match u.arg() {
         Arg::Wmma(w) if u.op() == Op::Wmma && w.from_memory => Some(w),
@@ -54,7 +54,7 @@ pub(super) fn areas(program: &Program) -> USet {
 }
 
 impl Render<'_> {
-    /// One product: the registers that it adds to.
+    /// One product; returns the accumulator registers.
     pub(super) fn group_product(&mut self, u: &UOp, unit: &WmmaArg) -> Res<Val> {
         if !unit.name.starts_with("wgmma.") || !self.chip.has_warpgroups() {
             return Err(self.unsupported(u, "the chip has no such matrix unit"));
@@ -72,7 +72,7 @@ impl Render<'_> {
             self.run("wgmma.fence.sync.aligned", &[], vec![]);
         }
         self.products.flying = true;
-        // Added to the sums; floats both with their sign; those of two bytes each by lines or by steps.
+        // The accumulate flag; signs for floats; for two-byte types, whether each factor is by lines or by steps.
         let mut ins = vec![a.into(), b.into(), Opd::Int(1)];
         if unit.acc.is_float() {
             ins.extend([Opd::Int(1), Opd::Int(1)]);
@@ -108,7 +108,7 @@ impl Render<'_> {
         Ok((to, tile.by_steps))
     }
 
-    /// An address of shared memory in a descriptor's units.
+    /// An address of shared memory in the descriptor's units.
     fn in_units(&mut self, base: Reg) -> Reg {
         if let Some((known, _)) = self.units.get(&base) {
             return *known;
@@ -119,7 +119,7 @@ impl Render<'_> {
         to
     }
 
-    /// What all descriptors have in their upper half.
+    /// The upper half that all descriptors share.
     fn upper_half(&mut self, bits: i64) -> Reg {
         if let Some(r) = self.upper_half {
             return r;
@@ -130,8 +130,8 @@ impl Render<'_> {
         to
     }
 
-    /// Before a pipe's barrier: copies are seen by the unit, and what the round before the last has read may be written
-    /// to.
+    /// Before the pipelined loop's barrier: makes copies visible to the unit, and waits until the buffer that the
+    /// second-last iteration has read may be overwritten.
     pub(super) fn await_products(&mut self) {
         if self.products.any {
             if self.tma.leave_copies() {
@@ -141,14 +141,14 @@ impl Render<'_> {
         }
     }
 
-    /// At the end of a round.
+    /// At the end of an iteration.
     pub(super) fn commit_products(&mut self) {
         if std::mem::take(&mut self.products.open) {
             self.run("wgmma.commit_group.sync.aligned", &[], vec![]);
         }
     }
 
-    /// Behind a loop, where sums are read.
+    /// After a loop, before its accumulators are read.
     pub(super) fn finish_products(&mut self) {
         if std::mem::take(&mut self.products.flying) {
             self.run("wgmma.wait_group.sync.aligned", &[], vec![Opd::Int(0)]);

@@ -1,4 +1,4 @@
-//! Reductions over the threads of a warp: `shfl.sync.bfly`, one bit of the thread's number after the other.
+//! Reductions over the threads of a warp: `shfl.sync.bfly`, for one bit of the lane number after the other.
 
 use super::code::{Code, Opd, R, Reg};
 use super::{Render, Res, Src, Val, class_of};
@@ -24,13 +24,13 @@ impl Render<'_> {
         Ok(lanes)
     }
 
-    /// The threads of the warp that there are, as a mask.
+    /// Mask of the existing threads of the warp.
     fn members(&mut self) -> Opd {
         let threads: u32 = self.program.local.iter().product();
         match threads {
             _ if threads.is_multiple_of(WARP) => Opd::Int(-1),
             0..WARP => Opd::Int((1 << threads) - 1),
-            // The last warp has fewer.
+            // The last warp has fewer threads.
             _ => {
                 let mask = self.reg(R);
                 self.run("activemask.b32", &[mask], vec![]);
@@ -39,7 +39,7 @@ impl Render<'_> {
         }
     }
 
-    /// The register of the thread whose number differs in this bit.
+    /// The register's value in the thread whose lane number differs in this bit.
     fn exchanged(&mut self, t: Scalar, x: Reg, step: i64, members: &Opd) -> Reg {
         let to = self.reg(class_of(t));
         if t.size_bytes() < 8 {

@@ -1,4 +1,4 @@
-//! Which instruction may come after which.
+//! Control flow: which instruction may follow which.
 
 use crate::sass::inst::{Instruction, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,23 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Successors of every instruction.
 pub(super) struct Flow {
     after: Vec<Vec<usize>>,
-    /// Where code begins: the first instruction, and blocks that nothing is seen to reach (targets of BRX, functions
-    /// called through registers).
+    /// Entry points: the first instruction, and blocks without a visible predecessor (targets of BRX, functions called
+    /// through registers).
     entries: Vec<usize>,
-    /// How many ways lead to each instruction, entries counted.
+    /// Number of control-flow edges into each instruction, including entries.
     ways: Vec<usize>,
 }
 
-/// Where an instruction that branches leads.
+/// Control flow of a branch instruction.
 enum Exit {
-    /// Nowhere but on.
+    /// Falls through only.
     None,
-    /// Ends the lanes, or goes where the words do not say.
+    /// Ends the lanes, or its target is not known from the words.
     Unknown,
     To(usize),
     Call(usize),
     Return,
-    /// On, and to the place too.
+    /// Falls through, or goes to this target.
     Also(usize),
 }
 
@@ -43,14 +43,14 @@ fn exit(inst: &Instruction, at: usize) -> Exit {
         ("CALL", "RELI") => to(Exit::Call),
         ("RET", _) => Exit::Return,
         ("WARPSYNC", "CALL" | "CR") => to(Exit::Also),
-        // A call whose place a register holds comes back: what it does is not known.
+        // A call through a register returns; the callee is unknown.
         ("CALL", _) => Exit::None,
         ("EXIT" | "BRX" | "BRXU" | "KILL" | "JMP" | "JMX", _) => Exit::Unknown,
         _ => Exit::None,
     }
 }
 
-/// Whether it may also go on to the next instruction.
+/// Whether it may also fall through.
 fn is_conditional(inst: &Instruction) -> bool {
     let free = |slot: &str| match inst.operand(slot) {
         Some(operand) => {
@@ -93,7 +93,7 @@ impl Flow {
         flow
     }
 
-    /// A return leads after the calls of the functions that reach it.
+    /// Adds edges from each return to after the calls of the functions that reach it.
     fn link_returns(&mut self, calls: &BTreeMap<usize, Vec<usize>>, returns: &[usize]) {
         let mut links: Vec<(usize, usize)> = Vec::new();
         for (function, sites) in calls {
@@ -109,7 +109,7 @@ impl Flow {
         }
     }
 
-    /// Places of a function: calls are stepped over.
+    /// The instructions of a function, stepping over its calls.
     fn reach(&self, from: usize, calls: &BTreeMap<usize, Vec<usize>>) -> BTreeSet<usize> {
         let (mut seen, mut work) = (BTreeSet::new(), vec![from]);
         while let Some(at) = work.pop() {
@@ -124,8 +124,8 @@ impl Flow {
         seen
     }
 
-    /// What nothing is seen to reach begins with nothing in flight: who goes there drains first, which is checked by
-    /// nobody.
+    /// Code without a visible predecessor starts with nothing in flight: whoever branches to it must have drained
+    /// first, which is not checked.
     fn find_entries(&mut self, code: &[Instruction]) {
         let mut seen = vec![false; code.len()];
         let mark = |flow: &Flow, from: usize, seen: &mut Vec<bool>| {
@@ -151,7 +151,7 @@ impl Flow {
         self.entries.iter().copied()
     }
 
-    /// The instruction that comes next whatever happens, if nothing else leads to it.
+    /// The only successor of an instruction, if that has no other predecessor.
     pub(super) fn only_after(&self, at: usize) -> Option<usize> {
         match self.after.get(at)?.as_slice() {
             [next] if self.ways.get(*next) == Some(&1) => Some(*next),

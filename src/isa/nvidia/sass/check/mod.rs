@@ -1,18 +1,19 @@
-//! A checker of schedules: from the words alone, whether every instruction finds its registers ready on every path.
+//! A checker of schedules: from the words alone, it checks that on every path each instruction finds its registers
+//! ready.
 //!
-//! The hardware protects no register but by the six scoreboards and by what the stall counts leave between two
-//! instructions. So the checker walks the control flow (branches as the words have them), keeps for each point what may
-//! still be in flight ([`state`]), and reports
+//! The hardware has no register interlocks except the six scoreboards and the stall counts between instructions. So the
+//! checker walks the control flow (with the branches in the words), tracks for each point what may still be in flight
+//! ([`state`]), and reports
 //!
-//! - a result of fixed latency that is read, or overwritten by a faster one, before its distance has passed,
-//! - a result of variable latency that is read or overwritten while no wait covers it,
+//! - a result of fixed latency that is read, or overwritten by a faster one, before its latency has passed,
+//! - a result of variable latency that is read or overwritten without a wait for it,
 //! - a source that is overwritten before the instruction that reads it late has read it,
-//! - a partial wait (`DEPBAR.LE SBn, k`) on a scoreboard that instructions of several queues share, of which nothing
-//!   can be told.
+//! - a partial wait (`DEPBAR.LE SBn, k`) on a scoreboard that instructions of several queues share, which guarantees
+//!   nothing.
 //!
-//! It knows nothing of the compiler that made the words; what both read is the table, [`effects`] and the latencies.
-//! Where paths meet, the worst of them counts. An instruction that yields with a stall of 0 and sets no scoreboard lets
-//! the next one issue when all is done: code of `ptxas -O0` has no other.
+//! It is independent of the compiler that made the words; both use the instruction table, [`effects`] and the
+//! latencies. Where paths join, the worst case counts. An instruction that yields with a stall of 0 and sets no
+//! scoreboard lets the next one issue only when everything is done; only code of `ptxas -O0` has such instructions.
 //!
 //! Left out: values (a guard that is never true still counts), register banks, the reuse cache, memory, overflow of a
 //! scoreboard's counter; groups of bulk copies (mbarriers are memory).
@@ -30,19 +31,19 @@ use state::{InstructionInfo, State};
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// Which distances of the table count.
+/// Which latencies of the table are required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The smallest that ptxas leaves: for code of ptxas.
+    /// The smallest that ptxas leaves: for checking code of ptxas.
     Seen,
-    /// The published ones where they are larger: for code of our own.
+    /// The published ones where they are larger: for checking our own code.
     Safe,
 }
 
-/// What two instructions do to each other.
+/// Kinds of hazards between two instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Cycles that lie between, and the least that should.
+    /// The cycles between the two, and the required minimum.
     ReadTooEarly {
         cycles: u8,
         least: u8,
@@ -56,15 +57,15 @@ pub enum Kind {
     OverwrittenUnguarded,
     /// Overwritten while it may still be read.
     OverwrittenBeforeRead,
-    /// A partial wait on a scoreboard of several queues.
+    /// A partial wait on a scoreboard that several queues share.
     PartialWait,
 }
 
-/// A fault of the schedule.
+/// A scheduling error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
 #[error("instruction {consumer}: {}{register} of instruction {producer}: {}", file_letter(*.file), describe(*.kind))]
 pub struct Hazard {
-    /// Numbers of instructions, from 0.
+    /// Indices of instructions, from 0.
     pub producer: usize,
     pub consumer: usize,
     pub file: RegFile,
@@ -94,30 +95,30 @@ fn describe(kind: Kind) -> String {
     }
 }
 
-/// Faults of a kernel's code for sm_90, by place; none of a schedule that is sound.
+/// Scheduling errors in a kernel's code for sm_90, by position; empty if the schedule is correct.
 ///
 /// # Errors
-/// The first word that is no instruction.
+/// The first word that is not an instruction.
 pub fn check(words: &[u128], trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
     check_for(words, SmArch::Sm90, trust)
 }
 
-/// The same of code for a chip.
+/// The same for a given chip.
 ///
 /// # Errors
-/// The first word that is no instruction.
+/// The first word that is not an instruction.
 pub fn check_for(words: &[u128], chip: SmArch, trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
     let code: Vec<Instruction> = words.iter().map(|w| decode_for(*w, chip)).collect::<Result<_, _>>()?;
     Ok(check_instructions(&code, trust))
 }
 
-/// The same of instructions.
+/// The same for decoded instructions.
 #[must_use]
 pub fn check_instructions(code: &[Instruction], trust: Trust) -> Vec<Hazard> {
     Checker::of(code).check(trust)
 }
 
-/// Code taken apart once, to be checked under many schedules.
+/// Code analysed once, to be checked with many schedules.
 pub struct Checker {
     infos: Vec<InstructionInfo>,
     flow: Flow,
@@ -135,14 +136,14 @@ impl Checker {
         Some(self.infos.get(at)?.control())
     }
 
-    /// Gives an instruction another control word; a place beyond the code has none.
+    /// Replaces an instruction's control word; positions beyond the code are ignored.
     pub fn set_control(&mut self, at: usize, control: Control) {
         if let Some(infos) = self.infos.get_mut(at) {
             infos.set_control(control);
         }
     }
 
-    /// Faults by place.
+    /// Scheduling errors by position.
     #[must_use]
     pub fn check(&self, trust: Trust) -> Vec<Hazard> {
         let (infos, flow) = (&self.infos, &self.flow);
@@ -157,7 +158,7 @@ impl Checker {
             now.step(infos, at, trust, &mut |hazard| {
                 found.insert(hazard);
             });
-            // Inside a block nothing needs to be kept.
+            // State inside a block need not be kept.
             while let Some(next) = flow.only_after(at) {
                 at = next;
                 now.step(infos, at, trust, &mut |hazard| {

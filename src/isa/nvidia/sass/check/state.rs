@@ -1,4 +1,4 @@
-//! What may be in flight at a point of the code: results and reads that are not known to be done.
+//! What may be in flight at a point of the code: results and reads that are not known to be complete.
 
 use super::{Hazard, Kind, Trust};
 use crate::sass::control::Control;
@@ -11,33 +11,33 @@ use crate::sass::timing::{
 };
 use std::collections::BTreeMap;
 
-/// After so many cycles every result of fixed latency is there.
+/// Maximum latency: after this many cycles every result of fixed latency is available.
 const LONGEST: u8 = 30;
 
-/// What is asked of an instruction again and again.
+/// Properties of an instruction, computed once.
 pub(super) struct InstructionInfo {
     inst: Instruction,
     effects: Effects,
     completion: Completion,
     reads_late: bool,
-    /// The queues in whose order its result comes and its sources are read.
+    /// The queues that complete its result in order, and that read its sources in order.
     ends: Option<Queue>,
     reads: Option<Queue>,
 }
 
-/// Instructions of a queue end, or read their sources, in the order of their issue. ptxas relies on these and on no
+/// Instructions of one queue complete, or read their sources, in issue order. ptxas relies on these queues and no
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     /// Transcendental functions, conversions, bit counts.
     Xu,
-    /// Shared memory, and shuffles, which go the same way.
+    /// Shared memory, and shuffles, which use the same unit.
     Shared,
-    /// Double precision, where scoreboards tell its end.
+    /// Double precision, where scoreboards signal completion.
     Double,
-    /// Those of one mnemonic: S2UR, B2R, SYNCS, REDUX.
+    /// Instructions of one mnemonic: S2UR, B2R, SYNCS, REDUX.
     Of(&'static str),
-    /// Addresses and data of all memory instructions; results of loads from global memory come in any order.
+    /// Addresses and data of all memory instructions; the results of loads from global memory complete in any order.
     Memory,
 }
 
@@ -60,7 +60,7 @@ impl InstructionInfo {
         self.inst.control
     }
 
-    /// A scoreboard makes also of an instruction of fixed latency one that is waited for.
+    /// If the control word sets a scoreboard, an instruction of fixed latency is waited for through it as well.
     pub(super) fn set_control(&mut self, control: Control) {
         self.inst.control = control;
         self.completion = match completion(&self.inst) {
@@ -86,7 +86,7 @@ impl InstructionInfo {
         self.reads_late = reads_late(&self.inst) || self.completion != Completion::Fixed && control.read.is_some();
     }
 
-    /// Whether it reads that register after its issue: guards and uniform operands are read with it, but for bulk
+    /// Whether it reads that register after its issue. Guards and uniform operands are read at issue, except by bulk
     /// copies.
     fn reads_late_of(&self, file: RegFile, register: u8) -> bool {
         let late = match file {
@@ -103,7 +103,7 @@ impl InstructionInfo {
         Some((guard.file, guard.first, self.inst.guard.not))
     }
 
-    /// Whether no lane of this instruction is among those.
+    /// Whether none of its lanes is in the given set.
     fn is_elsewhere(&self, lanes: Lanes) -> bool {
         match (self.lanes(), lanes) {
             (Some((file, index, not)), Some(other)) => (file, index, !not) == other,
@@ -111,12 +111,12 @@ impl InstructionInfo {
         }
     }
 
-    /// Whether its sources are read before the other's result comes, because both stand in one queue.
+    /// Whether its sources are read before the other instruction's result arrives, because both are in one queue.
     fn reads_before(&self, other: &InstructionInfo) -> bool {
         self.reads.is_some() && self.reads == other.reads
     }
 
-    /// A load's address is read before a later memory instruction's result comes; a store's data may not be.
+    /// A load's address is read before the result of a later memory instruction arrives; a store's data may not be.
     fn is_load_before(&self, other: &InstructionInfo) -> bool {
         self.reads_before(other) && !self.effects.writes.is_empty()
     }
@@ -126,8 +126,7 @@ impl InstructionInfo {
     }
 }
 
-/// The lanes of an instruction: those where the predicate has this value; `None`: any, or the predicate has been
-/// written since.
+/// A set of lanes: those where the predicate has this value. `None`: any, or the predicate has been written since.
 type Lanes = Option<(RegFile, u8, bool)>;
 
 /// A register that an instruction of fixed latency writes.
@@ -136,23 +135,23 @@ struct Fixed {
     file: RegFile,
     register: u8,
     producer: usize,
-    /// Since its issue.
+    /// Cycles since its issue.
     cycles: u8,
     lanes: Lanes,
 }
 
-/// An instruction whose end only a wait tells.
+/// An instruction whose completion is known only through a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Flying {
     /// Cycles since its issue, up to the two that its scoreboards take to be set.
     cycles: u8,
-    /// Scoreboards whose zero tells that it is done; by those of later ones of its queue, too.
+    /// Scoreboards that show its completion when they are zero, including those of later instructions of its queue.
     done_by: u8,
-    /// Those whose zero tells that it has read its sources.
+    /// Scoreboards that show, when zero, that it has read its sources.
     read_by: u8,
     results: bool,
     sources: bool,
-    /// Groups that have ended since, of a warpgroup's matrices.
+    /// For wgmma: number of groups that were committed since.
     groups: u8,
     lanes: Lanes,
 }
@@ -171,7 +170,7 @@ fn registers(access: &Access) -> impl Iterator<Item = (RegFile, u8)> + use<> {
 }
 
 impl State {
-    /// Takes in what another path brings; whether that changes anything.
+    /// Merges the state of another path; returns whether that changed anything.
     pub(super) fn join(&mut self, other: &State) -> bool {
         let mut changed = false;
         let mut lower = |ours: &mut u8, theirs: u8| {
@@ -213,7 +212,7 @@ impl State {
         changed
     }
 
-    /// Issues an instruction: waits, checks, and what it leaves in flight until the next one issues.
+    /// Issues an instruction: waits, checks, and records what it leaves in flight when the next one issues.
     pub(super) fn step(&mut self, infos: &[InstructionInfo], at: usize, trust: Trust, report: &mut dyn FnMut(Hazard)) {
         let me = &infos[at]; // PANIC: the walk stays inside the code
         self.wait(me.inst.control.wait, |_| SCOREBOARD_SET);
@@ -231,8 +230,8 @@ impl State {
         self.pass(&me.inst);
     }
 
-    /// All scoreboards of the mask are zero; those of instructions that issued fewer cycles ago than this are not set
-    /// yet.
+    /// All scoreboards of the mask are zero. The scoreboards of instructions that issued fewer cycles ago than
+    /// `set_after` are not set yet.
     fn wait(&mut self, mask: u8, set_after: impl Fn(usize) -> u8) {
         self.flying.retain(|producer, f| {
             if f.cycles < set_after(*producer) {
@@ -244,7 +243,7 @@ impl State {
         });
     }
 
-    /// Shared memory's queue has read the sources of all that it was given.
+    /// The queue of shared memory has read the sources of all instructions issued to it.
     fn end_shared_reads(&mut self, infos: &[InstructionInfo]) {
         self.flying.retain(|producer, f| {
             f.sources &= infos[*producer].ends != Some(Queue::Shared); // PANIC: producers are places of the code
@@ -319,8 +318,8 @@ impl State {
         }
     }
 
-    /// DEPBAR: waits for sets, and for all but the last so many of a scoreboard, whose users must end in order for
-    /// that.
+    /// DEPBAR: waits for scoreboards, and until at most so many uses of one scoreboard are pending; for the latter its
+    /// users must complete in order.
     fn partial_wait(&mut self, infos: &[InstructionInfo], at: usize, report: &mut dyn FnMut(Hazard)) {
         let inst = &infos[at].inst; // PANIC: as in `step`
         let value = |slot| inst.get(slot, Role::Value).unwrap_or(0);
@@ -364,7 +363,7 @@ impl State {
         }
     }
 
-    /// What the instruction itself leaves.
+    /// Records what the instruction itself leaves in flight.
     fn issue(&mut self, infos: &[InstructionInfo], at: usize) {
         let me = &infos[at]; // PANIC: as in `step`
         let control = me.inst.control;
@@ -383,7 +382,7 @@ impl State {
             }
         } else {
             let done_by = bit(control.write);
-            // The end of this one is also the end of those before it.
+            // Completion of this instruction implies completion of earlier ones of its queue.
             for (producer, flying) in &mut self.flying {
                 let before = &infos[*producer]; // PANIC: as above
                 if before.ends.is_some() && before.ends == me.ends {
@@ -419,7 +418,7 @@ impl State {
         self.fixed.iter().filter(move |f| f.register == register && f.file == file)
     }
 
-    /// A predicate has a new value: which lanes it chose is forgotten.
+    /// A predicate has a new value, so the lane sets that refer to it are dropped.
     fn regroup(&mut self, file: RegFile, register: u8) {
         if !matches!(file, RegFile::Predicate | RegFile::UniformPredicate) {
             return;
@@ -430,12 +429,12 @@ impl State {
         self.flying.values_mut().for_each(|f| kept(&mut f.lanes));
     }
 
-    /// A register's older fixed results count no more: it has a new one.
+    /// A register was rewritten: drops its older results of fixed latency.
     fn forget(&mut self, file: RegFile, register: u8) {
         self.fixed.retain(|f| (f.file, f.register) != (file, register));
     }
 
-    /// Time until the next instruction issues.
+    /// Advances time to the issue of the next instruction.
     fn pass(&mut self, inst: &Instruction) {
         let control = inst.control;
         if control.stall == 0 && control.yields && control.write.is_none() && control.read.is_none() {
@@ -453,7 +452,7 @@ impl State {
     }
 }
 
-/// Matrices of a warpgroup may follow one another on the same registers.
+/// Successive wgmma instructions may use the same accumulator registers.
 fn in_one_chain(from: &InstructionInfo, to: &InstructionInfo) -> bool {
     from.inst.form().pipe == Pipe::Gmma && to.inst.form().pipe == Pipe::Gmma
 }

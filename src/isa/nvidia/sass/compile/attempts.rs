@@ -28,28 +28,28 @@ use super::read::directives::resident;
 use super::select::Selected;
 use super::{AsmError, Phase, blame, passes};
 
-/// What becomes of multiplies of a warpgroup, which run beside the threads.
+/// How wgmma instructions, which run asynchronously, are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiplies {
-    /// They stand as the text has them, and nothing keeps their registers.
+    /// As in the text; their registers are not reserved.
     AsWritten,
-    /// Their registers stay theirs until they are waited for.
+    /// Their registers are reserved until they are waited for.
     Held,
-    /// Each is waited for at once.
+    /// Each is waited for immediately.
     Serial,
 }
 
-/// What is done to the order of code on virtual registers. Each costs registers, and makes code faster.
+/// Optimisations of the order of code on virtual registers. Each costs registers and makes code faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// What is the same in every iteration of a loop is computed before it.
+    /// Loop-invariant code motion.
     pub invariants: bool,
-    /// A loop's loads are started an iteration ahead.
+    /// Loads are issued one iteration ahead.
     pub loads_ahead: bool,
-    /// Addresses are computed just before their first use. It saves registers, unless something else keeps their
-    /// sources.
+    /// Addresses are computed just before their first use. That saves registers, unless something else keeps their
+    /// sources live.
     pub sinks: bool,
-    /// Loads are started before code waits for earlier ones.
+    /// Loads are issued before code waits for earlier ones.
     pub hoists: bool,
     pub multiplies: Multiplies,
 }
@@ -66,34 +66,34 @@ pub enum Attempt {
     Serial,
 }
 
-/// What an attempt has come to, as far as it decides whether another one follows.
+/// The result of an attempt, as far as the policy depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// There is code.
     pub allocated: bool,
-    /// Values that go to the frame.
+    /// Values that are spilled to the frame.
     pub spills: usize,
-    /// It calls functions.
+    /// The code contains calls.
     pub calls: bool,
-    /// It has multiplies of a warpgroup, and registers of theirs are written while they run, or there are too few for
+    /// It has wgmma instructions, and their registers are written while they run, or there are too few registers for
     /// them.
     pub disturbed: bool,
-    /// Loops of the body are unrolled.
+    /// The body has unrolled loops.
     pub unrolled: bool,
-    /// Warps hand registers to each other, and the code stays within what it has at each point, or not.
+    /// With `setmaxnreg`: whether the code stays within the registers that it has at each point.
     pub pool: Option<bool>,
-    /// Blocks that a multiprocessor holds at once, and those that it held without loads an iteration ahead.
+    /// Resident blocks of a multiprocessor, and the number without loads one iteration ahead.
     pub resident: u64,
     pub resident_on_time: u64,
 }
 
 impl Attempt {
-    /// Of the whole body, in their order. The first is always made.
+    /// Attempts for the whole body, in order. The first is always made.
     pub const BODIES: [Attempt; 4] = [Attempt::Full, Attempt::OnTime, Attempt::OnePool, Attempt::Rolled];
-    /// Of one body whose registers do not suffice, in their order.
+    /// Attempts for one body whose registers do not suffice, in order.
     pub const REGISTERS: [Attempt; 3] = [Attempt::Hoisted, Attempt::InPlace, Attempt::Serial];
 
-    /// What it does to the order of code.
+    /// The optimisations that it applies.
     pub const fn choices(self) -> Choices {
         let none = Choices {
             invariants: false,
@@ -113,7 +113,7 @@ impl Attempt {
         }
     }
 
-    /// Whether it is worth the time after the best attempt so far.
+    /// Whether it should be tried, given the best attempt so far.
     pub const fn is_due(self, best: &Outcome) -> bool {
         let spills = best.allocated && best.spills > 0 && !best.calls;
         match self {
@@ -126,7 +126,7 @@ impl Attempt {
         }
     }
 
-    /// Whether its code is taken instead of the best so far.
+    /// Whether its code is better than the best so far.
     pub const fn is_better(self, new: &Outcome, best: &Outcome) -> bool {
         match self {
             Attempt::Full | Attempt::OnePool | Attempt::Serial => true,
@@ -135,7 +135,7 @@ impl Attempt {
         }
     }
 
-    /// Changes the body as this attempt wants it. Nothing makes the change undone: no attempt that follows wants that.
+    /// Changes the body for this attempt. The change is never undone: later attempts need it too.
     fn prepare(self, unit: &mut Unit) {
         match self {
             Attempt::OnePool => unit.body.pool = None,
@@ -150,10 +150,10 @@ impl Attempt {
     }
 }
 
-/// The best code of a body by the policy, with its registers.
+/// The best code of a body according to the policy, with its registers.
 ///
 /// # Errors
-/// What has no machine code; more registers than there are.
+/// Something has no machine code, or more registers are needed than there are.
 pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
     let mut first = passes::select(unit)?;
     (unit.ctx.done)(Phase::Select);
@@ -185,7 +185,7 @@ pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
     })
 }
 
-/// Registers for selected code; of the same body selected again where that turns out better.
+/// Allocates registers for selected code, or for the same body selected again if that is better.
 fn allocated(first: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     let mut best = passes::allocate(first, unit);
     let mut before = of_registers(&best, first);
@@ -203,7 +203,7 @@ fn allocated(first: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmErro
     best
 }
 
-/// What allocation has come to.
+/// The outcome of register allocation.
 fn of_registers(placed: &Result<AllocatedCode, AsmError>, selected: &Selected) -> Outcome {
     let calls = !selected.calls.is_empty();
     match placed {
@@ -215,7 +215,7 @@ fn of_registers(placed: &Result<AllocatedCode, AsmError>, selected: &Selected) -
     }
 }
 
-/// What a whole attempt has come to, whose loops take so many registers more for loads an iteration ahead.
+/// The outcome of a whole attempt whose loops take `ahead` additional registers for loads one iteration ahead.
 fn of_body(unit: &Unit, placed: &AllocatedCode, ahead: u32, selected: &Selected) -> Outcome {
     let pool = unit.body.pool.map(|_| pool::keeps_within(&placed.lines, unit.registers + 2));
     Outcome {
@@ -245,7 +245,7 @@ mod tests {
         resident_on_time: 8,
     };
 
-    /// The attempts that are due after one, of all that follow the first.
+    /// The attempts that would follow an outcome, of all but the first.
     fn due(after: Outcome) -> Vec<Attempt> {
         let all = Attempt::BODIES.into_iter().skip(1).chain(Attempt::REGISTERS);
         all.filter(|a| a.is_due(&after)).collect()

@@ -1,5 +1,5 @@
-//! Which instruction of the text wants what the chip lacks: asked for when an assembly was refused, since lowering no
-//! longer knows the text.
+//! Finds the instruction of the text that needs something the chip lacks. Used only after an assembly has failed,
+//! because lowering does not track the text.
 
 use super::context::Unit;
 use super::lines::Line;
@@ -7,10 +7,10 @@ use super::mir::{Code, Mach};
 use super::read::flat::Item;
 use super::{AsmError, passes};
 
-/// The first instruction of the text that becomes one that the chip has not is an error.
+/// Reports the first instruction of the text that becomes an instruction the chip does not have.
 ///
 /// # Errors
-/// That instruction, with its place.
+/// That instruction, with its position.
 pub fn known_on_chip(unit: &Unit, code: &Code) -> Result<(), AsmError> {
     let all = code.order.iter().flat_map(|b| &code.blocks[*b].ops);
     let refused = |m: &Mach| Some((m.pos, passes::lower(vec![Line::Inst(m.inst, None)], unit.ctx.chip).err()?));

@@ -1,4 +1,4 @@
-//! What the passes share, so that no pass takes a list of it.
+//! Context that the passes share.
 
 use super::Phase;
 use super::optimise::facts::RegisterFacts;
@@ -9,29 +9,28 @@ use super::read::source::Store;
 use crate::ptx::Pos;
 use crate::sass::SmArch;
 
-/// Of one assembly: what is the same for all kernels and functions of a module.
+/// Context of one assembly: the same for all kernels and functions of a module.
 pub struct Context<'a> {
     /// What the chip's code is for.
     pub chip: SmArch,
-    /// The chip lacks something that the text wants: its place is to be found.
+    /// The chip lacks something that the text needs, and its position is to be found.
     pub blame: bool,
-    /// Owns what lists of instructions point to.
+    /// Owns the lists that instructions refer to.
     pub store: &'a Store<'a>,
     /// The module's functions.
     pub functions: Signatures,
-    /// Is called at the end of each phase.
+    /// Called at the end of each phase.
     pub done: &'a dyn Fn(Phase),
 }
 
-/// Of one kernel or function: its body as the passes before selection left it. Selection only reads it, so that it can
-/// be selected again.
+/// One kernel or function: its body before selection. Selection only reads it, so that it can be selected again.
 pub struct Unit<'c, 'a> {
     pub ctx: &'c Context<'a>,
-    /// Which of the module's functions it is; `None`: a kernel.
+    /// Number of the module's function; `None`: a kernel.
     pub number: Option<u32>,
     /// Where the text declares it.
     pub pos: Pos,
-    /// General registers that a thread may have, without the two of the hardware.
+    /// Maximum number of general registers of a thread, without the two that the hardware reserves.
     pub registers: u16,
     /// Warps of a block.
     pub block_warps: u64,
@@ -44,8 +43,7 @@ pub struct Unit<'c, 'a> {
 }
 
 impl Unit<'_, '_> {
-    /// General registers that the allocator may give out: where warps hand registers to each other, those of the warps
-    /// that take most.
+    /// General registers that the allocator may use: with `setmaxnreg`, the largest count of any warp.
     pub fn limit(&self) -> u16 {
         self.body.pool.map_or(self.registers, |p| self.registers.max(p.most.saturating_sub(2)).min(253))
     }

@@ -1,8 +1,8 @@
-//! ScheduledInst instructions → 128-bit words.
+//! Instructions with control words → 128-bit words.
 //!
-//! In: instructions with control words, in their final order, and each label's place. Out: the kernel's words;
-//! distances of branches are filled in, a branch to itself ends the code, NOPs pad it. Refused: a distance that its
-//! field does not hold.
+//! In: scheduled instructions in their final order, and each label's position. Out: the kernel's words; branch
+//! distances are filled in, a branch to itself ends the code, NOPs pad it. A distance that does not fit into its field
+//! is an error.
 
 use super::AsmError;
 use super::control::sync::ScheduledInst;
@@ -12,10 +12,10 @@ use crate::sass::{Form, Instruction, Pipe, Role, SmArch, bits, encode, op};
 /// Code is padded to a multiple of this many instructions.
 pub const PADDING: usize = 8;
 
-/// The words of a kernel; byte offsets of its EXITs go to `exits`.
+/// The words of a kernel; appends the byte offsets of its EXITs to `exits`.
 ///
 /// # Errors
-/// A distance or an address that its field does not hold.
+/// A distance or an address does not fit into its field.
 pub fn words(
     mut code: Vec<ScheduledInst>,
     places: &[usize],
@@ -48,12 +48,12 @@ pub fn words(
     for (at, n) in code.iter_mut().enumerate() {
         let branch = n.inst.form().pipe == Pipe::Branch;
         match n.target {
-            // A place in the code as a number.
+            // A code position as a number.
             Some(to) if n.inst.form().mnemonic == "MOV" => {
                 n.inst.set("b", Role::Value, 16 * places[to] as u64).map_err(|e| failed(e.to_string()))?;
             }
             Some(to) => set(&mut n.inst, at, places[to]).map_err(failed)?,
-            // Such numbers count from the start.
+            // These numbers count from the start of the code.
             None if branch && n.inst.form().mnemonic == "RET" => set(&mut n.inst, at, 0).map_err(failed)?,
             None => {}
         }

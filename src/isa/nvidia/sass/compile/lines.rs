@@ -1,4 +1,4 @@
-//! Code with its registers, line by line.
+//! Code with physical registers, line by line.
 
 use super::AsmError;
 use super::mir::{Code, Mach, Nature, Pred, RegField, Term};
@@ -19,17 +19,17 @@ pub(super) enum Line {
     Inst(Instruction, Option<usize>),
 }
 
-/// What stands at a block's end.
+/// How a block ends.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Branch(Pred, usize),
-    /// Where that uniform predicate is set; if true, where it is not.
+    /// A branch where that uniform predicate is set; if true, where it is not.
     Uniform(u8, bool, usize),
     Jump(usize),
     Exit,
 }
 
-/// What stands at a block's end if the block after it is `next`.
+/// The branches at a block's end if `next` is the next block in the layout.
 pub(super) fn ends(code: &Code, b: usize, next: Option<usize>) -> SmallVec<[End; 2]> {
     let jump = |to| Some(End::Jump(to)).filter(|_| Some(to) != next);
     match code.blocks[b].term {
@@ -52,9 +52,9 @@ pub(super) struct Lines<'a> {
     /// Bytes of the frame.
     pub frame_bytes: u32,
     pub all: Vec<Line>,
-    /// Labels used; the blocks' numbers, then more.
+    /// Number of labels: the blocks' numbers, then more.
     pub labels: usize,
-    /// It has multiplies of warpgroups.
+    /// It contains wgmma instructions.
     pub multiplies: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Lines<'a> {
         self.all.push(Line::Label(label));
     }
 
-    /// Adds an instruction that names its registers itself.
+    /// Adds an instruction that already has physical registers.
     pub fn add(&mut self, m: Mach, target: Option<usize>) -> Result<(), AsmError> {
         match m.fault() {
             Some(e) => Err(AsmError::new(m.pos, e.to_string())),
@@ -88,7 +88,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Adds an instruction with the registers that its fields, each asked for once and in order, are given.
+    /// Adds an instruction; `of` gives the registers for its fields, once each and in order.
     #[inline]
     pub fn place(
         &mut self,
@@ -123,7 +123,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// A branch where the predicate, in that register if it has one, is set.
+    /// A branch if the predicate, in that register if it has one, is set.
     pub fn branch(&mut self, p: Pred, register: Option<u64>, to: usize) -> Result<(), AsmError> {
         let mut m = Mach::new(op::BRA_I).n("pp", 7);
         m.inst.guard.not = p.not;
@@ -133,7 +133,7 @@ impl<'a> Lines<'a> {
         self.add(m, Some(to))
     }
 
-    /// A branch where the uniform predicate of that number is set, or not set.
+    /// A branch if the uniform predicate of that number is set, or not set.
     pub fn uniform_branch(&mut self, register: u8, not: bool, to: usize) -> Result<(), AsmError> {
         let mut m = Mach::new(op::BRA_U).n("pp", 7).n("up", register.into());
         if not && let Err(e) = m.inst.set("up", Role::Not, 1) {
@@ -146,7 +146,7 @@ impl<'a> Lines<'a> {
         self.add(Mach::new(op::BRA_I).n("pp", 7), Some(to))
     }
 
-    /// The end of the threads, unless control has gone back already.
+    /// The exit, unless control flow has already left.
     pub fn exit(&mut self) -> Result<(), AsmError> {
         match self.all.last() {
             Some(Line::Inst(i, _)) if i.form().mnemonic == "RET" => Ok(()),
@@ -154,7 +154,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// An offset, or a constant, above the frame.
+    /// Resolves an offset, or a constant, that is relative to the end of the frame.
     fn raise(&self, inst: &mut Instruction, pos: Pos) -> Result<(), AsmError> {
         let offset = inst.form().position("m", Role::Offset).is_some();
         let (slot, role) = if offset { ("m", Role::Offset) } else { ("b", Role::Value) };

@@ -1,9 +1,10 @@
-//! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual
+//! Machine instructions before register allocation: table forms whose register fields refer to words of virtual
 //! registers.
 //!
-//! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions
-//! may read and write single words of it. Sums of a warpgroup are such a register of up to 128 words. Instructions that
-//! are glued to the one before are one for the allocator: halves of a 64-bit operation, which may then work in place.
+//! A value of 64 or 128 bits is one virtual register of several words, so that it gets an aligned tuple; instructions
+//! may read and write single words of it. A wgmma accumulator is such a register, of up to 128 words. Instructions that
+//! are glued to the previous one are one instruction for the allocator: halves of a 64-bit operation, which can then
+//! work in place.
 
 use super::super::inst::{FieldError, Instruction};
 use super::super::row::{Field, Form, Key, Kind, Modifier, Role};
@@ -17,7 +18,7 @@ pub(super) const ONE: Class = Class(1);
 pub(super) const TWO: Class = Class(2);
 pub(super) const FOUR: Class = Class(3);
 
-/// The last class: those of more than four words have a multiple of four, and begin at a multiple of eight.
+/// The last class: wider registers have a multiple of four words, and begin at a multiple of eight.
 pub(super) const WIDEST: Class = Class(34);
 
 /// Words of a class.
@@ -38,7 +39,8 @@ pub(super) const fn class_of(words: u8) -> Class {
     }
 }
 
-/// A word of a virtual register: the register's number above, below it which of up to 128 words.
+/// A word of a virtual register: the upper bits are the register's number, the lower bits select one of up to 128
+/// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Word(u32);
 
@@ -58,7 +60,7 @@ impl Word {
         self.0 as u8 & 127
     }
 
-    /// The word that many words further on.
+    /// The word `words` further on.
     #[inline]
     pub const fn plus(self, words: u8) -> Word {
         Word(self.0 + words as u32)
@@ -101,10 +103,10 @@ impl Wide {
     }
 }
 
-/// The number that stands for the guard among the numbers of a form's fields.
+/// Represents the guard among a form's field numbers.
 const GUARD: u8 = u8::MAX;
 
-/// Stands for no field: the register is only kept.
+/// Represents no field: the register is only kept live.
 const KEPT: u8 = u8::MAX - 1;
 
 /// A register field of an instruction.
@@ -116,7 +118,7 @@ pub(super) struct RegField {
     /// Consecutive words.
     pub count: u8,
     pub write: bool,
-    /// A write that leaves other words of the register, or that a guard may skip, as they were and wanted.
+    /// A write that must preserve the other words of the register, or its old value if a guard skips the write.
     pub keep: bool,
 }
 
@@ -126,7 +128,7 @@ impl RegField {
     }
 }
 
-/// What an instruction is to passes that look at no form.
+/// The kind of an instruction, for passes that do not look at forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nature {
     Plain,
@@ -136,14 +138,13 @@ pub(super) enum Nature {
     Constant,
     /// Sets up convergence barrier n for the block.
     Converge(u8, u32),
-    /// The place in the code that a call returns to, by the call's number.
+    /// The return address of the call with this number.
     Address(u32),
     /// A call of a function, and the call's number.
     Call(u32, u32),
 }
 
-/// A machine instruction. Selection hands them on by value: they are no longer than what the processor copies without a
-/// loop.
+/// A machine instruction. Passed by value; it is small enough to be copied without a loop.
 #[derive(Clone, Debug)]
 pub(super) struct Mach {
     pub inst: Instruction,
@@ -153,11 +154,11 @@ pub(super) struct Mach {
     pub glued: bool,
     /// One of its registers is a guard.
     guarded: bool,
-    /// Is kept although nobody wants its results.
+    /// Has side effects: kept even if its results are unused.
     pub effect: bool,
-    /// Its results are read under its own guard alone: what stood there before is not wanted.
+    /// Its results are read only under its own guard, so the old values need not be preserved.
     pub private: bool,
-    /// Its offset, or else its constant, counts from above the frame.
+    /// Its offset, or else its constant, is relative to the end of the frame.
     pub above: bool,
     pub pos: Pos,
     bad: Option<Box<FieldError>>,
@@ -168,8 +169,7 @@ const _: () = assert!(size_of::<Mach>() <= 128);
 /// No such field.
 const ABSENT: u8 = u8::MAX;
 
-/// An instruction to be copied and filled in: its modifiers are set, and where its destination and sources stand is
-/// known.
+/// An instruction prototype: its modifiers are set, and the fields of its destination and sources are known.
 pub(super) struct Template {
     inst: Instruction,
     d: u8,
@@ -199,7 +199,7 @@ impl Template {
         Mach::like(self.inst)
     }
 
-    /// One with these sources, as far as it has such operands.
+    /// An instruction with these sources, as far as it has such operands.
     #[inline]
     pub fn reading(&self, s: &[super::select::build::Src; 3]) -> Mach {
         let mut m = self.mach();
@@ -207,7 +207,7 @@ impl Template {
         m
     }
 
-    /// Makes an instruction that is like this one write a word.
+    /// Sets the destination of an instruction made from this template.
     #[inline]
     pub fn write(&self, m: &mut Mach, d: Word) {
         m.name(usize::from(self.d), d, 1, true);
@@ -238,7 +238,7 @@ impl Mach {
         }
     }
 
-    /// What could not be set.
+    /// The first field that could not be set.
     #[inline]
     pub fn fault(&self) -> Option<&FieldError> {
         self.bad.as_deref()
@@ -251,14 +251,14 @@ impl Mach {
         }
     }
 
-    /// Sets the form's field of that number.
+    /// Sets a field of the form by its number.
     fn put(&mut self, field: usize, value: u64) {
         if let Err(e) = self.inst.set_at(field, value) {
             self.refuse(Some(e));
         }
     }
 
-    /// Keeps why the first field could not be set that could not.
+    /// Records the first error in setting a field.
     #[cold]
     fn refuse(&mut self, failed: Option<FieldError>) {
         self.bad = self.bad.take().or(failed.map(Box::new));
@@ -274,18 +274,18 @@ impl Mach {
     fn add(&mut self, key: Key, word: Word, count: u8, write: bool) {
         match self.inst.form().place(key) {
             Some(i) => self.name(i, word, count, write),
-            // Says what is missing.
+            // Records which field is missing.
             None => self.set(key, 0),
         }
     }
 
-    /// Names words in the form's field of that number.
+    /// Assigns words to a field of the form, by its number.
     #[inline]
     fn name(&mut self, field: usize, word: Word, count: u8, write: bool) {
         self.regs.push(RegField { field: field as u8, word, count, write, keep: false });
     }
 
-    /// Sets the form's field of that number to a word, a number or a constant, with its signs.
+    /// Sets a field of the form, by its number, to a word, an immediate or a constant, with its sign modifiers.
     #[inline]
     fn source(&mut self, i: usize, v: &super::select::build::Src) {
         match v.val {
@@ -340,7 +340,7 @@ impl Mach {
         self
     }
 
-    /// Consecutive words stay as they are until here, though the instruction does not name them.
+    /// Keeps consecutive words live until here, though the instruction does not use them.
     pub fn keep(&mut self, word: Word, count: u8) {
         self.regs.push(RegField { field: KEPT, word, count, write: false, keep: false });
     }
@@ -381,7 +381,7 @@ impl Mach {
         match (self.inst.form().place(key), pred.word) {
             (Some(i), Some(word)) => self.name(i, word, 1, false),
             (Some(i), None) => self.put(i, bits_of(self.inst.form().fields[i].kind, 7)),
-            // Says what is missing.
+            // Records which field is missing.
             (None, _) => self.set(key, 0),
         }
     }
@@ -393,7 +393,7 @@ impl Mach {
         self
     }
 
-    /// A modifier, unless it is the value that is not written, which a new instruction has.
+    /// A modifier, unless it is the default value.
     #[inline(always)] // modifiers that are constants become numbers
     pub fn mark(self, modifier: Modifier) -> Mach {
         if modifier.text().is_empty() { self } else { self.m(modifier) }
@@ -464,7 +464,7 @@ impl Mach {
         }
     }
 
-    /// The same of an address that selection has found.
+    /// The same for an address computed by selection.
     pub fn at_place(self, place: &super::select::MemOperand) -> Mach {
         match place.base {
             Some((w, n)) => self.at(Some(w), n, place.offset),
@@ -526,14 +526,14 @@ impl Mach {
         self
     }
 
-    /// The operand that a register field is the value of.
+    /// The operand slot of a register field.
     pub fn slot(&self, r: &RegField) -> Option<&'static str> {
         let field = self.inst.form().fields.get(usize::from(r.field))?;
         Some(field.slot).filter(|_| field.role == Role::Value)
     }
 
-    /// The same in another form of the same operands; `exchange` names an operand that changes places with `b`,
-    /// `uniform` registers that are uniform ones.
+    /// The same instruction in another form with the same operands; `exchange` is an operand that is swapped with `b`,
+    /// `uniform` are the registers that become uniform.
     pub fn in_form(
         &self,
         form: &'static Form,
@@ -567,7 +567,7 @@ impl Mach {
             };
             match uniform(r) {
                 Some(register) => {
-                    // Nothing else says that somebody wants it.
+                    // Nothing else keeps it from being removed as dead.
                     out.effect |= r.write;
                     if let Err(e) = out.inst.set_at(k, register) {
                         out.bad.get_or_insert_with(|| Box::new(e));
@@ -590,7 +590,7 @@ impl Mach {
     }
 }
 
-/// A register's number as the field holds it: some hold a predicate's file or its complement.
+/// A register's number as encoded in the field; some fields encode a predicate's file or its complement.
 fn bits_of(kind: Kind, index: u64) -> u64 {
     match kind {
         Kind::EitherP => index << 1,
@@ -623,9 +623,9 @@ impl Pred {
 pub(super) enum Term {
     /// Into the block.
     Jump(usize),
-    /// To the first if the predicate is set, else to the second; the last says that all threads agree.
+    /// To the first block if the predicate is set, else to the second; the last says that the branch is warp-uniform.
     Branch(Pred, usize, usize, bool),
-    /// To the first if the uniform predicate of that number is set (if true, not set), else to the second.
+    /// To the first block if the uniform predicate of that number is set (if true, not set), else to the second.
     Uniform(u8, bool, usize, usize),
     Exit,
 }
@@ -642,15 +642,15 @@ pub(super) struct Code {
     /// Classes of the virtual registers.
     pub classes: Vec<Class>,
     pub blocks: Vec<Block>,
-    /// Blocks in the order they are laid out; the first is the entry.
+    /// Blocks in layout order; the first is the entry.
     pub order: Vec<usize>,
     /// Of a function: the block that returns.
     pub returns: Option<usize>,
     /// Calls.
     pub calls: usize,
-    /// Threads that part between these blocks meet again in the second.
+    /// Threads that diverge between these blocks reconverge in the second.
     pub meets: Vec<(usize, usize)>,
-    /// Blocks that threads leave at different times: a function calls itself there.
+    /// Blocks that threads leave at different times, because a function calls itself there.
     pub strays: Vec<usize>,
 }
 

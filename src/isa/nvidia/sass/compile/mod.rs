@@ -41,7 +41,7 @@ pub use read::data::Data;
 use std::cell::RefCell;
 use thiserror::Error;
 
-/// Why a text has no machine code.
+/// Why a text cannot be assembled.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{line}:{column}: {what}")]
 pub struct AsmError {
@@ -57,20 +57,20 @@ impl AsmError {
     }
 }
 
-/// A kernel's code and what its launch must know.
+/// A kernel's code, and what a launch needs to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCode {
     pub name: String,
     pub words: Vec<u128>,
-    /// General registers a thread needs, with the two that the hardware keeps for itself.
+    /// General registers of a thread, including the two that the hardware reserves.
     pub registers: u32,
     /// Named barriers.
     pub barriers: u32,
-    /// Bytes of a thread's frames, of the functions that are called too.
+    /// Bytes of a thread's stack, including the functions that are called.
     pub frame_bytes: u32,
-    /// It calls a function that may call itself: how many frames there are is not known.
+    /// It calls a function that may call itself: the stack depth is unknown.
     pub unbounded_stack: bool,
-    /// Shared memory declared with its size, without the kibibyte that the system keeps.
+    /// Static shared memory, without the kibibyte that the system reserves.
     pub shared_bytes: u32,
     /// Offset and length of each parameter.
     pub parameters: Vec<(u32, u32)>,
@@ -90,16 +90,16 @@ pub struct KernelCode {
     pub functions: Vec<(String, u32, u32)>,
 }
 
-/// The steps of an assembly, in order; all but the first and the last are taken for each kernel.
+/// The steps of an assembly, in order; all but the first and the last are done for each kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Text → module.
     Parse,
     /// Names resolved.
     Flatten,
-    /// Iterations of loops side by side.
+    /// Loops unrolled.
     Unroll,
-    /// Constants, copies, neighbours.
+    /// Constants, copies and vector neighbours analysed.
     Facts,
     /// Machine instructions on virtual registers, convergence.
     Select,
@@ -130,21 +130,21 @@ impl Phase {
     ];
 }
 
-/// Is called at the end of each step.
+/// Called at the end of each step.
 type Watch<'a> = &'a mut dyn FnMut(Phase);
 
-/// Assembles a text as a cubin.
+/// Assembles a text to a cubin.
 ///
 /// # Errors
-/// What cannot be read, or has no machine code yet, with its place; a chip without a table.
+/// A syntax error, an instruction without machine code, or a chip without a table.
 pub fn assemble(text: &str, arch: Arch) -> Result<Vec<u8>, AsmError> {
     assemble_watched(text, arch, &mut |_| {})
 }
 
-/// [`assemble`] of a module, as of its text.
+/// [`assemble`] for a module instead of its text.
 ///
 /// # Errors
-/// As [`assemble`], with the places that the module has.
+/// As [`assemble`], with the positions in the module.
 pub fn assemble_module(module: &ptx::Module, arch: Arch) -> Result<Vec<u8>, AsmError> {
     to_cubin(Input::Module(module), arch, &mut |_| {})
 }
@@ -156,7 +156,7 @@ enum Input<'a> {
     Module(&'a ptx::Module),
 }
 
-/// [`assemble`], calling `done` after each step: for who wants to know what takes how long.
+/// [`assemble`], calling `done` after each step, to measure times.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -179,7 +179,7 @@ fn to_cubin(input: Input, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> 
 }
 
 impl KernelCode {
-    /// What a cubin says of it.
+    /// Its description in a cubin.
     #[must_use]
     pub fn for_cubin(&self) -> NewKernel {
         let mut code = Vec::with_capacity(16 * self.words.len());
@@ -212,7 +212,7 @@ impl KernelCode {
 /// Assembles a text's kernels for sm_90.
 ///
 /// # Errors
-/// What cannot be read, or has no machine code yet, with its place.
+/// A syntax error, or an instruction without machine code, with its position.
 pub fn kernels(text: &str) -> Result<Vec<KernelCode>, AsmError> {
     Ok(text_code(text, SmArch::Sm90)?.0)
 }
@@ -220,7 +220,7 @@ pub fn kernels(text: &str) -> Result<Vec<KernelCode>, AsmError> {
 /// Assembles a text for a chip: its kernels, and its variables.
 ///
 /// # Errors
-/// What cannot be read, or has no machine code yet, with its place.
+/// A syntax error, or an instruction without machine code, with its position.
 pub fn text_code(text: &str, chip: SmArch) -> Result<(Vec<KernelCode>, Data), AsmError> {
     watched(Input::Text(text), chip, &mut |_| {})
 }
@@ -229,8 +229,8 @@ fn watched(input: Input, chip: SmArch, done: Watch) -> Result<(Vec<KernelCode>, 
     let done = RefCell::new(done);
     let first = passes::module(input, (chip, false), &|phase| (done.borrow_mut())(phase));
     if first.is_err() && chip != SmArch::Sm90 {
-        // What the chip lacks is found where nothing says any more which instruction of the text wanted it: a second
-        // assembly looks for that.
+        // Unsupported instructions are detected when the connection to the text is already lost, so a second assembly
+        // looks for the position.
         passes::module(input, (chip, true), &|_| {})?;
     }
     first

@@ -35,14 +35,14 @@ use super::{AsmError, Data, Input, KernelCode, Phase, emit};
 use crate::ptx;
 use crate::sass::SmArch;
 
-/// A text whose bodies are lists.
+/// A parsed text whose bodies are lists.
 type Module<'a> = ptx::Module<Source<'a>>;
 type Function<'a> = ptx::Function<Source<'a>>;
 
-/// A text or module → its kernels' code and its variables; with `blame` what the chip lacks is looked for.
+/// A text or module → its kernels' code and its variables; with `blame`, looks for what the chip lacks.
 ///
 /// # Errors
-/// What cannot be read, or has no machine code, with its place.
+/// A syntax error, or an instruction without machine code, with its position.
 pub fn module(
     input: Input,
     (chip, blame): (SmArch, bool),
@@ -104,8 +104,8 @@ fn kernel<'a>(
     Ok(k)
 }
 
-/// Read and optimise: the body of a kernel, or of the function of that number, which may have so many registers. It is
-/// taken out of `f`.
+/// Read and optimise: the body of a kernel, or of the function with that number, with so many registers available.
+/// Takes the body out of `f`.
 fn body<'c, 'a>(
     f: &mut Function<'a>,
     names: &mut Names,
@@ -128,7 +128,7 @@ fn body<'c, 'a>(
     Ok(Unit { ctx, number, pos: f.pos, registers, block_warps, source_instructions, body, facts, rolled })
 }
 
-/// Optimise, after loops are as they will be: what is known of the body's registers.
+/// The last part of optimise, after unrolling: the analysis of the body's registers.
 pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
     let (mut facts, seen) = RegisterFacts::new(body, store);
     if seen.shared_loads > 1 && vector::join(body, store, &facts) {
@@ -140,10 +140,10 @@ pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
     facts
 }
 
-/// Select: machine instructions on virtual registers, with what threads need to meet again.
+/// Select: machine instructions on virtual registers, with convergence barriers.
 ///
 /// # Errors
-/// An instruction of the text that has no machine code.
+/// An instruction of the text without machine code.
 pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
     let mut selected = select::select(unit)?;
     shape::shape(&mut selected.code);
@@ -151,12 +151,12 @@ pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
     Ok(selected)
 }
 
-/// Arrange: the order of code on virtual registers. The result is how many registers more a loop needs for loads an
+/// Arrange: the order of code on virtual registers. Returns how many additional registers a loop needs for loads one
 /// iteration ahead.
 pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
     let (code, stack) = (&mut selected.code, selected.stack.reg());
     let mut ahead = 0;
-    // A call has what is kept over it stored.
+    // Values that are live over a call are spilled.
     let calls = !selected.calls.is_empty();
     if choices.invariants && !calls {
         invariant::invariants(code, stack);
@@ -178,20 +178,20 @@ pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
     ahead
 }
 
-/// Allocate: lines with their registers, of which the unit says how many there are.
+/// Allocate: lines with physical registers, of which the unit says how many there are.
 ///
 /// # Errors
-/// Values that want more registers at once than there are, and cannot be spilled.
+/// More registers are needed at once than there are, and spilling does not help.
 pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     scalar::choose(selected);
     let settled = live::settle(&mut selected.code, selected.stack.reg());
     place::place(selected, &settled, unit.limit(), unit.body.outgoing_bytes + unit.body.local_bytes)
 }
 
-/// Lower: sm_90's lines → the chip's.
+/// Lower: sm_90 lines → the chip's.
 ///
 /// # Errors
-/// What the chip has not.
+/// An instruction that the chip lacks.
 pub fn lower(mut lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !chip.is_before_hopper() {
         lines = constants::in_registers(lines, chip)?;
@@ -210,7 +210,7 @@ fn finish(own: Routine, functions: &Functions, ctx: &Context, k: &mut KernelCode
     let mut pieces = list::listing(&lines);
     flight::gather(&mut pieces);
     if start.is_none() && linked.functions.is_empty() {
-        // Functions and who calls them agree on registers.
+        // Functions and their callers must agree on registers.
         banks::spread(&mut pieces, linked.labels);
     }
     list::schedule(&mut pieces);

@@ -1,9 +1,8 @@
-//! Liveness of single words: dead instructions go, a write of a part of a register is marked by whether the rest is
-//! wanted, and the lives of registers are noted for the allocator.
+//! Liveness of single words: removes dead instructions, decides whether a partial write must preserve the rest of its
+//! register, and records live ranges for the allocator.
 //!
-//! Blocks are walked from the last to the first. Those that a back edge makes a loop are walked again until nothing
-//! changes; each walk overwrites what the one before it said of an instruction, so that the last one counts and nothing
-//! is walked once more.
+//! Blocks are walked from the last to the first. Blocks in a loop are walked again until a fixed point; each walk
+//! overwrites the results of the previous one, so no final pass is needed.
 
 use super::touch::Work;
 use crate::sass::compile::mir::{Code, Mach, Nature, RegField, Term, width};
@@ -22,7 +21,7 @@ impl Bits<'_> {
         self.0[i / 64] >> (i % 64) & 1 == 1
     }
 
-    /// Calls `f` with each that is live.
+    /// Calls `f` with each live word.
     fn each(&self, mut f: impl FnMut(usize)) {
         for (k, word) in self.0.iter().enumerate() {
             let mut left = *word;
@@ -33,7 +32,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Calls `f` with each part of a span that stands in one of the set's numbers, until it says true.
+    /// Calls `f` with each part of a span that is in one of the set's 64-bit words, until it returns true.
     fn parts(&mut self, (first, count): Span, mut f: impl FnMut(&mut u64, u64) -> bool) -> bool {
         let (mut k, mut at, mut left) = (first / 64, first % 64, count);
         while left > 0 {
@@ -81,7 +80,7 @@ impl Bits<'_> {
     }
 }
 
-/// The number that a span stands in, if it is one, and its part of that.
+/// The 64-bit word of the set that contains the whole span, if any, and the span's bits in it.
 #[inline]
 fn within((first, count): Span) -> Option<(usize, u64)> {
     let at = first % 64;
@@ -97,42 +96,43 @@ struct Live {
     stack: VReg,
 }
 
-/// What is known of code without dead instructions.
+/// Results of the analysis, for code without dead instructions.
 pub struct Settled {
-    /// Registers that are read before anything wrote them.
+    /// Registers that are read before they are written.
     pub undefined: Vec<VReg>,
-    /// Where registers are alive, the stack pointer apart.
+    /// Live ranges of registers, without the stack pointer.
     pub ranges: LiveRanges,
-    /// One more than the last point of a life.
+    /// One more than the last point of a live range.
     pub points: usize,
     /// Copies of whole registers (to, from), in order.
     pub copies: Vec<(VReg, VReg)>,
 }
 
-/// What is known of the blocks while they are walked.
+/// State of the walks over blocks.
 struct Walks {
-    /// What is live at the start of each block: so many numbers of bits each.
+    /// Live words at the start of each block, as bit sets.
     ins: Vec<u64>,
     words: usize,
-    /// The instructions that nobody wants, block by block, and where each block's begin.
+    /// Dead instructions, block by block, and where each block's flags begin.
     dead: Vec<bool>,
     first: Vec<usize>,
-    /// What is live at the place that a walk has come to.
+    /// Live words at the current point of a walk.
     now: Vec<u64>,
-    /// By block: where it is laid out, and how many places for instructions, labels and jumps there are before it.
+    /// For each block: its position in the layout, and the number of positions (for instructions, labels and jumps)
+    /// before it.
     place: Vec<(usize, u32)>,
     recorder: LiveRangeRecorder,
     work: Work,
     fields: Vec<u16>,
 }
 
-/// Results of instructions that are looked at by themselves.
+/// Up to this many results are handled individually.
 const RESULTS: usize = 4;
 
-/// Places of a block that are not its instructions': its label, a branch, a jump.
+/// Positions in a block besides its instructions: its label, a branch, a jump.
 const AROUND: u32 = 3;
 
-/// The glued group that ends before `end`.
+/// Start of the glued group that ends before `end`.
 pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
     let mut from = end - 1;
     while from > 0 && ops[from].glued {
@@ -141,8 +141,8 @@ pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
     from
 }
 
-/// Removes what nobody wants, decides which writes keep the rest of their register, and says where registers are alive;
-/// the stack pointer is everywhere and never written.
+/// Removes dead instructions, decides which writes preserve the rest of their register, and computes live ranges. The
+/// stack pointer is live everywhere and never written.
 pub fn settle(code: &mut Code, stack: VReg) -> Settled {
     let mut base = Vec::with_capacity(code.classes.len());
     let mut owner = Vec::with_capacity(code.classes.len() + 16);
@@ -199,7 +199,7 @@ fn copies_of(ops: &[Mach], stack: VReg, copies: &mut Vec<(VReg, VReg)>) {
 }
 
 impl Walks {
-    /// Before the first walk over blocks in that order, with so many registers of so many numbers of bits.
+    /// State before the first walk over blocks in that order; registers have bit sets of `words` 64-bit words.
     fn new(code: &Code, order: &[usize], (registers, words): (usize, usize)) -> Walks {
         let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
         for b in &code.blocks {
@@ -225,13 +225,13 @@ impl Walks {
         }
     }
 
-    /// How many instructions a block had at first.
+    /// Number of instructions that a block had at first.
     fn count(&self, b: usize) -> usize {
         self.first[b + 1] - self.first[b]
     }
 }
 
-/// Whether a block leads to one that is laid out before it, or to itself.
+/// Whether a block has an edge to an earlier block in the layout, or to itself.
 pub fn goes_back(code: &Code, order: &[usize]) -> bool {
     let mut place = vec![usize::MAX; code.blocks.len()];
     order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
@@ -239,11 +239,11 @@ pub fn goes_back(code: &Code, order: &[usize]) -> bool {
 }
 
 impl Live {
-    /// Walks all blocks, those of a loop until nothing changes.
+    /// Walks all blocks, those of a loop until a fixed point.
     fn all(&self, code: &mut Code, order: &[usize], walks: &mut Walks) {
         let mut place = vec![usize::MAX; code.blocks.len()];
         order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
-        // The earliest place that each place leads to.
+        // The earliest position among each block's successors.
         let leads = |b: &usize| code.successors(*b).iter().map(|s| place[*s]).min().unwrap_or(usize::MAX);
         let leads: Vec<usize> = order.iter().map(leads).collect();
         let mut end = order.len();
@@ -256,15 +256,15 @@ impl Live {
                 from = from.min(leads[k]);
             }
             match turns {
-                true => self.turns(code, &order[from..end], walks),
+                true => self.walk_loop(code, &order[from..end], walks),
                 false => _ = self.walk(code, order[last], walks),
             }
             end = from;
         }
     }
 
-    /// Walks blocks that lead to each other: a block again when what is live at the start of one after it has changed.
-    fn turns(&self, code: &mut Code, order: &[usize], walks: &mut Walks) {
+    /// Walks blocks that can reach each other; a block again if what is live at the start of a successor has changed.
+    fn walk_loop(&self, code: &mut Code, order: &[usize], walks: &mut Walks) {
         let mut before: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); code.blocks.len()];
         for b in order {
             code.successors(*b).iter().for_each(|s| before[*s].push(*b));
@@ -282,7 +282,7 @@ impl Live {
         }
     }
 
-    /// Walks a block from its end to its start; whether what is live at its start has changed.
+    /// Walks a block from its end to its start; returns whether what is live at its start has changed.
     fn walk(&self, code: &mut Code, b: usize, walks: &mut Walks) -> bool {
         let Walks { ins, words, dead, first, now, place, recorder, work, fields } = walks;
         now.fill(0);
@@ -336,7 +336,7 @@ impl Live {
         (self.base[r.word.reg().0 as usize].0 as usize + usize::from(r.word.sub()), usize::from(r.count))
     }
 
-    /// Calls `f` with the register of a word, unless that is the stack pointer.
+    /// Calls `f` with the register of a word, unless it is the stack pointer.
     #[inline]
     fn sees(&self, word: usize, f: impl FnOnce(VReg)) {
         let v = self.owner[word];
@@ -345,8 +345,8 @@ impl Live {
         }
     }
 
-    /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it
-    /// writes as they were, or it writes unusually much.
+    /// Walks backwards over one instruction; false: it is dead. `None`: handle it as a group, because it may write a
+    /// register partially or has many results.
     fn single(&self, m: &mut Mach, now: &mut Bits, (point, recorder): (u32, &mut LiveRangeRecorder)) -> Option<bool> {
         if m.may_keep() {
             return None;
@@ -389,13 +389,13 @@ impl Live {
         m.regs.iter().filter(move |r| r.write == write)
     }
 
-    /// Goes backwards over a group; false: nobody wants it.
+    /// Walks backwards over a group; false: it is dead.
     fn bundle(&self, group: &mut [Mach], now: &mut Bits) -> bool {
         let wanted = |m: &Mach, now: &mut Bits| Self::fields(m, true).any(|r| now.any(self.span(r)));
         if !(group.iter().any(|m| m.effect) || group.iter().any(|m| wanted(m, now))) {
             return false;
         }
-        // What is written for sure.
+        // Words that are definitely written.
         let mut sure: SmallVec<[Span; 8]> = SmallVec::new();
         for m in group.iter().filter(|m| !m.may_keep()) {
             Self::fields(m, true).for_each(|r| sure.push(self.span(r)));

@@ -1,11 +1,11 @@
 //! Allocate: virtual registers → registers.
 //!
-//! In: [`Selected`](super::select::Selected) code, and how many registers there are. Out: [`place::AllocatedCode`],
-//! lines of code with their registers; values that find none are spilled to the frame.
+//! In: [`Selected`](super::select::Selected) code, and the number of registers. Out: [`place::AllocatedCode`], lines of
+//! code with physical registers; values that do not fit are spilled to the frame.
 //!
-//! Order: [`scalar`] moves what the warp shares to uniform registers, [`live`] removes dead code and says where values
-//! live, [`place`] gives each value one register; where that fails, [`parts`] hands the code to the shared allocator,
-//! which sees it through [`touch`]. [`pool`] is what `setmaxnreg` asks for.
+//! Order: [`scalar`] moves warp-uniform values to uniform registers, [`live`] removes dead code and computes live
+//! ranges, [`place`] gives each value one register. If that fails, [`parts`] passes the code to the shared allocator,
+//! which sees it through [`touch`]. [`pool`] handles `setmaxnreg`.
 
 pub mod live;
 pub mod parts;

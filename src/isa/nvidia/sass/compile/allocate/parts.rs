@@ -1,8 +1,8 @@
-//! Code whose values may be parted between registers, or go to the frame for a while: the allocator's view of it, and
-//! its result applied.
+//! Allocation with live-range splitting and spilling: presents the code to the shared allocator, and applies its
+//! result.
 //!
-//! The allocator sees a group of glued instructions as one. Spilled values stand in the thread's frame; predicates go
-//! to general registers.
+//! The allocator sees a group of glued instructions as one. Values are spilled to the thread's frame; predicates are
+//! spilled to general registers.
 
 use super::live::bundle_start;
 use super::place::{GENERAL, PREDICATES, STACK};
@@ -18,10 +18,10 @@ use doorbell_codegen::regalloc::{
 };
 use smallvec::SmallVec;
 
-/// What an instruction of the allocator is.
+/// What an instruction of the allocator stands for.
 enum Step {
     Label(usize),
-    /// A block's instructions from one to another, and the first of their register fields in `fields`.
+    /// A range of a block's instructions, and the first of their register fields in `fields`.
     Group(usize, usize, usize, usize),
     End(End),
     Undefined,
@@ -33,14 +33,14 @@ pub struct Parts<'a> {
     pub func: Func,
     steps: Vec<Step>,
     labels: Vec<regalloc::Label>,
-    /// For each register field of an instruction, in order, which operand of the allocator's instruction it is.
+    /// For each register field, in order, the operand of the allocator's instruction that it belongs to.
     fields: Vec<u16>,
     work: Work,
 }
 
 impl<'a> Parts<'a> {
-    /// The code as the allocator sees it; such registers have values nobody wrote. With `calls`, calls want all
-    /// registers for themselves.
+    /// The code as the allocator sees it. The registers in `undefined` may be read before they are written. With
+    /// `calls`, calls clobber all registers.
     pub fn of(selected: &'a Selected, undefined: &[VReg], calls: bool) -> Parts<'a> {
         let (func, stack) = (Func::default(), selected.stack.reg());
         let (fields, work) = (vec![], Work::default());
@@ -114,7 +114,7 @@ fn kind(group: &[Mach], operands: &[Operand]) -> Kind {
     }
 }
 
-/// Code whose values have their places.
+/// Applies an allocation to the code.
 pub struct Apply<'a> {
     parts: &'a Parts<'a>,
     alloc: &'a Allocation,
@@ -125,15 +125,15 @@ pub struct Apply<'a> {
     spills: usize,
 }
 
-/// Where predicates go that have no register of theirs.
+/// Where predicates are spilled to.
 enum Parking {
-    /// Through that general register to the frame, since calls destroy all others.
+    /// Through that general register to the frame, since calls clobber all others.
     Frame(u64),
-    /// To general registers from that one on, each slot to one.
+    /// To general registers from that one on, one for each slot.
     Registers(u64, Vec<u32>),
 }
 
-/// Slots that predicates go to.
+/// Slots that predicates are spilled to.
 pub fn parked(alloc: &Allocation) -> Vec<u32> {
     let mut slots: Vec<u32> = vec![];
     for e in edits(alloc) {
@@ -153,19 +153,19 @@ fn edits(alloc: &Allocation) -> impl Iterator<Item = &Edit> {
     alloc.edits.iter().map(|e| &e.1).chain(alloc.edge_edits.iter().flat_map(|e| &e.1))
 }
 
-/// Whether values of such classes go to slots.
+/// Whether values of such classes are spilled.
 pub fn spills(alloc: &Allocation, of: impl Fn(Class) -> bool) -> bool {
     let slot = |l: &Loc| matches!(l, Loc::Slot(_));
     edits(alloc).any(|e| matches!(e, Edit::Move { class, from, to } if of(*class) && (slot(from) || slot(to))))
 }
 
-/// Whether runs of registers are moved.
+/// Whether register tuples of wgmma accumulators are moved.
 pub fn moves_runs(alloc: &Allocation) -> bool {
     edits(alloc).any(|e| matches!(e, Edit::Move { class, .. } if class.0 > FOUR.0))
 }
 
 impl<'a> Apply<'a> {
-    /// With the first of the registers that are there for predicates, beside so many bytes of the frame.
+    /// `first` is the first register reserved for predicates; the frame has `local_bytes` besides spill slots.
     pub fn new(parts: &'a Parts<'a>, alloc: &'a Allocation, first: u16, local_bytes: u32) -> Apply<'a> {
         let frame = local_bytes.next_multiple_of(16);
         let calls = parts.code.calls > 0;
@@ -176,7 +176,7 @@ impl<'a> Apply<'a> {
         Apply { parts, alloc, lines, parking, frame, spills: 0 }
     }
 
-    /// All lines, and how many of them go to the frame or come from it.
+    /// All lines, and how many of them are spill stores and reloads.
     pub fn all(mut self) -> Result<(Lines<'a>, usize), AsmError> {
         let mut next = self.alloc.edits.iter().peekable();
         let mut stubs = vec![];
@@ -244,7 +244,7 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Gives a register that nothing has written yet a value: a call may make it go to the frame.
+    /// Gives an undefined register a value, if a call may cause it to be spilled.
     fn define(&mut self, i: u32) -> Result<(), AsmError> {
         let Some(o) = self.parts.func.operands(i).first() else { return Ok(()) };
         let Loc::Reg(r) = self.alloc.operands[self.parts.func.operand_range(i).start] else { return Ok(()) };
@@ -258,8 +258,8 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Whether a register that nothing has written yet is a predicate which may have to go to the frame: other
-    /// registers may go there as they are.
+    /// Whether an undefined register is a predicate that may be spilled to the frame; other registers can be spilled
+    /// undefined.
     fn is_frail(&self, i: u32) -> bool {
         let pred = |o: &Operand| self.parts.code.classes[o.vreg.0 as usize] == PRED;
         self.parts.func.operands(i).first().is_some_and(pred) && spills(self.alloc, |c| c == PRED)
@@ -299,7 +299,7 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Between a register and a slot: of the frame, or where predicates go.
+    /// A move between a register and a slot, which is in the frame, or in a register for predicates.
     fn spill(&mut self, class: Class, slot: u32, reg: u64, store: bool) -> Result<(), AsmError> {
         if class != PRED {
             return self.frame(class, slot, reg, store);
@@ -311,7 +311,7 @@ impl<'a> Apply<'a> {
         if !store && frame {
             self.frame(ONE, slot, r, false)?;
         }
-        // 0 where it is set.
+        // 0 if the predicate is set.
         let m = match store {
             true => Mach::new(op::SEL_I).n("d", r).n("b", 1).n("pp", reg),
             false => Mach::new(op::ISETP_R).n("pu", reg).n("a", r).m(mods::cmp::EQ).p("pp", Pred::TRUE),

@@ -1,5 +1,5 @@
-//! Registers: one for each value all its life, as nearly all code can have it; otherwise the shared allocator parts
-//! values (`parts`).
+//! Assigns registers: nearly always one for each value's whole live range; otherwise the shared allocator splits live
+//! ranges (`parts`).
 
 use super::live::Settled;
 use super::parts::{Apply, Parts, moves_runs, parked, spills};
@@ -24,14 +24,14 @@ pub struct AllocatedCode {
     /// Bytes of the frame.
     pub frame_bytes: u32,
     pub spills: usize,
-    /// Labels used; the blocks' numbers, then more.
+    /// Number of labels: the blocks' numbers, then more.
     pub labels: usize,
-    /// It has multiplies of warpgroups.
+    /// It contains wgmma instructions.
     pub multiplies: bool,
 }
 
-/// Registers that may be given out, but for the last `apart`; with `wide` also long runs of them, for sums of a
-/// warpgroup; single ones first from below `low`.
+/// The registers that may be allocated, without the last `apart`; with `wide` also long tuples for wgmma accumulators;
+/// single registers first from below `low`.
 fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo {
     let class = |name, file, words: u16| RegClass {
         name,
@@ -43,7 +43,7 @@ fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo
     };
     let run = |c| RegClass { align: 8, slot_align: 16, ..class("run", GENERAL, u16::from(width(Class(c)))) };
     let last = registers - apart;
-    // Single ones are taken from the end.
+    // Single registers are taken from the end.
     let low = low.unwrap_or(0).min(last);
     let mut order: Vec<u16> = Vec::with_capacity(usize::from(last));
     order.extend(low..last);
@@ -68,8 +68,8 @@ fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo
     }
 }
 
-/// Gives out registers, at most that many, for code of which `settled` says where values live; the frame has so many
-/// bytes besides spills.
+/// Allocates at most `registers` registers for code whose live ranges are in `settled`; the frame has `local_bytes`
+/// besides spills.
 pub fn place(
     selected: &Selected,
     settled: &Settled,
@@ -90,7 +90,7 @@ pub fn place(
     let parts = Parts::of(selected, &settled.undefined, true);
     let known = regalloc::Analysis::new(&parts.func).map_err(failed)?;
     let calls = !selected.calls.is_empty();
-    // Calls want all registers for themselves: that is no pressure.
+    // Calls clobber all registers, which must not count as register pressure.
     let need = match calls {
         true => {
             let func = Parts::of(selected, &settled.undefined, false).func;
@@ -108,13 +108,13 @@ fn failed(e: regalloc::RegAllocError) -> AsmError {
     AsmError::new(Pos::default(), e.to_string())
 }
 
-/// With the stack pointer where it is wanted.
+/// Adds the setup of the stack pointer if it is needed.
 fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> AllocatedCode {
     let Lines { mut all, labels, frame_bytes, multiplies, .. } = lines;
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
         let down = Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", u64::from(frame_bytes.wrapping_neg()));
-        // A function finds it set, a kernel sets it.
+        // A kernel sets the stack pointer, a function does not.
         let first = usize::from(selected.code.returns.is_some());
         let head = [load, down].map(|m| Line::Inst(m.inst, None));
         all.splice(1..1, head.into_iter().skip(first));
@@ -122,12 +122,12 @@ fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) 
     AllocatedCode { lines: all, registers, frame_bytes, spills, labels, multiplies }
 }
 
-/// How many registers more than are wanted at once may be taken.
+/// How many registers more than the maximum pressure may be used.
 fn more(limit: u16) -> u16 {
     2 + limit / 8
 }
 
-/// One register for each value all its life, if there are as many: those that are wanted at once, and a few to spare.
+/// One register for each value's whole live range, if there are enough: the maximum pressure plus a few.
 fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unsplit> {
     let regs = info(registers, 0, (false, None));
     let values = Values { classes: &selected.code.classes, ranges: &settled.ranges, points: settled.points };
@@ -176,8 +176,8 @@ fn lines<'a>(selected: &'a Selected, whole: &Unsplit, local_bytes: u32) -> Resul
     Ok(lines)
 }
 
-/// As many registers as are wanted at once, more if tuples do not fit between the others; the first of those that are
-/// there for predicates.
+/// Tries with as many registers as the maximum pressure, then more if tuples do not fit between the others. Returns the
+/// first register reserved for predicates.
 fn allocated(
     known: &regalloc::Analysis,
     need: &[u16],
@@ -185,7 +185,7 @@ fn allocated(
     (registers, calls, wide, pool): (u16, bool, bool, bool),
 ) -> Result<(Allocation, u16), AsmError> {
     let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
-    // General registers for predicates that find none of theirs.
+    // General registers for predicates that find no predicate register.
     let mut apart = u16::from(need[usize::from(PREDICATES)] > 7);
     let calm = !calls && !wide && !pool && apart == 0;
     if pool {
@@ -205,7 +205,7 @@ fn allocated(
                 let more = wanted(&a, calls) - apart;
                 (apart, limit) = (apart + more, (limit + more).min(registers));
             }
-            // What is wanted after a call is stored whatever there is.
+            // Values that are live over a call are stored in any case.
             Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => {
                 return Ok((a, limit - apart));
             }
@@ -215,7 +215,7 @@ fn allocated(
     }
 }
 
-/// General registers that are wanted for predicates.
+/// Number of general registers needed for predicates.
 fn wanted(alloc: &Allocation, calls: bool) -> u16 {
     let slots = parked(alloc).len() as u16;
     if calls { slots.min(1) } else { slots }

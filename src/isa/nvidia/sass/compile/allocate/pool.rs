@@ -1,8 +1,9 @@
-//! Registers that warps give to each other (`setmaxnreg`): code after such an instruction has as many as it says.
+//! Dynamic register reallocation between warps (`setmaxnreg`): code after such an instruction has as many registers as
+//! it says.
 //!
-//! Registers are given out for the whole kernel at once, single ones from below, so that code of few registers tends to
-//! stay within its number; [`keeps_within`] says whether it does. Where it does not, the kernel is made without the
-//! instructions, as ptxas does.
+//! Registers are allocated for the whole kernel at once, single ones from the lowest on, so that code which needs few
+//! registers tends to stay within its number; [`keeps_within`] checks it. If it does not, the kernel is compiled
+//! without these instructions, as ptxas does.
 
 use crate::ptx::{Function, Imm, Opcode, Tuning};
 use crate::sass::compile::lines::Line;
@@ -11,14 +12,14 @@ use crate::sass::compile::schedule::list::jumps;
 use crate::sass::{Guard, Instruction, RegFile, Role, effects};
 use hashbrown::HashMap;
 
-/// The least and the most registers that a body asks for.
+/// The smallest and the largest register count in a body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pool {
     pub least: u16,
     pub most: u16,
 }
 
-/// What a kernel asks for, if the number of registers at its start is declared.
+/// The counts in a kernel, if its initial number of registers is declared.
 pub fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
     let says = |want: &str| f.tuning.iter().any(|t| matches!(t, Tuning::Numbers(name, _) if &**name == want));
     let told = says("maxnreg") || says("minnctapersm") && (says("maxntid") || says("reqntid"));
@@ -34,7 +35,7 @@ pub fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
     Some(Pool { least, most })
 }
 
-/// Registers that the hardware keeps for itself.
+/// Registers that the hardware reserves.
 const OWN: u16 = 2;
 
 fn highest(inst: &Instruction) -> u16 {
@@ -49,7 +50,7 @@ pub fn used(lines: &[Line]) -> u32 {
     all.max().unwrap_or(0).into()
 }
 
-/// Whether code that starts with so many registers never uses more than it has.
+/// Whether code that starts with so many registers never uses more than it has at each point.
 pub fn keeps_within(lines: &[Line], start: u16) -> bool {
     let mut at_label: HashMap<usize, u16> = HashMap::new();
     loop {

@@ -1,14 +1,13 @@
-//! Uniform registers by choice: what all threads of a warp share and loops keep stands in uniform registers, and frees
-//! general ones.
+//! Moves warp-uniform values that live through loops into uniform registers, which frees general registers.
 //!
-//! Counters of loops, what is computed from them, from the block's place and from parameters are computed once for the
-//! warp: by the forms of the same names with a U. Instructions that stay take such a value as their one operand that
-//! may be uniform. One stands for one: no instruction is added, or the value stays where it is. A loop whose condition
-//! is made of such values alone ends with BRA.U.
+//! Loop counters, and values computed from them, from the block index and from parameters, are computed once per warp
+//! by the U forms of the same instructions. Other instructions read such a value as their one operand that may be
+//! uniform. Each instruction is replaced by exactly one; if that is impossible, the value stays in a general register.
+//! A loop whose condition depends only on such values ends with BRA.U.
 //!
-//! A uniform instruction runs once for whichever threads are there, so code in which threads part is left alone, and
-//! what may part them: branches that threads do not agree on, calls. There each value is one for all threads at all
-//! times, and so has its register for good. Source: where ptxas 13.5.37 has counters of loops.
+//! A uniform instruction runs once for whichever threads are active. So divergent code is left alone: branches that are
+//! not warp-uniform, and calls. In the remaining code each value is the same in all threads at all times, and so is its
+//! register. Source: where ptxas 13.5.37 keeps loop counters.
 
 use super::live::goes_back;
 use crate::sass::compile::mir::{Code, Mach, Nature, ONE, PRED, RegField, Term};
@@ -17,31 +16,31 @@ use crate::sass::{Form, Modifier, Pipe, RegFile, Role, effects, mods, op};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Uniform registers that are given to values; selection and the forms of other chips use those below and above.
+/// Uniform registers that are allocated to values; selection and the forms of other chips use those below and above.
 pub const SCALARS: Range<u8> = 40..60;
 
-/// Uniform predicates that are given to conditions; selection uses those below.
+/// Uniform predicates that are allocated to conditions; selection uses those below.
 const CONDITIONS: Range<u8> = 3..7;
 
-/// What is known of a register.
+/// Analysis of a register.
 #[derive(Clone, Copy, Default)]
 struct Value {
-    /// It may stand in a uniform register.
+    /// It can be in a uniform register.
     may: bool,
-    /// It does.
+    /// It will be.
     chosen: bool,
     writes: u32,
-    /// The block that writes it first, from 1, and whether others have to do with it.
+    /// The first block that writes it, from 1, and whether other blocks use it.
     block: u32,
     leaves: bool,
     /// Its uniform register.
     place: u8,
 }
 
-/// How an instruction would stand in uniform registers, or with an operand in one.
+/// The form that an instruction takes with all operands uniform, or with one operand uniform.
 type Shape = (&'static Form, Option<&'static str>);
 
-/// Moves what loops keep and threads share to uniform registers.
+/// Moves warp-uniform values that live through loops to uniform registers.
 pub fn choose(selected: &mut Selected) {
     let code = &mut selected.code;
     let parts = |b: &usize| matches!(code.blocks[*b].term, Term::Branch(_, x, y, false) if x != y);
@@ -61,7 +60,7 @@ pub fn choose(selected: &mut Selected) {
 }
 
 impl Value {
-    /// Whether it is worth a uniform register by itself: loops keep it, or blocks hand it on.
+    /// Whether it is worth a uniform register by itself: it is live through a loop or across blocks.
     fn stays(&self) -> bool {
         self.may && (self.leaves || self.writes > 1)
     }
@@ -75,7 +74,7 @@ fn number(r: &RegField) -> usize {
     r.word.reg().0 as usize
 }
 
-/// The instructions of blocks in order, with their block.
+/// All instructions in layout order, with their block.
 fn all(code: &Code) -> impl Iterator<Item = (usize, &Mach)> {
     code.order.iter().flat_map(|b| code.blocks[*b].ops.iter().map(move |m| (*b, m)))
 }
@@ -84,12 +83,12 @@ fn sources(m: &Mach) -> impl Iterator<Item = &RegField> {
     m.regs.iter().filter(|r| !r.write)
 }
 
-/// What an instruction writes that has one result.
+/// The result of an instruction that has exactly one.
 fn result(m: &Mach) -> Option<usize> {
     m.regs.iter().find(|r| r.write).map(number)
 }
 
-/// Registers of one word, and predicates, that only instructions write which there are for uniform registers.
+/// Registers of one word, and predicates, that are written only by instructions with a uniform form.
 fn candidates(code: &Code, forms: &[Option<&'static Form>]) -> Vec<Value> {
     let may = |class: &_| Value { may: matches!(*class, ONE | PRED), ..Value::default() };
     let mut values: Vec<Value> = code.classes.iter().map(may).collect();
@@ -112,10 +111,10 @@ fn candidates(code: &Code, forms: &[Option<&'static Form>]) -> Vec<Value> {
     values
 }
 
-/// The block's place in the grid.
+/// The block index in the grid.
 const BLOCK: [Modifier; 3] = [mods::s::SR_CTAID_X, mods::s::SR_CTAID_Y, mods::s::SR_CTAID_Z];
 
-/// The form for uniform registers, which all chips have.
+/// The uniform form of an instruction, if all chips have it.
 fn uniform_form(m: &Mach) -> Option<&'static Form> {
     let form = m.inst.form();
     if !matches!(form.pipe, Pipe::Alu | Pipe::Imad | Pipe::Misc) || m.glued || m.effect || m.above || m.is_guarded() {
@@ -145,8 +144,8 @@ fn uniform_form(m: &Mach) -> Option<&'static Form> {
     Some(to).filter(|_| plain && m.regs.iter().filter(|r| r.write).count() == 1)
 }
 
-/// How an instruction takes an operand in a uniform register: its form, which all chips have, and the slot that changes
-/// places with `b`.
+/// The form of an instruction with an operand in a uniform register, if all chips have it, and the slot that is
+/// exchanged with `b`.
 fn taking(m: &Mach, r: &RegField) -> Option<Shape> {
     let slot = m.slot(r).filter(|_| r.count == 1)?;
     Some(match (m.inst.form().mnemonic, m.inst.form().name, slot) {
@@ -167,7 +166,7 @@ fn taking(m: &Mach, r: &RegField) -> Option<Shape> {
     })
 }
 
-/// Leaves values that are made of others or that somebody cannot take.
+/// Drops values that depend on dropped values, or that some user cannot take in a uniform register.
 fn agree(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) {
     let concerned = |m: &Mach| m.regs.iter().any(|r| known(values, r).may);
     let ops: Vec<_> = all(code).map(|(_, m)| m).zip(forms).filter(|(m, _)| concerned(m)).collect();
@@ -194,15 +193,14 @@ fn agree(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) {
     }
 }
 
-/// An instruction that may be one of uniform registers: what it writes and reads, and whether it could take each source
-/// as it is.
+/// An instruction that may become uniform: its result and sources, and whether each source can stay as it is.
 struct Maker {
     to: usize,
     sources: SmallVec<[(usize, bool); 3]>,
 }
 
-/// Chooses what stays over blocks or iterations and is wanted, and what must be chosen with it; whether there is
-/// anything.
+/// Chooses values that live across blocks or iterations and are used, and the values that they require; returns whether
+/// there are any.
 fn pick(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) -> bool {
     if !values.iter().any(Value::stays) {
         return false;
@@ -233,7 +231,7 @@ fn pick(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) -> b
         }
     }
     for (k, v) in values.iter_mut().enumerate() {
-        // A condition goes where what it is made of goes.
+        // A condition follows its sources.
         v.chosen = v.stays() && wanted[k] && code.classes[k] == ONE;
     }
     let any = values.iter().any(|v| v.chosen);
@@ -251,7 +249,7 @@ fn pick(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) -> b
     any
 }
 
-/// Gives the chosen values their registers, if there are as many.
+/// Allocates registers for the chosen values, if there are enough.
 fn place(code: &Code, values: &mut [Value]) -> bool {
     let (mut scalars, mut conditions) = (SCALARS, CONDITIONS);
     for (v, class) in values.iter_mut().zip(&code.classes).filter(|(v, _)| v.chosen) {
@@ -262,7 +260,7 @@ fn place(code: &Code, values: &mut [Value]) -> bool {
     true
 }
 
-/// Whether selection uses registers that are given here.
+/// Whether selection uses registers that are allocated here.
 fn is_taken(m: &Mach) -> bool {
     let all = effects(&m.inst);
     all.reads.iter().chain(&all.writes).any(|a| match a.file {
@@ -272,7 +270,7 @@ fn is_taken(m: &Mach) -> bool {
     })
 }
 
-/// Puts the uniform forms in place.
+/// Replaces instructions by their uniform forms.
 fn rewrite(code: &mut Code, forms: &[Option<&'static Form>], values: &[Value]) {
     let place = |r: &RegField| Some(known(values, r)).filter(|v| v.chosen).map(|v| u64::from(v.place));
     let mut forms = forms.iter();

@@ -1,16 +1,16 @@
-//! How instructions that are glued together use registers, as one: results and sources for the allocator.
+//! The register operands of a glued group as those of one instruction, for the allocator.
 //!
-//! A write of a part of a register whose rest is wanted, or that a guard may skip, modifies it.
+//! A partial write of a register whose other words are live, or a write that a guard may skip, modifies the register.
 
 use crate::sass::compile::mir::{Mach, PRED, Word, width};
 use doorbell_codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
 
-/// Lists that serve one group after the other.
+/// Scratch lists, reused for one group after the other.
 #[derive(Default)]
 pub struct Work {
     touches: Vec<Touch>,
     written: Vec<Word>,
-    /// For each register field the touch that it is, and whether it is written or read after a write of the group.
+    /// For each register field its entry in the list, and whether it is written, or read after a write of the group.
     fields: Vec<(u16, bool)>,
     operands: Vec<Operand>,
 }
@@ -35,7 +35,8 @@ fn operand(vreg: VReg, role: Role) -> Operand {
 }
 
 impl Work {
-    /// The operands of a group, results first, then sources; adds the place of each of its register fields to `fields`.
+    /// The operands of a group, results first, then sources; appends the operand index of each of its register fields
+    /// to `fields`.
     pub fn group(&mut self, group: &[Mach], (classes, stack): (&[Class], VReg), fields: &mut Vec<u16>) -> &[Operand] {
         if let [one] = group {
             self.single(one, stack, fields);
@@ -83,7 +84,7 @@ impl Work {
         &self.operands
     }
 
-    /// The operands of an instruction that is a group by itself, and the place of each of its fields: none is read
+    /// The operands of an instruction that is a group by itself, and the index of each of its fields: none is read
     /// after a write.
     fn single(&mut self, m: &Mach, stack: VReg, fields: &mut Vec<u16>) {
         let (all, first) = (&mut self.operands, fields.len());
@@ -108,7 +109,7 @@ impl Work {
         let results = all.len();
         for (r, place) in m.regs.iter().zip(&mut fields[first..]).filter(|(r, _)| !r.write && r.word.reg() != stack) {
             let reg = r.word.reg();
-            // One that is kept is read by the same operand.
+            // A preserved register is read by the same operand.
             let there = |(k, o): (usize, &Operand)| o.vreg == reg && (k >= results || o.role == Role::Mod);
             *place = all.iter().enumerate().position(there).unwrap_or_else(|| {
                 all.push(operand(reg, Role::Use));
@@ -117,11 +118,11 @@ impl Work {
         }
     }
 
-    /// The operands of what is touched: results, then sources.
+    /// The operands: results, then sources.
     fn list(&mut self) {
         for t in self.touches.iter_mut().filter(|t| t.write) {
             let place = self.operands.len() as u16;
-            // One that is kept is read by the same operand.
+            // A preserved register is read by the same operand.
             t.places = (place, place);
             self.operands.push(operand(t.reg, if t.keep { Role::Mod } else { Role::Def }));
         }
@@ -132,8 +133,8 @@ impl Work {
     }
 }
 
-/// Whether a read could find another result of the group in its register: odd words of pairs cannot be hit by even
-/// ones.
+/// Whether a read could conflict with another result of the group in its register: odd words of pairs cannot conflict
+/// with even ones.
 fn late(classes: &[Class], (word, count): (Word, u8), written: &[Word]) -> bool {
     let class = |w: Word| classes[w.reg().0 as usize];
     let safe = |w: &Word| {

@@ -1,9 +1,9 @@
-//! Multiplies of a warpgroup in flight: their registers stay theirs until their group was waited for.
+//! Asynchronous wgmma instructions: their registers stay reserved until their group was waited for.
 //!
-//! A multiply reads its factors and writes its sums at some time between its issue and the wait. So a wait uses, for
-//! the allocator, the registers of all multiplies that may be in flight there ([`hold`]). Where the allocator moves
-//! such registers nonetheless, as there are too few of them, [`is_undisturbed`] finds it, and each multiply is made to
-//! be waited for at once ([`serialize`]).
+//! A wgmma reads its factors and writes its accumulators at some time between its issue and the wait. So for the
+//! allocator, a wait uses the registers of all wgmma instructions that may be in flight there ([`hold`]). If the
+//! allocator moves such registers nonetheless because there are too few, [`is_undisturbed`] detects it, and each wgmma
+//! is waited for immediately ([`serialize`]).
 
 use crate::sass::compile::lines::Line;
 use crate::sass::compile::mir::{Code, Mach, Word};
@@ -11,10 +11,10 @@ use crate::sass::compile::schedule::list::{Listing, Node};
 use crate::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, mods, op};
 use hashbrown::HashMap;
 
-/// Registers in flight: first word and number of words, and the groups that have ended since.
+/// Registers in flight: first word and number of words, and the number of groups committed since.
 type Flying = HashMap<(Word, u8), u8>;
 
-/// Whether it waits for multiplies: how many groups may be left.
+/// For an instruction that waits for wgmma groups: how many groups may remain pending.
 fn waits(inst: &Instruction) -> Option<u64> {
     if inst.form().pipe != Pipe::Gmma {
         return None;
@@ -30,7 +30,7 @@ fn ends_group(inst: &Instruction) -> bool {
     is_group_multiply(inst) && inst.says(mods::gsb::GSB0)
 }
 
-/// Goes over an instruction.
+/// Updates the state for an instruction.
 fn pass(m: &Mach, flying: &mut Flying) {
     if let Some(left) = waits(&m.inst) {
         let all = m.inst.form().name == "WAIT";
@@ -46,7 +46,7 @@ fn pass(m: &Mach, flying: &mut Flying) {
     }
 }
 
-/// Takes in what comes by another path; whether that changes anything.
+/// Merges the state of another path; returns whether that changed anything.
 fn join(to: &mut Flying, from: &Flying) -> bool {
     let mut changed = false;
     for (k, groups) in from {
@@ -60,12 +60,12 @@ fn join(to: &mut Flying, from: &Flying) -> bool {
     changed
 }
 
-/// Whether there are multiplies of a warpgroup.
+/// Whether the code has wgmma instructions.
 pub fn multiplies(code: &Code) -> bool {
     code.blocks.iter().flat_map(|b| &b.ops).any(|m| is_group_multiply(&m.inst))
 }
 
-/// Makes waits use the registers of what may be in flight.
+/// Makes waits use the registers of everything that may be in flight.
 pub fn hold(code: &mut Code) {
     if !multiplies(code) {
         return;
@@ -94,7 +94,7 @@ pub fn hold(code: &mut Code) {
     }
 }
 
-/// Makes each multiply wait for itself.
+/// Makes the code wait after each wgmma.
 pub fn serialize(code: &mut Code) {
     for block in &mut code.blocks {
         let ops = std::mem::take(&mut block.ops);
@@ -112,8 +112,8 @@ pub fn serialize(code: &mut Code) {
     }
 }
 
-/// Gives each WARPGROUP.ARRIVE the registers of the multiplies after it as its own sources: all that is written to them
-/// must be there. Where the code goes on elsewhere before the next such instruction those are all registers.
+/// Gives each WARPGROUP.ARRIVE the registers of the following wgmma instructions as sources, because they must have
+/// been written by then. If control flow leaves before the next such instruction, it gets all registers.
 pub fn gather(code: &mut Listing) {
     let arrives = |n: &Node| {
         n.inst.form().pipe == Pipe::Gmma && n.inst.form().mnemonic == "WARPGROUP" && n.inst.form().name == "ARV"
@@ -146,11 +146,11 @@ fn general(n: &Node) -> impl Iterator<Item = &Access> {
     n.effects.reads.iter().chain(&n.effects.writes).filter(|a| a.file == RegFile::General)
 }
 
-/// A register that no multiply in flight uses.
+/// A register that is not in use by a wgmma in flight.
 const FREE: u8 = u8::MAX;
 
-/// For each register, as a factor and as a sum, the groups that have ended since a multiply that uses it; [`FREE`] if
-/// it is free.
+/// For each register, as a factor and as an accumulator, the number of groups committed since a wgmma that uses it;
+/// [`FREE`] if it is not in use.
 #[derive(Clone, PartialEq)]
 struct Busy([[u8; 256]; 2]);
 
@@ -162,7 +162,7 @@ fn registers(list: &[Access]) -> impl Iterator<Item = usize> {
 impl Busy {
     const NONE: Busy = Busy([[FREE; 256]; 2]);
 
-    /// Goes over an instruction; whether it leaves what is in flight alone.
+    /// Updates the state for an instruction; returns whether it leaves registers in flight alone.
     fn step(&mut self, inst: &Instruction) -> bool {
         if let Some(left) = waits(inst) {
             let all = inst.form().name == "WAIT";
@@ -190,7 +190,7 @@ impl Busy {
     }
 }
 
-/// Whether nothing touches the registers of multiplies that may be in flight.
+/// Whether no instruction touches the registers of wgmma instructions that may be in flight.
 pub fn is_undisturbed(lines: &[Line]) -> bool {
     let mut at_label: HashMap<usize, Busy> = HashMap::new();
     loop {

@@ -1,8 +1,8 @@
-//! Convergence: threads of a warp that part at a branch meet again where the branch's paths join.
+//! Convergence: the threads of a warp that diverge at a branch reconverge where the branch's paths join.
 //!
-//! For a branch that may divide a warp, the threads are recorded (BSSY) at a block that dominates all paths and waited
-//! for (BSYNC) at the first block that all paths lead to. Where a loop lies between, the recording moves in front of
-//! the loop, so that it happens once. Source: dominators by Cooper, Harvey and Kennedy.
+//! For a branch that may diverge, the active threads are recorded (BSSY) in a block that dominates all paths, and
+//! waited for (BSYNC) at the first block on all paths (the post-dominator). If a loop is between the two, the BSSY
+//! moves in front of the loop, so that it executes once. Source: dominators by Cooper, Harvey and Kennedy.
 
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Term};
@@ -14,7 +14,7 @@ const NONE: usize = usize::MAX;
 /// Convergence barriers that a warp has.
 const BARRIERS: u8 = 16;
 
-/// Blocks that lead to each other; the exit is a node after the blocks and those that may yet be made.
+/// The control-flow graph; the exit is a node after the blocks, with room for new blocks.
 struct Graph {
     succ: Vec<SmallVec<[usize; 2]>>,
     pred: Vec<SmallVec<[usize; 2]>>,
@@ -22,13 +22,13 @@ struct Graph {
     /// Immediate dominators, and post-dominators.
     idom: Vec<usize>,
     ipdom: Vec<usize>,
-    /// The walk that came to a node last, and how many there were.
+    /// The number of the last walk that visited each node, and the number of walks.
     seen: Vec<u32>,
     walks: u32,
 }
 
 impl Graph {
-    /// The graph of code to which so many blocks may be added.
+    /// The graph of the code, with room for so many additional blocks.
     fn new(code: &Code, more: usize) -> Graph {
         let exit = code.blocks.len() + more;
         let (mut succ, mut pred) = (vec![SmallVec::new(); exit + 1], vec![SmallVec::new(); exit + 1]);
@@ -53,7 +53,7 @@ impl Graph {
         leads_up(&self.idom, b, d)
     }
 
-    /// Blocks on paths from d that have not come to j; until the next walk `is_inside` knows them.
+    /// Blocks on paths from d that have not reached j; valid for `is_inside` until the next walk.
     fn region(&mut self, d: usize, j: usize) -> Vec<usize> {
         self.walks += 1;
         let mut inside = vec![];
@@ -72,7 +72,7 @@ impl Graph {
         self.seen[b] == self.walks
     }
 
-    /// Where to record and where to wait for the branch that ends a block.
+    /// Where to put BSSY and BSYNC for the branch that ends a block.
     fn join(&mut self, branch: usize) -> Option<(usize, usize)> {
         let (mut d, mut j) = (branch, self.ipdom[branch]);
         loop {
@@ -98,7 +98,7 @@ impl Graph {
         }
     }
 
-    /// A new block between j and those that led to it from inside.
+    /// Inserts a new block between j and its predecessors inside the region.
     fn divide(&mut self, j: usize, join: usize) {
         let (from, others): (Vec<usize>, Vec<usize>) = self.pred[j].iter().partition(|p| self.is_inside(**p));
         for b in &from {
@@ -149,7 +149,7 @@ fn dominators(succ: &[SmallVec<[usize; 2]>], pred: &[SmallVec<[usize; 2]>], root
     idom
 }
 
-/// Whether a node stands above another in a tree of parents, or is it.
+/// Whether a node is an ancestor of another in a tree of parents, or the same.
 fn leads_up(parents: &[usize], from: usize, to: usize) -> bool {
     let mut at = from;
     while at != to {
@@ -174,13 +174,13 @@ fn meet(idom: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
     a
 }
 
-/// A loop: its blocks, and the one block outside that leads to it.
+/// A loop: its blocks, and its only predecessor outside.
 pub struct Loop {
     pub blocks: Vec<usize>,
     pub before: usize,
 }
 
-/// The loops that are entered from one block, inner ones first.
+/// The loops with a single entry edge, inner ones first.
 pub fn loops(code: &Code) -> Vec<Loop> {
     if !crate::sass::compile::allocate::live::goes_back(code, &code.order) {
         return vec![];
@@ -208,7 +208,7 @@ pub fn loops(code: &Code) -> Vec<Loop> {
     out
 }
 
-/// Drops blocks that nothing leads to.
+/// Removes unreachable blocks.
 pub fn reachable(code: &mut Code) {
     let mut seen = vec![false; code.blocks.len()];
     let mut work = vec![code.order[0]];
@@ -240,12 +240,12 @@ pub fn converge(code: &mut Code) -> Result<(), AsmError> {
         }
     }
     for (d, j) in code.meets.clone() {
-        // In blocks that something leads to.
+        // Only in reachable blocks.
         if code.order.contains(&d) && code.order.contains(&j) {
             pairs.push((1, d, j));
         }
     }
-    // Who meets where others meet, on the path from where those part, needs no barrier of its own.
+    // A branch on the path of an outer divergence to the same reconvergence point needs no barrier of its own.
     let all = pairs.clone();
     let mut within = |e: usize, d: usize, j: usize| {
         graph.region(e, j);
@@ -253,7 +253,7 @@ pub fn converge(code: &mut Code) -> Result<(), AsmError> {
     };
     pairs.retain(|(_, d, j)| !all.iter().any(|(_, e, k)| k == j && e != d && within(*e, *d, *j)));
     pairs.sort_unstable();
-    // The barriers that are in use in each block.
+    // The barriers in use in each block.
     let mut taken: Vec<u32> = vec![0; graph.exit + 1];
     for (_, d, j) in pairs {
         let mut inside = graph.region(d, j);
@@ -276,12 +276,12 @@ pub fn converge(code: &mut Code) -> Result<(), AsmError> {
     Ok(())
 }
 
-/// Whether threads may leave some of these blocks at times that have nothing to do with one another.
+/// Whether threads may leave some of these blocks at unrelated times.
 fn strays(code: &Code, graph: &Graph) -> bool {
     code.strays.iter().any(|b| graph.is_inside(*b))
 }
 
-/// A function leaves the barriers as it found them.
+/// A function must preserve the convergence barriers that it uses.
 fn save(code: &mut Code, used: &[u8]) {
     let Some(last) = code.returns else { return };
     let first = code.order[0];

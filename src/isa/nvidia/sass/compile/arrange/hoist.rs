@@ -1,8 +1,8 @@
-//! Loads go up: before an instruction has to wait for a load, later loads of its block that could start by then are
-//! started.
+//! Hoists loads within a block: before an instruction has to wait for a load, later loads that can already start are
+//! issued.
 //!
-//! Done on virtual registers, since loads that share a register cannot be in flight together. How many registers are
-//! being filled at once is bounded, and only what a load's address needs moves with it.
+//! Done on virtual registers, since loads that share a register cannot be in flight together. The number of registers
+//! being loaded at once is bounded, and only what a load's address needs moves with it.
 
 use crate::sass::compile::allocate::live::bundle_start;
 use crate::sass::compile::mir::{Code, Mach, width};
@@ -11,13 +11,13 @@ use crate::sass::{Completion, RegFile, completion, effects};
 use doorbell_codegen::regalloc::VReg;
 use smallvec::SmallVec;
 
-/// Groups of instructions that are looked through for loads.
+/// How many groups of instructions ahead to look for loads.
 const AHEAD: usize = 128;
-/// Registers that loads may be filling at once.
+/// Maximum number of registers that loads may be filling at once.
 const WORDS: u32 = 16;
-/// Loads that were started after the one that is waited for and arrive with it.
+/// Loads issued up to so many after the one that is waited for are assumed to arrive with it.
 const WITH: u32 = 8;
-/// Instructions that may move up with a load.
+/// Maximum number of instructions that move up together with a load.
 const COMPANY: usize = 12;
 
 /// A group of glued instructions.
@@ -25,26 +25,26 @@ const COMPANY: usize = 12;
 pub struct Group {
     pub from: usize,
     pub to: usize,
-    /// Groups that must come before.
+    /// Groups that must come before this one.
     pub after: SmallVec<[u32; 6]>,
-    /// Words that it loads; 0: it is no load.
+    /// Words that it loads; 0: not a load.
     loads: u32,
 }
 
-/// Whether instructions may move: they do nothing but compute.
+/// Whether the instructions have no side effects and may be moved.
 pub fn is_plain(group: &[Mach]) -> bool {
     group.iter().all(|m| completion(&m.inst) == Completion::Fixed && computes(m))
 }
 
-/// Whether an instruction does nothing but compute, from virtual registers and constants.
+/// Whether an instruction has no side effects and reads only virtual registers and constants.
 pub fn computes(m: &Mach) -> bool {
     let free = !m.effect && order(&m.inst) == Order::Free;
-    // Uniform registers are no virtual ones: who wrote them is not known here.
+    // Uniform registers are not virtual: their definitions are not tracked here.
     let uniform = |m: &Mach| effects(&m.inst).reads.iter().any(|a| a.file == RegFile::Uniform);
     free && !(m.inst.form().uniform && uniform(m))
 }
 
-/// Moves loads up in all blocks. `stack` is everywhere and never written.
+/// Hoists loads in all blocks. `stack` is live everywhere and never written.
 pub fn hoist(code: &mut Code, stack: VReg) {
     let Code { classes, blocks, order: blocks_order, .. } = code;
     let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
@@ -52,7 +52,7 @@ pub fn hoist(code: &mut Code, stack: VReg) {
     let mut filling = Filling { of: vec![], words: 0, first: 1, started: 0, arrived: 0 };
     for b in blocks_order.iter() {
         let ops = &mut blocks[*b].ops;
-        // What stands before the first wait, and after the last load, stays where it is.
+        // Instructions before the first load and after the last one stay in place.
         let (Some(first), Some(last)) = (ops.iter().position(is_load), ops.iter().rposition(is_load)) else { continue };
         if first == last {
             continue;
@@ -77,7 +77,7 @@ pub fn hoist(code: &mut Code, stack: VReg) {
     }
 }
 
-/// Moves loads up in a piece of a block, after loads that registers are being filled by.
+/// Hoists loads in a part of a block, given the loads already in flight.
 fn raise(ops: &mut [Mach], links: &mut Links, words: &dyn Fn(VReg) -> u32, filling: &mut Filling) {
     let groups = links.groups(ops, words);
     let mut w = Walk {
@@ -101,7 +101,7 @@ fn group_end(ops: &[Mach], at: usize) -> usize {
     at + 1 + ops[at + 1..].iter().take_while(|m| m.glued).count()
 }
 
-/// Words that a group loads; 0: it is no load that may be done earlier.
+/// Words that a group loads; 0: not a load that may be moved up.
 fn loaded(group: &[Mach], words: &dyn Fn(VReg) -> u32) -> u32 {
     match group {
         [m] if is_load(m) => m.regs.iter().filter(|r| r.write).map(|r| words(r.word.reg())).sum(),
@@ -111,28 +111,28 @@ fn loaded(group: &[Mach], words: &dyn Fn(VReg) -> u32) -> u32 {
 
 /// Registers that loads are filling.
 struct Filling {
-    /// Words of each register that a load is filling, and that load's place among the loads; what loads before the
-    /// block's first did is over.
+    /// By register: the words that a load is filling, and that load's number. Loads from before the block count as
+    /// complete.
     of: Vec<(u32, u32)>,
     words: u32,
     first: u32,
-    /// Loads that were started; of them, those that somebody has waited for, or for a later one.
+    /// Number of loads issued; and the last one that was waited for.
     started: u32,
     arrived: u32,
 }
 
 impl Filling {
-    /// Whether a group reads or overwrites what a load is filling.
+    /// Whether a group reads or overwrites a register that a load is filling.
     fn waits(&self, group: &[Mach]) -> bool {
         self.last(group) > self.arrived
     }
 
-    /// The last load, as they were started, whose registers a group touches.
+    /// The latest load, in issue order, whose registers a group touches.
     fn last(&self, group: &[Mach]) -> u32 {
         group.iter().flat_map(|m| &m.regs).map(|r| self.of[r.word.reg().0 as usize].1).max().unwrap_or(0)
     }
 
-    /// Goes over a group that loads so many words.
+    /// Updates the state for a group that loads so many words.
     fn pass(&mut self, group: &[Mach], loads: u32) {
         for m in group {
             for r in &m.regs {
@@ -159,7 +159,7 @@ impl Filling {
     }
 }
 
-/// Puts in each place what stands in the place that is named for it.
+/// Reorders: each position gets the instruction at the position that `from` gives for it.
 fn permute(ops: &mut [Mach], mut from: Vec<usize>) {
     for start in 0..from.len() {
         let mut at = start;
@@ -174,7 +174,7 @@ fn permute(ops: &mut [Mach], mut from: Vec<usize>) {
     }
 }
 
-/// Whether it loads words into general registers, and may be done earlier.
+/// Whether it loads into general registers and may be moved up.
 fn is_load(m: &Mach) -> bool {
     m.inst.form().order.loads && !m.effect && matches!(order(&m.inst), Order::Free | Order::Load(_))
 }
@@ -182,12 +182,12 @@ fn is_load(m: &Mach) -> bool {
 /// The last uses of registers and memory.
 pub struct Links {
     stack: VReg,
-    /// By the numbers that groups have in all pieces together, from 1.
+    /// By group number, counted from 1 over all parts of blocks together.
     writer: Vec<u32>,
-    /// The last reader of each register since it was written, in a list of readers with the one before each.
+    /// The readers of each register since its last write, as linked lists.
     readers: Vec<u32>,
     list: Vec<(u32, u32)>,
-    /// Where the piece at work begins among the groups, and in the list: what stands before is nobody.
+    /// Where the current part begins among the groups and in the list; earlier entries are ignored.
     first: u32,
     start: u32,
 }
@@ -198,7 +198,7 @@ impl Links {
         Links { stack, writer, readers, list: vec![(0, 0)], first: 1, start: 1 }
     }
 
-    /// The groups of a block, each with what must come before it.
+    /// The groups of a block, each with its dependencies.
     pub fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::with_capacity(ops.len());
         self.list.reserve(3 * ops.len());
@@ -255,7 +255,7 @@ impl Links {
     }
 }
 
-/// What has touched memory so far.
+/// The memory accesses so far.
 #[derive(Default)]
 struct Memory {
     stores: [Option<u32>; 4],
@@ -291,7 +291,7 @@ impl Memory {
     }
 }
 
-/// A block that is put into its new order.
+/// Builds the new order of a block.
 struct Walk<'a> {
     ops: &'a [Mach],
     groups: &'a [Group],
@@ -312,7 +312,7 @@ impl Walk<'_> {
             if awaited > self.filling.arrived {
                 self.start_loads(g + 1, awaited + WITH);
             }
-            // A load's address may have wanted it.
+            // It may have been moved already, because a load's address needed it.
             if !self.done[g] {
                 self.emit(g);
             }
@@ -332,7 +332,7 @@ impl Walk<'_> {
         self.out.push(g as u32);
     }
 
-    /// Starts loads among the next groups, as many as registers may be filled, that wait for no load after that one.
+    /// Issues loads among the next groups, as far as registers allow, that do not wait for a load later than `near`.
     fn start_loads(&mut self, from: usize, near: u32) {
         let next = self.loads.partition_point(|g| (*g as usize) < from);
         for k in next..self.loads.len() {
@@ -353,7 +353,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Collects what must be done before a load; false: that is too much, or has to wait.
+    /// Collects the dependencies of a load; false: they are too many, or one must wait.
     fn gather(&self, g: usize, near: u32, company: &mut SmallVec<[usize; 8]>) -> bool {
         if self.awaited(g) > near {
             return false;

@@ -1,10 +1,10 @@
-//! What is the same in every iteration of a loop is computed before it.
+//! Loop-invariant code motion.
 //!
-//! Done on virtual registers: an instruction that only computes, whose results nothing else writes and whose sources
-//! nothing in the loop writes, moves to the end of the block that leads to the loop. Nothing of that can fault, so it
-//! does not matter that an iteration might have left it out. Inner loops come first, so that what is the same outside
-//! as well goes further. How many registers are kept for it over a loop is bounded; code that spills is selected again
-//! without it.
+//! Done on virtual registers: an instruction without side effects, whose results are written nowhere else and whose
+//! sources are not written in the loop, moves to the end of the loop's preheader. Such instructions cannot fault, so it
+//! does not matter that an iteration might have skipped them. Inner loops come first, so that invariant code can move
+//! out of several loops. The number of registers kept live over a loop for this is bounded; code that spills is
+//! selected again without it.
 
 use super::flow::loops;
 use super::hoist::computes;
@@ -16,7 +16,7 @@ use doorbell_codegen::regalloc::{Class, VReg};
 const WORDS: u32 = 12;
 const PREDICATES: u32 = 2;
 
-/// Places that write each register.
+/// Number of writes of each register.
 struct Writers(Vec<u32>);
 
 impl Writers {
@@ -59,13 +59,13 @@ fn reads(ops: &[Mach]) -> impl Iterator<Item = VReg> {
     ops.iter().flat_map(|m| &m.regs).filter(|r| !r.write).map(|r| r.word.reg())
 }
 
-/// Where the group that begins here ends; `None`: none begins.
+/// Where the group that begins here ends; `None`: none begins here.
 fn group_end(ops: &[Mach], from: usize) -> Option<usize> {
     (from < ops.len()).then(|| from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count())
 }
 
-/// Moves what is the same in every iteration out of all loops; a constant that a loop makes more than once, it has once
-/// then. `stack` is everywhere and never written.
+/// Moves invariant code out of all loops. Equal constants in a loop are merged into one. `stack` is live everywhere and
+/// never written.
 pub fn invariants(code: &mut Code, stack: VReg) {
     let loops = loops(code);
     if loops.is_empty() {
@@ -89,22 +89,22 @@ pub fn invariants(code: &mut Code, stack: VReg) {
         let kept = vec![false; code.classes.len()];
         let mut w =
             Walk { all: &all, inside, wanted, kept, stack, words: 0, predicates: 0, moved: vec![], names: vec![] };
-        // A block may use what another one after it computes.
+        // A block may use what a later block computes.
         while l.blocks.iter().any(|b| w.block(&mut code.blocks[*b].ops, &code.classes)) {}
         let (mut moved, names) = (w.moved, w.names);
         code.blocks[l.before].ops.append(&mut moved);
-        // A loop around this one must see who writes what is read.
+        // Surrounding loops must see the new names.
         rename(code, &names);
     }
 }
 
-/// Reads of the first register of a pair become reads of the second.
+/// Reads of the first register of each pair become reads of the second.
 fn rename(code: &mut Code, names: &[(VReg, VReg)]) {
     if names.is_empty() {
         return;
     }
     let mut now: Vec<u32> = (0..code.classes.len() as u32).collect();
-    // What stands for another has gone before the loop itself: nothing stands for it.
+    // The replacing register is defined before the loop, so it is never itself replaced.
     names.iter().for_each(|(old, new)| now[old.0 as usize] = new.0);
     for b in &code.order {
         for r in code.blocks[*b].ops.iter_mut().flat_map(|m| &mut m.regs) {
@@ -115,22 +115,22 @@ fn rename(code: &mut Code, names: &[(VReg, VReg)]) {
 }
 
 struct Walk<'a> {
-    /// Who writes a register in the whole code, and in the loop.
+    /// Number of writes of each register in the whole code, and in the loop.
     all: &'a Writers,
     inside: Writers,
-    /// Places in the loop that read a register, and whether it is one that was moved.
+    /// Number of reads of each register in the loop, and whether its definition was moved.
     wanted: Vec<u32>,
     kept: Vec<bool>,
     stack: VReg,
     words: u32,
     predicates: u32,
     moved: Vec<Mach>,
-    /// Registers that others stand for.
+    /// Replaced registers with their replacements.
     names: Vec<(VReg, VReg)>,
 }
 
 impl Walk<'_> {
-    /// Takes what is the same in every iteration out of a block; whether there was something.
+    /// Moves invariant code out of a block; returns whether there was any.
     fn block(&mut self, ops: &mut Vec<Mach>, classes: &[Class]) -> bool {
         let mut at = 0;
         while let Some(end) = group_end(ops, at)
@@ -141,7 +141,7 @@ impl Walk<'_> {
         if at == ops.len() {
             return false;
         }
-        // Those that stay move to the places of those that go.
+        // The remaining groups move down over those that were removed.
         let mut kept = at;
         while let Some(end) = group_end(ops, at) {
             let group = &ops[at..end];
@@ -159,8 +159,7 @@ impl Walk<'_> {
         gone
     }
 
-    /// Takes a group that is the same in every iteration, if there is room for its results or another one stands for
-    /// it.
+    /// Removes a group that is invariant, if its results may be kept over the loop or an equal constant exists.
     fn take(&mut self, group: &[Mach], classes: &[Class]) -> bool {
         if let Some(pair) = self.standing_for(group, classes) {
             self.names.push(pair);
@@ -210,7 +209,8 @@ impl Walk<'_> {
         Some((own, self.moved.iter().find_map(equal)?))
     }
 
-    /// Whether there is room for its results, which is then taken, and that of what only it has read is given back.
+    /// Whether the budget has room for its results. If so, takes it, and gives back the room of sources that have no
+    /// other reader.
     fn fits(&mut self, group: &[Mach], classes: &[Class]) -> bool {
         let (mut words, mut predicates) = (self.words, self.predicates);
         for r in results(group) {
@@ -236,7 +236,7 @@ impl Walk<'_> {
     }
 }
 
-/// Words and predicates that a register of a class is.
+/// Words and predicates of a register of this class.
 fn room(class: Class) -> (u32, u32) {
     if class == PRED { (0, 1) } else { (width(class).into(), 0) }
 }

@@ -1,10 +1,10 @@
-//! Arrange: machine instructions on virtual registers → the same in a better shape and order.
+//! Arrange: restructures and reorders machine instructions on virtual registers.
 //!
 //! In: [`Code`](super::mir::Code) as selected. Out: the same code, with convergence barriers.
 //!
-//! Order: [`shape`] guards short blocks and joins others, [`flow`] adds the convergence barriers; both belong to every
-//! selection. Then, as far as the attempt's [`Choices`](super::attempts::Choices) say: [`invariant`], [`pipeline`],
-//! [`sink`], [`hoist`], and [`flight`] for multiplies of a warpgroup.
+//! Order: [`shape`] guards short blocks and joins others, [`flow`] adds the convergence barriers; both are part of
+//! every selection. Then, depending on the attempt's [`Choices`](super::attempts::Choices): [`invariant`],
+//! [`pipeline`], [`sink`], [`hoist`], and [`flight`] for wgmma instructions.
 
 pub mod flight;
 pub mod flow;

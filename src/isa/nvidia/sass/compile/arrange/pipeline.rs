@@ -1,10 +1,10 @@
-//! Loads an iteration ahead: a loop's loads are started in the iteration before the one that wants them.
+//! Software pipelining of loads: a loop's loads are issued one iteration before the iteration that needs them.
 //!
-//! Done on virtual registers, for loops of one block. The loads of the first iteration stand before the loop; in it,
-//! those of the next iteration follow the last use of what this iteration has loaded, in the same registers, as soon as
-//! what counts has counted. They run under the very condition that another iteration follows, so nothing is read that
-//! the text would not read. Moved like that are weak loads whose addresses come from what the loop counts, not from
-//! what it loads, where nothing in the loop may write what they read and no barrier stands in it.
+//! Done on virtual registers, for loops of one block. The loads of the first iteration go before the loop. In the loop,
+//! the loads for the next iteration follow the last use of what this iteration has loaded, into the same registers,
+//! after the loop counters were incremented. They run only if another iteration follows, so nothing is read that the
+//! text would not read. Only weak loads are moved whose addresses depend on the loop counters and not on loaded values,
+//! if nothing in the loop may write what they read and there is no barrier in it.
 
 use super::hoist::{Group, Links, is_plain};
 use crate::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Pred, Term, Word, width};
@@ -13,17 +13,17 @@ use crate::sass::{RegFile, effects, guessed_latency};
 use doorbell_codegen::regalloc::{Class, VReg};
 use smallvec::SmallVec;
 
-/// Words that may be in flight from iteration to iteration.
+/// Words that may be in flight from one iteration to the next.
 const WORDS: u32 = 24;
-/// Instructions that go before a load with what it waits for.
+/// Instructions that may be moved with a load because it depends on them.
 const COMPANY: usize = 24;
-/// Of the cycles that a load takes, its iteration must hide one of so many, and these.
+/// An iteration must hide at least one LEAST-th of a load's latency, and at least this many cycles.
 const LEAST: u32 = 10;
 const FEWEST: u32 = 6;
 
 const NONE: u32 = u32::MAX;
 
-/// What a loop's block does to a register, by numbers of groups.
+/// How a loop's block uses a register, by numbers of groups.
 #[derive(Clone, Copy)]
 struct Use {
     writers: u32,
@@ -31,25 +31,25 @@ struct Use {
     last_write: u32,
     guarded: bool,
     first_read: u32,
-    /// It is named elsewhere too.
+    /// It is also used outside the loop.
     outside: bool,
 }
 
 const UNUSED: Use =
     Use { writers: 0, first_write: NONE, last_write: 0, guarded: false, first_read: NONE, outside: false };
 
-/// Starts loads an iteration ahead in all loops where that hides something; gives the most registers that a loop needs
-/// more for it. `stack` is everywhere and never written.
+/// Pipelines the loads of all loops where that hides latency; returns the most registers that a loop needs in addition.
+/// `stack` is live everywhere and never written.
 pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
     let mut most = 0;
-    let turns = |b: &&usize| code.successors(**b).contains(b) && may_hide(&code.blocks[**b].ops);
-    // The first block is entered from outside.
-    let heads: SmallVec<[usize; 4]> = code.order.iter().skip(1).filter(turns).copied().collect();
+    let is_self_loop = |b: &&usize| code.successors(**b).contains(b) && may_hide(&code.blocks[**b].ops);
+    // The first block has a predecessor outside of the code.
+    let heads: SmallVec<[usize; 4]> = code.order.iter().skip(1).filter(is_self_loop).copied().collect();
     for b in heads {
         let mut from = code.order.iter().filter(|p| **p != b && code.successors(**p).contains(&b));
         let (Some(before), None) = (from.next().copied(), from.next()) else { continue };
         let uses = uses(code, b);
-        let Some(turn) = Turn::of(code, b, (stack, &uses)) else { continue };
+        let Some(turn) = PipelinedLoop::of(code, b, (stack, &uses)) else { continue };
         let words = turn.words();
         let Some(Rebuilt { ahead, ops, new }) = turn.rebuilt(stack) else { continue };
         most = most.max(words + new.iter().map(|c| u32::from(width(*c))).sum::<u32>());
@@ -70,35 +70,35 @@ pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
     most
 }
 
-/// Cycles that a load takes.
+/// Latency of a load in cycles.
 fn latency(m: &Mach) -> u32 {
     let form = m.inst.form();
     let load = matches!(form.mnemonic, "LDG" | "LD" | "LDS" | "LDSM" | "LDL");
     if load { guessed_latency(form.pipe).into() } else { 0 }
 }
 
-/// Whether an iteration is long enough to hide some of its longest loads, if they can be done earlier.
+/// Whether an iteration is long enough to hide some of its longest loads, if they can be moved.
 fn may_hide(ops: &[Mach]) -> bool {
     let longest = ops.iter().map(latency).max().unwrap_or(0);
     let free = |m: &Mach| order(&m.inst) != Order::Fence && (latency(m) < longest || is_ahead_load(m));
     longest > 0 && ops.len() as u32 * LEAST >= longest && ops.iter().all(free)
 }
 
-/// Whether it is a load that may be done earlier.
+/// Whether it is a load that may be issued earlier.
 fn is_ahead_load(m: &Mach) -> bool {
     let weak = !m.effect && !m.is_guarded() && !m.glued && matches!(order(&m.inst), Order::Free | Order::Load(_));
-    // Uniform registers are no virtual ones: who wrote them is not known here.
+    // Uniform registers are not virtual: their definitions are not tracked here.
     let uniform = || effects(&m.inst).reads.iter().any(|r| r.file == RegFile::Uniform);
     weak && matches!(m.inst.form().mnemonic, "LDG" | "LD" | "LDS" | "LDSM") && !uniform()
 }
 
-/// Where the groups of glued instructions begin and end.
+/// Start and end of each group of glued instructions.
 fn groups(ops: &[Mach]) -> Vec<(usize, usize)> {
     let starts = || ops.iter().enumerate().filter(|(_, m)| !m.glued).map(|(k, _)| k);
     starts().zip(starts().skip(1).chain([ops.len()])).collect()
 }
 
-/// What a loop's block does to all registers.
+/// How a loop's block uses all registers.
 fn uses(code: &Code, b: usize) -> Vec<Use> {
     let mut uses = vec![UNUSED; code.classes.len()];
     for (n, (from, to)) in (0..).zip(groups(&code.blocks[b].ops)) {
@@ -123,22 +123,22 @@ fn uses(code: &Code, b: usize) -> Vec<Use> {
     uses
 }
 
-/// A loop's block, and which of its groups go an iteration ahead.
-struct Turn<'a> {
+/// A loop's block, and which of its groups are moved one iteration ahead.
+struct PipelinedLoop<'a> {
     ops: &'a [Mach],
     uses: &'a [Use],
     classes: &'a [Class],
     groups: Vec<(usize, usize)>,
     /// The condition that another iteration follows.
     again: Pred,
-    /// Loads that go ahead, what their addresses need of their own iteration, and what counts for the next.
+    /// Per group: loads that are moved; address computations that they need; and updates of loop counters.
     loads: Vec<bool>,
     address: Vec<bool>,
     counts: Vec<bool>,
 }
 
-impl<'a> Turn<'a> {
-    fn of(code: &'a Code, b: usize, (stack, uses): (VReg, &'a [Use])) -> Option<Turn<'a>> {
+impl<'a> PipelinedLoop<'a> {
+    fn of(code: &'a Code, b: usize, (stack, uses): (VReg, &'a [Use])) -> Option<PipelinedLoop<'a>> {
         let Block { ops, term: Term::Branch(p, x, y, _) } = &code.blocks[b] else { return None };
         let again = if *x == b { *p } else { p.not() };
         if x == y {
@@ -148,7 +148,7 @@ impl<'a> Turn<'a> {
         let stored = ops.iter().fold(0, |all, m| all | stored(m));
         let groups = groups(ops);
         let none = vec![false; groups.len()];
-        let mut turn = Turn {
+        let mut turn = PipelinedLoop {
             ops,
             uses,
             classes: &code.classes,
@@ -173,25 +173,25 @@ impl<'a> Turn<'a> {
         ((1..=WORDS).contains(&turn.words()) && !turn.waits()).then_some(turn)
     }
 
-    /// Words that are loaded ahead.
+    /// Number of words loaded ahead.
     fn words(&self) -> u32 {
         let loads = (0..self.groups.len()).filter(|k| self.loads[*k]).map(|k| self.group(k));
         loads.flatten().flat_map(|m| &m.regs).filter(|r| r.write).map(|r| u32::from(r.count)).sum()
     }
 
-    /// Sends those of some loads ahead whose addresses and results allow it.
+    /// Chooses the loads whose addresses and results allow it.
     fn choose(&mut self, mut loads: Vec<usize>, stack: VReg) {
         let none = vec![false; self.groups.len()];
         loop {
             let all = loads.clone();
-            // What is loaded is read after all that writes it, and only loads that go ahead do.
+            // A loaded register may be written only by moved loads, before all its readers.
             loads.retain(|k| {
                 let fits = self.results(*k).all(|d| {
                     let u = self.use_of(d);
                     let own = all.iter().filter(|l| self.results(**l).any(|r| r == d)).count();
                     u.first_read != NONE && u.first_read > u.last_write && u.writers as usize == own
                 });
-                // What a load that stays has taken in says nothing of others.
+                // Discard what was collected for a load that stays.
                 (self.address, self.counts) = (none.clone(), none.clone());
                 fits && self.try_load(*k, stack)
             });
@@ -226,13 +226,13 @@ impl<'a> Turn<'a> {
         self.group(k).iter().flat_map(|m| &m.regs).filter(|r| !r.write).map(|r| r.word.reg())
     }
 
-    /// Takes in what a load's address needs; whether all of that is computed from what counts.
+    /// Collects what a load's address needs; returns whether all of it is computed from loop counters.
     fn try_load(&mut self, k: usize, stack: VReg) -> bool {
         self.reads(k).all(|r| self.gather(r, k as u32, (stack, true)))
     }
 
-    /// Takes in what computes a register that is read at a group of this iteration, as a part of an address or of what
-    /// counts.
+    /// Collects the computation of a register that is read at a group of this iteration, as a part of an address or of
+    /// a counter update.
     fn gather(&mut self, r: VReg, at: u32, (stack, address): (VReg, bool)) -> bool {
         let u = self.use_of(r);
         if r == stack || u.writers == 0 {
@@ -242,7 +242,7 @@ impl<'a> Turn<'a> {
         if u.writers != 1 || u.guarded || !is_plain(self.group(k)) {
             return false;
         }
-        // What is written after comes from the iteration before: it counts.
+        // A value written only later comes from the previous iteration: it is a counter.
         let own = u.first_write < at;
         if !own && !address {
             return true;
@@ -252,13 +252,13 @@ impl<'a> Turn<'a> {
         if std::mem::replace(&mut list[k], true) {
             return true;
         }
-        // A group may read what it writes itself: of the iteration before.
+        // A group may read its own result of the previous iteration.
         let from = |r: &VReg| !self.results(k).any(|w| w == *r) || self.carried(*r, k);
         let reads: SmallVec<[VReg; 8]> = self.reads(k).filter(from).collect();
         reads.into_iter().all(|r| self.gather(r, k as u32, (stack, address)))
     }
 
-    /// Whether a group reads a register of the iteration before that it writes.
+    /// Whether a group reads, from the previous iteration, a register that it writes itself.
     fn carried(&self, r: VReg, k: usize) -> bool {
         let mut written: SmallVec<[Word; 4]> = SmallVec::new();
         for field in self.group(k).iter().flat_map(|m| &m.regs).filter(|f| f.word.reg() == r) {
@@ -272,7 +272,7 @@ impl<'a> Turn<'a> {
         false
     }
 
-    /// Groups of addresses that nothing else wants: they go ahead with the loads.
+    /// Groups of addresses that have no other use: they are moved together with the loads.
     fn moved(&self) -> Vec<bool> {
         let mut moved = vec![false; self.groups.len()];
         for k in (0..self.groups.len()).rev().filter(|k| self.address[*k] && !self.counts[*k]) {
@@ -290,12 +290,13 @@ impl<'a> Turn<'a> {
         moved
     }
 
-    /// Whether an iteration waits as long for loads of its own, whose addresses do not come from what is loaded ahead.
+    /// Whether the iteration would wait just as long for its remaining loads, whose addresses do not depend on the
+    /// moved ones.
     fn waits(&self) -> bool {
         let latency = |k: usize| latency(&self.group(k)[0]);
         let all = 0..self.groups.len();
         let longest = all.clone().filter(|k| self.loads[*k]).map(latency).max().unwrap_or(0);
-        // What follows from loads ahead.
+        // Groups that depend on moved loads.
         let mut follows = self.loads.clone();
         for k in all.clone() {
             let from = |r: VReg| self.use_of(r).writers > 0 && follows[self.use_of(r).first_write as usize];
@@ -304,14 +305,14 @@ impl<'a> Turn<'a> {
         all.into_iter().any(|k| !follows[k] && latency(k) >= longest)
     }
 
-    /// A group of the next iteration, where registers of addresses that this iteration needs itself have other names.
+    /// A group for the next iteration; address registers that this iteration still needs get other names.
     fn copy(&self, k: usize, names: &[(VReg, VReg)]) -> Vec<Mach> {
         let mut group = self.group(k).to_vec();
         let mut written: SmallVec<[Word; 4]> = SmallVec::new();
         for r in group.iter_mut().flat_map(|m| &mut m.regs) {
             let old = r.word.reg();
             let at = self.use_of(old).first_write as usize;
-            // Of what the group writes itself, words that it has not written yet are those of the iteration before.
+            // Words of its own results that the group has not written yet are those of the previous iteration.
             let own = r.write || at < k || at == k && (0..r.count).all(|n| written.contains(&r.word.plus(n)));
             if r.write {
                 (0..r.count).for_each(|n| written.push(r.word.plus(n)));
@@ -323,8 +324,8 @@ impl<'a> Turn<'a> {
         group
     }
 
-    /// What is computed twice, under the names that it gets for the next iteration; new registers are counted on from
-    /// `next`.
+    /// Registers of computations that are duplicated, with their names for the next iteration; new registers are
+    /// numbered from `next`.
     fn names(&self, moved: &[bool], mut next: u32) -> Vec<(VReg, VReg)> {
         let mut names: Vec<(VReg, VReg)> = vec![];
         for k in (0..self.groups.len()).filter(|k| self.address[*k]) {
@@ -361,7 +362,7 @@ impl<'a> Turn<'a> {
         (whole && group.iter().all(|m| pair(m) == Some(first))).then_some(first)
     }
 
-    /// The loop's iterations rebuilt; `None`: a load hides too little.
+    /// The rebuilt loop; `None`: too little latency would be hidden.
     fn rebuilt(&self, stack: VReg) -> Option<Rebuilt> {
         let (moved, classes) = (self.moved(), self.classes);
         let names = self.names(&moved, classes.len() as u32);
@@ -369,7 +370,7 @@ impl<'a> Turn<'a> {
             names.iter().filter(|n| n.1.0 as usize >= classes.len()).map(|n| classes[n.0.0 as usize]).collect();
         let all = 0..self.groups.len();
         let stays: Vec<usize> = all.clone().filter(|k| !self.loads[*k] && !moved[*k]).collect();
-        // A copy is what it copies.
+        // A copy is replaced by its source.
         let goes = |k: &usize| self.loads[*k] || self.address[*k] && self.copied(*k).is_none();
         let goes: Vec<usize> = all.filter(goes).collect();
         let ahead: Vec<Mach> = goes.iter().flat_map(|k| self.copy(*k, &names)).collect();
@@ -401,8 +402,8 @@ impl<'a> Turn<'a> {
         Some(Rebuilt { ahead, ops, new })
     }
 
-    /// The order of the groups of a block whose loads of the next iteration, and what they need, stand at its end: each
-    /// goes up to where its registers are free.
+    /// The order of the groups of a block with the next iteration's loads, and what they need, at its end: each moves
+    /// up to where its registers become free.
     fn order(&self, groups: &[Group], ops: &[Mach], (stays, goes): (&[usize], &[usize])) -> Vec<usize> {
         let (mut out, mut done) = (Vec::with_capacity(groups.len()), vec![false; groups.len()]);
         let loaded: Vec<VReg> = goes.iter().filter(|k| self.loads[**k]).flat_map(|k| self.results(*k)).collect();
@@ -410,7 +411,7 @@ impl<'a> Turn<'a> {
             Some(k) => self.counts[*k] || is_plain(self.group(*k)) && !self.reads(*k).any(|r| loaded.contains(&r)),
             None => is_plain(&ops[groups[g].from..groups[g].to]),
         };
-        // Each load with the group that it waits for before it is looked at again.
+        // Each load, with the group before which it will be considered next.
         let loads = (0..goes.len()).filter(|n| self.loads[goes[*n]]).map(|n| (stays.len() + n, 0));
         let mut loads: Vec<(usize, usize)> = loads.collect();
         for g in 0..groups.len() {
@@ -434,7 +435,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What must still be done before a group, if that is little and computes only; else the group after which to ask
+/// What must be done before a group, if that is little and without side effects; otherwise the group after which to try
 /// again.
 fn company(
     groups: &[Group],
@@ -459,9 +460,9 @@ fn company(
     if later > 0 { Err(later) } else { Ok(found) }
 }
 
-/// A loop's iterations with loads that go ahead.
+/// A rebuilt loop.
 struct Rebuilt {
-    /// What stands before the loop.
+    /// Code before the loop.
     ahead: Vec<Mach>,
     ops: Vec<Mach>,
     /// Classes of new registers.

@@ -1,14 +1,15 @@
-//! The shape of the code: short blocks that a branch skips become guarded instructions, exits guarded exits, and blocks
-//! that only follow each other one block. So fewer branches have to be converged, and the scheduler sees longer pieces.
+//! If-conversion and block merging: short blocks that a branch skips become guarded instructions, exits become guarded
+//! exits, and chains of blocks become one block. So fewer branches need reconvergence, and the scheduler sees longer
+//! pieces.
 //!
-//! Of a guarded block only what others see is guarded: memory, and registers that are used outside. What is computed
-//! from values that are there anyway, for instructions of the block alone, is computed by all threads and needs not
-//! wait for the guard.
+//! In an if-converted block only visible effects are guarded: memory accesses, and registers that are used outside.
+//! Temporaries that are computed from available values are computed by all threads, and need not wait for the guard.
 
 use crate::sass::compile::mir::{Block, Code, Mach, Nature, Pred, Term, width};
 use crate::sass::{Pipe, op};
 
-/// Instructions that are guarded rather than skipped, where threads may part at the branch and where they do not.
+/// Maximum number of instructions that are guarded instead of branched over, for branches that may diverge and for
+/// others.
 const SHORT: usize = 8;
 const SHORT_UNIFORM: usize = 4;
 
@@ -32,12 +33,12 @@ fn predecessors(code: &Code) -> Vec<u32> {
     count
 }
 
-/// A block that only one block leads to, and that by a jump, becomes its end.
+/// Merges a block into its only predecessor, if that ends with a jump to it.
 fn join(code: &mut Code) {
     let count = predecessors(code);
     let first = code.order[0];
     let mut gone = vec![false; code.blocks.len()];
-    // Blocks that calls and returns know by their number stay.
+    // Blocks that calls and returns refer to by number stay.
     let mut stays = vec![false; code.blocks.len()];
     let mut parts = stays.clone();
     code.returns.into_iter().for_each(|b| stays[b] = true);
@@ -69,7 +70,7 @@ fn join(code: &mut Code) {
 /// What is known of a virtual register.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// The only block that names it, plus one.
+    /// The only block that uses it, plus one.
     block: usize,
     many: bool,
     /// Unguarded and guarded writes.
@@ -102,10 +103,10 @@ fn registers(code: &Code) -> Vec<Seen> {
     all
 }
 
-/// Guards what a branch skips, once over the code; whether there was something.
+/// If-converts short blocks in one pass over the code; returns whether there were any.
 fn guard_short(code: &mut Code) -> bool {
     let count = predecessors(code);
-    // Of the code as it is before anything is guarded.
+    // For the code before anything was guarded.
     let mut seen: Option<Vec<Seen>> = None;
     let mut changed = false;
     for b in code.order.clone() {
@@ -148,7 +149,7 @@ fn guard_short(code: &mut Code) -> bool {
     changed
 }
 
-/// Whether the instructions may be guarded by a predicate, and are few.
+/// Whether the instructions can be guarded by this predicate and are few enough.
 fn suits(ops: &[Mach], p: Pred, limit: usize) -> bool {
     let fine = |m: &Mach| {
         let form = m.inst.form();
@@ -167,7 +168,7 @@ fn suits(ops: &[Mach], p: Pred, limit: usize) -> bool {
     ops.len() <= limit && ops.iter().all(fine)
 }
 
-/// Registers that the instructions write as a whole before they read them.
+/// Registers that the instructions overwrite completely before reading them.
 fn overwritten(ops: &[Mach], code: &Code) -> Vec<u32> {
     let (mut read, mut out) = (vec![], vec![]);
     for m in ops {
@@ -178,10 +179,10 @@ fn overwritten(ops: &[Mach], code: &Code) -> Vec<u32> {
     out
 }
 
-/// A block's instructions under a guard, where it matters. Threads outside the guard overwrite `other` before they read
+/// A block's instructions, guarded where needed. Threads for which the guard is false overwrite `other` before reading
 /// it.
 fn guarded(ops: Vec<Mach>, guard: Pred, (block, other): (usize, &[u32]), seen: &[Seen]) -> Vec<Mach> {
-    // Registers of the block that only threads of the guard have written.
+    // Registers of the block that were written under the guard only.
     let mut parted = vec![];
     let mut out = Vec::with_capacity(ops.len());
     let mut group = 0;

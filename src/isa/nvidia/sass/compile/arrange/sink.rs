@@ -1,20 +1,20 @@
-//! Pointers come late: an address that a parameter and a product make is computed a little before its first use, not
-//! where the text has it.
+//! Sinks address computations: a pointer made of a parameter and a product is computed shortly before its first use
+//! instead of where the text has it.
 //!
-//! Texts of CUDA compute all pointers at their start, and what stores at the end keeps two registers until then. The
-//! product's factors are as good, and the parameter is a constant that is loaded then. Done on virtual registers,
-//! within a block; loads find their addresses after this (`hoist`).
+//! CUDA code computes all pointers at its start, and a pointer for a store at the end would occupy two registers until
+//! then. The product's factors are usually live anyway, and the parameter is a constant that can be loaded late. Done
+//! on virtual registers, within a block, before loads are hoisted (`hoist`).
 
 use crate::sass::compile::mir::{Code, Mach};
 use crate::sass::op;
 use doorbell_codegen::regalloc::VReg;
 
-/// How many instructions before its use an address stands, and how many before that its parameter, so that nobody waits
-/// for them.
+/// How many instructions before its use an address is computed, and how many before that its parameter is loaded, to
+/// avoid stalls.
 const ADDRESS: usize = 6;
 const PARAMETER: usize = 12;
 
-/// Moves addresses down in all blocks.
+/// Sinks addresses in all blocks.
 pub fn sink(code: &mut Code) {
     let mut reads: Vec<u32> = vec![];
     for b in &code.order {
@@ -33,7 +33,7 @@ pub fn sink(code: &mut Code) {
         let mut at = ops.len();
         while at > 0 {
             at -= 1;
-            // The two words of a parameter in front of a product that alone reads them.
+            // The two words of a parameter before the only product that reads them.
             if at < 2 || !is_product(&ops[at]) || !is_parameter(&ops[at - 2..at], &ops[at], &reads) {
                 continue;
             }

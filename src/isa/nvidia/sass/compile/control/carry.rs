@@ -1,19 +1,20 @@
-//! What is in flight over the end of a piece of code: scoreboards that are not waited for yet, and results of matrices.
+//! What is in flight at the end of a piece of code: scoreboards that are not waited for yet, and results of matrix
+//! instructions.
 //!
-//! Scoreboards count for the whole warp. So whichever path its threads took to a label, and whatever other threads of
-//! the warp have done meanwhile, a register that was in flight at the end of one of the pieces that lead there is there
-//! once its scoreboard is waited for. A wait for what another path has started costs time at most.
+//! Scoreboards are shared by the whole warp. So whichever path a warp's threads took to a label, and whatever its other
+//! threads have done meanwhile, a register in flight at the end of a predecessor is available once its scoreboard was
+//! waited for. Waiting for something that another path has started costs only time.
 
 use crate::sass::compile::schedule::list::{Node, REGISTERS, each, number};
 use crate::sass::{RegFile, SCOREBOARDS};
 
-/// The first number that is none of a general register.
+/// The first number that is not a general register.
 const GENERAL: usize = 256;
 
 /// Scoreboards to wait for, by register.
 #[derive(Clone)]
 pub struct Waits {
-    /// Before it is read or overwritten: its value is in flight.
+    /// Before it is read or overwritten: its result is in flight.
     pub results: [u8; REGISTERS],
     /// Before it is overwritten: it is still to be read.
     pub sources: [u8; REGISTERS],
@@ -24,7 +25,7 @@ pub struct Waits {
 impl Waits {
     pub const NONE: Waits = Waits { results: [0; REGISTERS], sources: [0; REGISTERS], boards: 0 };
 
-    /// These scoreboards have been waited for; no general register from `highest` on is in use.
+    /// These scoreboards have been waited for. No general register from `highest` on is in use.
     pub fn clear(&mut self, boards: u8, highest: usize) {
         self.boards &= !boards;
         for of in [&mut self.results, &mut self.sources] {
@@ -33,7 +34,7 @@ impl Waits {
         }
     }
 
-    /// The scoreboards that guard what a node reads and writes.
+    /// The scoreboards that an instruction must wait for because of its registers.
     pub fn of(&self, node: &Node) -> u8 {
         let mut all = 0;
         node.effects.reads.iter().for_each(|r| each(r, |k| all |= self.results[k]));
@@ -50,7 +51,7 @@ impl Waits {
         all(&self.results) | all(&self.sources)
     }
 
-    /// Takes in what one more path brings; whether that is more than was known.
+    /// Merges the state of another path; returns whether that added something.
     pub fn join(&mut self, other: &Waits) -> bool {
         let old = self.boards;
         self.boards |= other.boards;
@@ -68,12 +69,12 @@ impl Waits {
 /// What is in flight at a label.
 pub struct Entry {
     pub waits: Waits,
-    /// Cycles until the results of matrices are in general registers; nothing if none are in flight.
+    /// Cycles until the results of matrix instructions are available, by general register; empty if none are in flight.
     pub late: Vec<u8>,
 }
 
 impl Entry {
-    /// Takes in what one more path leaves; whether that is more than was known.
+    /// Merges the state of another path; returns whether that added something.
     pub fn join(place: &mut Option<Box<Entry>>, waits: &Waits, late: impl Iterator<Item = (usize, u8)>) -> bool {
         let mut late = late.peekable();
         if waits.boards == 0 && late.peek().is_none() {
@@ -93,7 +94,7 @@ impl Entry {
 /// A scoreboard that a node was given, if it has one.
 const NONE: u8 = SCOREBOARDS;
 
-/// The scoreboards of nodes, so that a piece which is gone over again has the same.
+/// The scoreboards given to nodes, so that a piece which is processed again uses the same.
 pub struct Given(Vec<u8>);
 
 impl Given {

@@ -1,7 +1,7 @@
-//! Control: each instruction's control word, which says how long to stall and which scoreboards to set and to wait for.
+//! Control: each instruction's control word: how long to stall, and which scoreboards to set and to wait for.
 //!
 //! In: a scheduled [`Listing`](super::schedule::list::Listing). Out: instructions with control words, and each label's
-//! place.
+//! position.
 //!
 //! Order: [`sync`] sets stalls and scoreboards ([`carry`] is the state at the end of a piece), [`reuse`] the flags of
 //! the operand cache.

@@ -1,15 +1,15 @@
-//! The reuse cache: an operand that the next instruction reads in the same place needs not be read from the register
-//! file again.
+//! The operand reuse cache: an operand that the next instruction reads in the same slot need not be read from the
+//! register file again.
 //!
-//! A flag keeps the value that this instruction read for the next one. So this one must not write the register, nothing
-//! may come in between (a label, a jump, a wait for a result), and the scheduler must stay with the warp. Source: where
-//! ptxas 13.5.37 sets the flags.
+//! A flag keeps the value that this instruction read for the next one. So this instruction must not write the register,
+//! nothing may come between (a label, a jump, a wait for a result), and the scheduler must stay with the warp. Source:
+//! where ptxas 13.5.37 sets the flags.
 
 use super::sync::ScheduledInst;
 use crate::sass::compile::schedule::list::Node;
 use crate::sass::{Access, Instruction, Pipe, RegFile};
 
-/// Sets the flags; `places` are those of labels.
+/// Sets the flags; `places` are the positions of labels.
 pub fn reuse(code: &mut [ScheduledInst], nodes: &[Node], places: &[usize]) {
     let mut entered = vec![false; code.len() + 1];
     places.iter().for_each(|p| entered[*p] = true);
@@ -37,7 +37,7 @@ fn overlaps(w: &Access, register: u8) -> bool {
     (w.first..w.first.saturating_add(w.count)).contains(&register)
 }
 
-/// Instructions that always run and read their operands at once.
+/// Instructions that always execute and read their operands at issue.
 fn arithmetic(inst: &Instruction) -> bool {
     let pipe = matches!(inst.form().pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half);
     pipe && inst.guard.index == 7 && !inst.guard.not

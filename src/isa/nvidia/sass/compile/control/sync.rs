@@ -1,11 +1,11 @@
-//! Control words: stalls for results of fixed latency, scoreboards for the others.
+//! Control words: stall counts for results of fixed latency, scoreboards for the others.
 //!
-//! The state goes on from a piece of code into the next where control falls through, and with a branch to its label,
-//! where all that may be in flight is joined ([`carry`](super::carry)): loads and multiplies of matrices stay in flight
-//! over the end of a loop's iteration. A loop's head knows at first only what falls into it; where the back edge brings
-//! more, the loop is gone over again with what both bring, until the back edge brings no more. Results of fixed latency
-//! are there before a branch, but for those of matrices, and so are those in uniform registers, which other threads of
-//! the warp may use that have taken another path. Calls and returns wait for everything.
+//! State flows from a piece of code into the next one on fallthrough, and with a branch to its label, where everything
+//! that may be in flight is joined ([`carry`](super::carry)): loads and matrix instructions stay in flight over the end
+//! of a loop's iteration. At first a loop's head has only the state that falls into it. If the back edge adds
+//! something, the loop is processed again with the joined state, until a fixed point. Results of fixed latency are
+//! complete before a branch, except those of matrix instructions; so are those in uniform registers, which other
+//! threads of the warp on another path may use. Calls and returns wait for everything.
 
 use super::carry::{Entry, Given, Waits};
 use crate::sass::compile::emit::PADDING;
@@ -15,13 +15,13 @@ use crate::sass::{
     distance, least_stall, op, reads_late,
 };
 
-/// An instruction in its place.
+/// An instruction in its final order.
 #[derive(Debug)]
 pub struct ScheduledInst {
     pub inst: Instruction,
-    /// The label it goes to.
+    /// The label it branches to.
     pub target: Option<usize>,
-    /// Its node, but for one that only stalls.
+    /// Its node; none for an inserted NOP.
     pub node: Option<u32>,
 }
 
@@ -30,7 +30,7 @@ pub struct ScheduledInst {
 struct Writer {
     node: u32,
     write: u8,
-    /// The cycle by which its result is there for all, in so far as any result is.
+    /// The cycle by which all its available results are there, if any are.
     far: u32,
     /// The cycle by which its result is there for all.
     settled: u32,
@@ -41,13 +41,13 @@ const NOBODY: u32 = u32::MAX;
 const NOWHERE: Writer = Writer { node: NOBODY, write: 0, far: 0, settled: 0 };
 
 impl Writer {
-    /// The cycle that it was issued in.
+    /// The cycle in which it was issued.
     fn issued(&self) -> u32 {
         self.far - FARTHEST
     }
 }
 
-/// What a scoreboard was set by last, and when.
+/// The last instruction that set a scoreboard, and when.
 #[derive(Clone, Copy, Default)]
 struct Board {
     mnemonic: &'static str,
@@ -59,12 +59,12 @@ struct Board {
 struct Label {
     /// Its piece, from 1.
     piece: usize,
-    /// Code after it branches to it.
+    /// Later code branches to it: a loop's head.
     head: bool,
     entry: Option<Box<Entry>>,
 }
 
-/// Where a loop began.
+/// State at the start of a loop.
 struct Start {
     out: usize,
     /// The control word of the last instruction before it.
@@ -72,7 +72,7 @@ struct Start {
     clock: u32,
     fences: u8,
     boards: [Board; SCOREBOARDS as usize],
-    /// What was written last before it.
+    /// The last writers before it.
     writers: Vec<(u16, Writer)>,
 }
 
@@ -83,18 +83,18 @@ struct Sync<'a> {
     /// The general registers in use are below this.
     highest: usize,
     writers: Vec<Writer>,
-    /// Registers with a writer.
+    /// Registers with a recorded writer.
     recent: Vec<u16>,
-    /// When results of matrices that branches have brought are there, by general register, and the last of them.
+    /// When the results of matrix instructions from before branches are available, by general register; and the latest.
     late: Vec<u32>,
     late_until: u32,
     boards: [Board; SCOREBOARDS as usize],
-    /// The first scoreboard that results may use: before it stand those of groups of copies.
+    /// The first scoreboard for results; those below it are for groups of copies.
     first: u8,
     given: Given,
     /// Nodes whose sources are overwritten before anything waits for their results.
     overtaken: Vec<bool>,
-    /// Scoreboards that the next instruction waits for: of fences.
+    /// Scoreboards of fences, which the next instruction waits for.
     fences: u8,
     labels: Vec<Label>,
     /// Branches wait for everything.
@@ -102,11 +102,11 @@ struct Sync<'a> {
     out: Vec<ScheduledInst>,
 }
 
-/// Pieces are gone over again so often at most, on average.
+/// Limit on processing pieces again, on average.
 const AGAIN: usize = 4;
 
-/// Gives every instruction its control word; may add NOPs that stall. General registers in use are below `highest`. The
-/// result has a label's place for each label.
+/// Gives every instruction its control word; may insert NOPs that stall. General registers in use are below `highest`.
+/// The result has the position of each label.
 pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<ScheduledInst>, Vec<usize>) {
     let mut s = Sync {
         nodes: &code.nodes,
@@ -136,7 +136,7 @@ pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<Schedu
     (s.out, places)
 }
 
-/// Where the labels stand, and which of them are branched back to.
+/// Finds the labels, and which of them are targets of back edges.
 fn find_labels(code: &Listing, count: usize) -> Vec<Label> {
     let mut labels: Vec<Label> = (0..count).map(|_| Label::default()).collect();
     for (p, piece) in code.pieces.iter().enumerate() {
@@ -153,22 +153,22 @@ fn branch(node: &Node) -> Option<usize> {
     node.target.filter(|_| node.jumps && node.inst.form().mnemonic == "BRA")
 }
 
-/// Sources that may be read after the issue: neither the guard nor, but for bulk copies, uniform registers.
+/// Sources that may be read after issue: not the guard and, except for bulk copies, not uniform registers.
 fn late_sources(node: &Node) -> impl Iterator<Item = &Access> {
     let bulk = node.inst.form().pipe == Pipe::Bulk;
     node.effects.reads.iter().filter(move |r| r.slot != Slot::GUARD && (r.file != RegFile::Uniform || bulk))
 }
 
-/// Which nodes' sources are overwritten before their results are read or overwritten: they have a scoreboard apart from
-/// that of the results.
+/// Nodes whose sources are overwritten before their results are read or overwritten: these need a scoreboard for
+/// sources, separate from that of the results.
 fn overtaken(code: &Listing) -> Vec<bool> {
     let mut overtaken = vec![false; code.nodes.len()];
-    // Where each register is written and touched next.
+    // Where each register is next written, and next touched.
     let mut next = vec![(u32::MAX, u32::MAX); REGISTERS];
     for piece in code.pieces.iter().rev() {
         let turns = code.order[piece.range.clone()].last().and_then(|n| branch(&code.nodes[*n as usize]));
         if turns.is_some_and(|to| piece.labels.contains(&to)) {
-            // After the last instruction of an iteration comes the first of the next one.
+            // The last instruction of an iteration is followed by the first of the next one.
             piece.range.clone().rev().for_each(|k| touch(&mut next, code, k, k + piece.range.len()));
         }
         for k in piece.range.clone().rev() {
@@ -185,14 +185,14 @@ fn overtaken(code: &Listing) -> Vec<bool> {
     overtaken
 }
 
-/// Notes where an instruction writes and reads registers.
+/// Records where an instruction writes and reads registers.
 fn touch(next: &mut [(u32, u32)], code: &Listing, k: usize, at: usize) {
     let (effects, at) = (&code.nodes[code.order[k] as usize].effects, at as u32);
     effects.writes.iter().for_each(|w| each(w, |r| next[r] = (at, at)));
     effects.reads.iter().for_each(|r| each(r, |r| next[r].1 = at));
 }
 
-/// The longest that anything may have to wait for a result.
+/// The longest wait for a result.
 fn longest(inst: &Instruction, w: &Access) -> u32 {
     match (w.file, inst.form().pipe) {
         (_, Pipe::Mma) => 28,
@@ -208,10 +208,10 @@ fn longest(inst: &Instruction, w: &Access) -> u32 {
     }
 }
 
-/// No result of fixed latency is waited for longer.
+/// Maximum latency of a result of fixed latency.
 const FARTHEST: u32 = 28;
 
-/// Cycles that a write by another instruction must come after a write.
+/// Cycles that a write by another instruction must come after this write.
 fn rewrite(before: &Instruction) -> u32 {
     match before.form().pipe {
         Pipe::Mma => 22,
@@ -221,7 +221,7 @@ fn rewrite(before: &Instruction) -> u32 {
 }
 
 impl Sync<'_> {
-    /// All pieces: the labels' places. `None`: loops were gone over too often.
+    /// Processes all pieces; returns the labels' positions. `None`: loops were processed too often.
     fn all(&mut self, code: &Listing) -> Option<Vec<usize>> {
         let mut places = vec![0; self.labels.len()];
         let mut starts: Vec<Option<Start>> = vec![];
@@ -249,25 +249,25 @@ impl Sync<'_> {
                 (p, again) = (head - 1, again + 1);
                 self.back_to(start);
             } else if last.effects.reads.is_empty() && last.inst.guard == Guard::ALWAYS {
-                // Nothing falls out of it.
+                // No fallthrough out of it.
                 self.forget();
             }
         }
         Some(places)
     }
 
-    /// A loop begins: what falls into it joins what its iterations leave.
+    /// A loop begins: the state that falls into it is joined with what its iterations leave.
     fn begin(&mut self, piece: &Piece) -> Start {
         for l in &piece.labels {
-            let brought = brought(&self.late, self.late_until, self.clock);
-            Entry::join(&mut self.labels[*l].entry, &self.waits, brought);
+            let carried_results = carried_results(&self.late, self.late_until, self.clock);
+            Entry::join(&mut self.labels[*l].entry, &self.waits, carried_results);
         }
         let writers = self.recent.iter().map(|r| (*r, self.writers[usize::from(*r)])).collect();
         let control = self.out.last().map(|p| p.inst.control);
         Start { out: self.out.len(), control, clock: self.clock, fences: self.fences, boards: self.boards, writers }
     }
 
-    /// Goes back to where a loop began.
+    /// Restores the state of a loop's start.
     fn back_to(&mut self, start: &Start) {
         self.forget();
         self.out.truncate(start.out);
@@ -290,7 +290,7 @@ impl Sync<'_> {
         self.late_until = 0;
     }
 
-    /// What branches bring to a piece's labels joins what falls into it; whether results of matrices are among it.
+    /// Joins the state from branches to a piece's labels; returns whether it contains results of matrix instructions.
     fn enter(&mut self, piece: &Piece) -> bool {
         let mut late = false;
         for l in &piece.labels {
@@ -309,16 +309,20 @@ impl Sync<'_> {
         late
     }
 
-    /// What is in flight goes to a label; whether that is more than was known there.
+    /// Merges the state into a label; returns whether that added something.
     fn leave(&mut self, to: usize) -> bool {
         let (clock, nodes, writers) = (self.clock, self.nodes, &self.writers);
         let recent = self.recent.iter().map(|r| (usize::from(*r), &writers[usize::from(*r)]));
         let own = recent.filter(|(_, w)| is_long(nodes, w)).map(|(r, w)| (r, later(w.settled, clock)));
-        let brought = brought(&self.late, self.late_until, clock);
-        Entry::join(&mut self.labels[to].entry, &self.waits, own.chain(brought).filter(|(_, cycles)| *cycles > 0))
+        let carried_results = carried_results(&self.late, self.late_until, clock);
+        Entry::join(
+            &mut self.labels[to].entry,
+            &self.waits,
+            own.chain(carried_results).filter(|(_, cycles)| *cycles > 0),
+        )
     }
 
-    /// Adds a node; `entered`: it is the first after a label to which results of matrices are brought.
+    /// Adds a node; `entered`: it is the first after a label to which results of matrix instructions are in flight.
     fn issue(&mut self, number: u32, entered: bool) {
         let nodes = self.nodes;
         let node = &nodes[number as usize];
@@ -329,14 +333,14 @@ impl Sync<'_> {
         if drains {
             wait |= self.waits.boards;
         } else if self.waits.boards != 0 && node.inst.form().pipe == Pipe::Branch {
-            // Other threads of the warp may go on from here.
+            // Other threads of the warp may continue from here.
             wait |= self.waits.uniform();
         }
         if wait != 0 {
-            at = at.max(self.told(wait));
+            at = at.max(self.visible_from(wait));
         }
         match entered && at > self.clock {
-            // The instruction before is not one that all have come by.
+            // The instruction before may not be on the path that was taken.
             true => self.pause(at - self.clock),
             false => self.reach(at),
         }
@@ -379,7 +383,7 @@ impl Sync<'_> {
         for w in &node.effects.writes {
             each(w, |reg| {
                 let before = &self.writers[reg];
-                // Nothing must come that much later than another write.
+                // A faster write must not complete before an earlier, slower one.
                 if before.far > self.clock {
                     at = at.max(before.issued() + rewrite(&self.nodes[before.node as usize].inst));
                 }
@@ -392,26 +396,26 @@ impl Sync<'_> {
         (at, if self.waits.boards == 0 { 0 } else { self.waits.of(node) })
     }
 
-    /// The cycle from which a wait for scoreboards finds them set.
-    fn told(&self, wait: u8) -> u32 {
+    /// The cycle from which a wait for these scoreboards sees them set.
+    fn visible_from(&self, wait: u8) -> u32 {
         boards(wait).map(|k| self.boards[k].set + u32::from(SCOREBOARD_SET)).max().unwrap_or(0)
     }
 
-    /// The cycle by which results of fixed latency are there, those of matrices too or not.
+    /// The cycle by which results of fixed latency are available; with `all` including those of matrix instructions.
     fn settled(&self, all: bool) -> u32 {
         let writers = self.recent.iter().map(|r| &self.writers[usize::from(*r)]).filter(|w| w.node != NOBODY);
         let own = writers.filter(|w| all || !is_long(self.nodes, w)).map(|w| w.settled).max().unwrap_or(0);
         if all { own.max(self.late_until) } else { own }
     }
 
-    /// The last instruction stalls until then.
+    /// Stalls the last instruction until then.
     fn reach(&mut self, at: u32) {
         if at <= self.clock {
             return;
         }
         let more = at - self.clock;
         match self.out.last() {
-            // Its own stall cannot be continued after it.
+            // A jump cannot be followed by NOPs that extend its stall.
             Some(p) if jumps(&p.inst) && u32::from(p.inst.control.stall) + more > 15 => self.pause(more),
             _ => {
                 self.add_stall(more);
@@ -420,7 +424,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Does nothing for so many cycles.
+    /// Inserts a delay of so many cycles.
     fn pause(&mut self, cycles: u32) {
         let mut inst = Instruction::new(op::NOP_N);
         inst.control.stall = 0;
@@ -429,9 +433,9 @@ impl Sync<'_> {
         self.clock += cycles;
     }
 
-    /// The last instruction takes longer: NOPs after it do, or before it if it is a jump.
+    /// Extends the last instruction's stall; with NOPs after it if needed, or before it if it is a jump.
     fn add_stall(&mut self, mut more: u32) {
-        // Nearly always.
+        // The common case.
         if let Some(ScheduledInst { inst, .. }) = self.out.last_mut()
             && let c = &mut inst.control
             && u32::from(c.stall) + more <= 15
@@ -452,7 +456,7 @@ impl Sync<'_> {
             if more > 0 {
                 let mut nop = ScheduledInst { inst: Instruction::new(op::NOP_N), target: None, node: None };
                 nop.inst.control.stall = 0;
-                // A jump's own stall cannot be continued after it: the wait goes before it.
+                // A jump cannot be followed by NOPs that extend its stall, so the wait goes before it.
                 let at = if jumps(&last.inst) { self.out.len() - 1 } else { self.out.len() };
                 if at < self.out.len() {
                     nop.inst.control.stall = more.min(15) as u8;
@@ -464,10 +468,10 @@ impl Sync<'_> {
         }
     }
 
-    /// Scoreboards for what ends, or has read, at a time nobody knows.
+    /// Assigns scoreboards for results and reads of variable latency.
     fn assign(&mut self, inst: &mut Instruction, node: &Node, number: u32) {
         if let Some(k) = groups(inst) {
-            // Bulk copies report when they are done where others report that they have read.
+            // Bulk copies signal completion with the scoreboard that others use for having read their sources.
             *(if inst.form().pipe == Pipe::Bulk { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
             return;
         }
@@ -505,7 +509,7 @@ impl Sync<'_> {
         }
     }
 
-    /// What comes after a fence waits until it has taken place.
+    /// Instructions after a fence wait until it has completed.
     fn fence(&mut self, inst: &mut Instruction) {
         let mnemonic = inst.form().mnemonic;
         let k = self.board(mnemonic);
@@ -520,14 +524,14 @@ impl Sync<'_> {
         self.waits.boards |= 1 << k;
     }
 
-    /// Who overwrites the register waits for the scoreboard; of a result also who reads it.
+    /// An instruction that overwrites the register must wait for the scoreboard; for a result also one that reads it.
     fn hold(&mut self, k: u8, register: usize, result: bool) {
         let of = if result { &mut self.waits.results } else { &mut self.waits.sources };
         of[register] |= 1 << k;
     }
 
-    /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for
-    /// sources.
+    /// A free scoreboard, or else the one last set by the same mnemonic, or else the oldest. The last one is reserved
+    /// for sources.
     fn board(&self, mnemonic: &'static str) -> u8 {
         let last = SCOREBOARDS - 1;
         let all = self.first..last;
@@ -539,13 +543,13 @@ impl Sync<'_> {
         same.or_else(|| all.min_by_key(set)).unwrap_or(0)
     }
 
-    /// Remembers what the instruction writes.
+    /// Records what the instruction writes.
     fn note(&mut self, node: &Node, number: u32, issued: u32) {
         if node.effects.writes.is_empty() {
             return;
         }
         let fixed = node.fixed;
-        // What a guard skips leaves the result before.
+        // If its guard skips the instruction, the earlier result remains.
         let skips = node.inst.guard.index < 7;
         for (k, w) in node.effects.writes.iter().enumerate() {
             let next = Writer {
@@ -580,18 +584,18 @@ impl Sync<'_> {
     }
 }
 
-/// Cycles until then.
+/// Cycles from now until then.
 fn later(at: u32, clock: u32) -> u8 {
     u8::try_from(at.saturating_sub(clock)).unwrap_or(u8::MAX)
 }
 
-/// Results of matrices that branches have brought, and when they are there.
-fn brought(late: &[u32], until: u32, clock: u32) -> impl Iterator<Item = (usize, u8)> {
+/// Results of matrix instructions from before branches, and when they are available.
+fn carried_results(late: &[u32], until: u32, clock: u32) -> impl Iterator<Item = (usize, u8)> {
     let all = late.iter().enumerate().filter(move |_| until > clock).map(move |(r, at)| (r, later(*at, clock)));
     all.filter(|(_, cycles)| *cycles > 0)
 }
 
-/// Whether it is a result of matrices, which comes so late that branches do not wait for it.
+/// Whether it is a result of a matrix instruction, whose latency is so long that branches do not wait for it.
 fn is_long(nodes: &[Node], w: &Writer) -> bool {
     nodes.get(w.node as usize).is_some_and(|n| n.inst.form().pipe == Pipe::Mma)
 }
@@ -606,7 +610,7 @@ fn boards(set: u8) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether it orders memory, or gives registers back, and takes a while; before sm_90 a stall is enough.
+/// Whether it orders memory, or releases registers, and takes time; before sm_90 a stall is enough.
 fn is_fence(inst: &Instruction) -> bool {
     if inst.form().pipe != Pipe::Misc {
         return false;
@@ -615,7 +619,7 @@ fn is_fence(inst: &Instruction) -> bool {
     gives || matches!(inst.form().mnemonic, "FENCE" | "MEMBAR") && !inst.chip().is_before_hopper()
 }
 
-/// The scoreboard of the groups of copies that the instruction ends one of, if it does.
+/// The scoreboard of the groups of copies of which the instruction ends one, if any.
 fn groups(inst: &Instruction) -> Option<u8> {
     if !matches!(inst.form().pipe, Pipe::Global | Pipe::Bulk) {
         return None;

@@ -1,8 +1,8 @@
-//! Instructions as selected, which are sm_90's, → those of the chip asked for.
+//! Translates selected instructions, which are those of sm_90, to the target chip.
 //!
-//! Most differ in their encoding alone: the chip's form of the same mnemonic and name takes the values field by field,
-//! lists by the text of their value. The launch's words of constant bank 0 lie elsewhere on each generation. What the
-//! chip has not is refused by name.
+//! Most differ only in their encoding: the chip's form of the same mnemonic and name takes the values field by field;
+//! enumerated values are matched by their text. The launch's words in constant bank 0 are at other offsets in each
+//! generation. Instructions that the chip lacks are reported by name.
 
 use crate::sass::compile::lines::Line;
 use crate::sass::inst::{field_name, named};
@@ -37,11 +37,11 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
     (0x208, 8, Some(0x118), Some(0x358)),
 ];
 
-/// How far below a word of the launch sm_120 has it for blocks of clusters; those of these places of it has it twice.
+/// Offset to the words of the launch that sm_120 has for clusters; the words listed here exist twice.
 pub const IN_CLUSTERS: i32 = -0xa0;
 const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
 
-/// Whether the chip has the word that stands at a place of bank 0 on sm_90 twice.
+/// Whether the chip has the word at this sm_90 offset of bank 0 twice.
 pub fn has_twice(at: u32, chip: SmArch) -> bool {
     chip == SmArch::Sm120 && place(0, at.into(), chip).is_ok_and(|at| TWICE.contains(&at))
 }
@@ -49,10 +49,10 @@ pub fn has_twice(at: u32, chip: SmArch) -> bool {
 /// Where parameters begin on sm_90.
 const PARAMS: u64 = crate::sass::compile::select::build::PARAMS as u64;
 
-/// Makes the chip's instructions of those of sm_90.
+/// Translates instructions of sm_90 to those of the chip.
 ///
 /// # Errors
-/// What the chip has not.
+/// An instruction that the chip lacks.
 pub fn translate(lines: &mut [Line], chip: SmArch) -> Result<(), String> {
     if chip == SmArch::Sm90 {
         return Ok(());
@@ -65,7 +65,7 @@ pub fn translate(lines: &mut [Line], chip: SmArch) -> Result<(), String> {
     Ok(())
 }
 
-/// What the chip calls the instruction, and the form.
+/// The chip's mnemonic and form name for the instruction.
 fn renamed(inst: &Instruction, chip: SmArch) -> (&'static str, &'static str) {
     let old = chip.is_before_hopper();
     match (inst.form().mnemonic, inst.form().name) {
@@ -81,7 +81,7 @@ fn renamed(inst: &Instruction, chip: SmArch) -> (&'static str, &'static str) {
     }
 }
 
-/// The chip's instruction that does the same.
+/// The chip's equivalent instruction.
 fn translated(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
     let from = inst.form();
     let no = |what: &str| format!("{chip} has no {what}");
@@ -90,7 +90,7 @@ fn translated(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
     }
     let (mnemonic, name) = renamed(inst, chip);
     let form = Form::find(mnemonic, name, chip).ok_or_else(|| no(from.mnemonic))?;
-    // Selected for this chip.
+    // It was selected for this chip.
     if inst.chip() == chip {
         return Ok(*inst);
     }
@@ -105,7 +105,7 @@ fn translated(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
     Ok(out)
 }
 
-/// The instruction in another form, field by field; `but` is an operand left out.
+/// The instruction in another form, field by field; `but` is an operand to omit.
 pub fn copied(inst: &Instruction, form: &'static Form, chip: SmArch, but: &str) -> Result<Instruction, String> {
     let mut out = Instruction::on(form, chip);
     for (field, value) in inst.fields().filter(|(f, _)| !matches!(f.kind, Kind::Must(_))) {
@@ -136,13 +136,13 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
     match to.kind {
         Kind::List(list) => {
             let text = named(from, value)?;
-            // Sums of floats in memory take denormals as zeros before sm_90, as the PTX manual says of them; a signed
-            // minimum is written out.
+            // Before sm_90 float additions in memory flush denormals, as the PTX manual says; a signed minimum is
+            // written explicitly.
             let other = match text {
                 ".F32.RN" => ".F32.FTZ.RN",
                 "" => ".S32",
                 ".S32" => "",
-                // F2FP of sm_80 and sm_86 writes only the formats that are unusual; DMMA of those chips has one shape.
+                // F2FP of sm_80 and sm_86 writes only the unusual formats; DMMA of those chips has one shape.
                 ".F16" | ".F32" => "",
                 ".8x8x4" => ".884",
                 same => same,
@@ -155,7 +155,7 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
     }
 }
 
-/// Moves what it reads of bank 0.
+/// Relocates its operands in bank 0.
 fn constants(inst: &mut Instruction) -> Result<(), String> {
     let chip = inst.chip();
     let slot = inst.fields().find(|(f, _)| matches!(f.kind, Kind::Constant(_))).map(|(f, _)| f.slot);
@@ -164,7 +164,7 @@ fn constants(inst: &mut Instruction) -> Result<(), String> {
     inst.set(slot, Role::Offset, at).map(|_| ()).map_err(|e| e.to_string())
 }
 
-/// Where a chip has what lies at that place on sm_90.
+/// The chip's offset of what is at this offset on sm_90.
 pub fn place(bank: u64, at: u64, chip: SmArch) -> Result<u64, String> {
     if chip == SmArch::Sm90 {
         return Ok(at);
@@ -181,7 +181,7 @@ pub fn place(bank: u64, at: u64, chip: SmArch) -> Result<u64, String> {
     there.ok_or_else(|| format!("{chip} keeps nothing like c[0x0][{at:#x}] of sm_90"))
 }
 
-/// The upper half of the address where shared memory begins: before sm_90 a word of the launch.
+/// The upper half of the shared memory window's address: before sm_90 a word of the launch.
 fn window(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
     let mut out = Instruction::on(op::MOV_C, chip);
     let d = inst.get("d", Role::Value).unwrap_or(255);

@@ -1,13 +1,13 @@
-//! What arithmetic reads of constant banks, from Hopper on: it comes through uniform registers, or by a load of its
-//! own.
+//! Constant-bank operands of arithmetic, from Hopper on: they come through uniform registers, or through separate
+//! loads.
 //!
-//! sm_120 has no arithmetic that reads a bank. sm_90 has rows for it, which no code of ptxas uses: of 1.2 million
-//! instructions that it makes of the texts in the tests for that chip, none names a bank but LDC and ULDC. So neither
-//! does ours. Selection writes operands of banks as chips before have them; here, once registers are given out, `MOV`
-//! of a constant becomes LDC, and others read a uniform register, which ULDC fills at the start of the code where there
-//! is room for all its life, or else before its first reader since a label or a jump. Threads that part share uniform
-//! registers and may run in any order: there a register holds one constant for good, and sm_90's rows serve what finds
-//! none.
+//! On sm_120 arithmetic cannot read a constant bank. sm_90 can, but no code of ptxas does: in 1.2 million instructions
+//! that it generates from the tests' texts for that chip, only LDC and ULDC name a bank. Our code does the same.
+//! Selection writes bank operands as for older chips. Here, after register allocation, `MOV` of a constant becomes LDC,
+//! and other instructions read a uniform register. ULDC loads it at the start of the code if a register is free
+//! throughout, or else before its first reader after a label or a jump. Divergent threads share uniform registers and
+//! may run in any order, so in divergent code a register holds one constant permanently, and on sm_90 the remaining
+//! operands stay in the bank.
 
 use super::chips::{copied, place};
 use crate::sass::compile::allocate::scalar::SCALARS;
@@ -16,17 +16,17 @@ use crate::sass::row::{Field, Form, Index, Kind, Pipe, Role};
 use crate::sass::{FieldError, Guard, Instruction, SmArch, mods, op};
 use std::ops::Range;
 
-/// Uniform registers of constants: selection uses those below, values that loops keep those above.
+/// Uniform registers for constants: selection uses those below, loop values those above.
 pub const CONSTANTS: Range<u8> = 28..SCALARS.start;
-/// The same where threads part, so that loops keep no values there.
-const PARTED: Range<u8> = 28..SCALARS.end;
-/// How many pairs stay free for constants of one piece where there are more constants than pairs.
-const IN_TURNS: usize = 3;
+/// The same in divergent code, where no loop values are in uniform registers.
+const DIVERGENT: Range<u8> = 28..SCALARS.end;
+/// Pairs that are reused from piece to piece if there are more constants than pairs.
+const REUSED_PAIRS: usize = 3;
 
-/// Lines that read constant banks by loads alone.
+/// Rewrites lines so that only loads read constant banks.
 ///
 /// # Errors
-/// Instructions that have no form with a uniform register.
+/// An instruction has no form with a uniform register.
 pub fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !lines.iter().any(|l| matches!(l, Line::Inst(i, _) if Read::of(i, chip).is_some())) {
         return Ok(lines);
@@ -68,22 +68,22 @@ pub fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String>
     Ok(out)
 }
 
-/// An operand of a bank: which one, and which bytes of it.
+/// A bank operand: which bank, and which bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Read {
     slot: &'static str,
     bank: u64,
-    /// Where the pair begins that the operand is in, or that it is.
+    /// Start of the aligned pair that contains the operand.
     base: u64,
     /// Which of its words: bit 0 the first, bit 1 the second.
     words: u8,
 }
 
 impl Read {
-    /// What an instruction reads of a bank that is not a load.
+    /// The bank operand of an instruction that is not a load.
     fn of(inst: &Instruction, chip: SmArch) -> Option<Read> {
         let form = inst.form();
-        // The table calls forms so that read a constant.
+        // In the table, forms that read a constant have a C in their name.
         if !form.name.contains('C') || matches!(form.mnemonic, "LDC" | "ULDC") {
             return None;
         }
@@ -91,7 +91,7 @@ impl Read {
         let slot = form.fields.iter().find(|f| is(f.kind))?.slot;
         let get = |role| inst.get(slot, role).unwrap_or(0);
         let (bank, at) = (get(Role::Bank), get(Role::Offset));
-        // The addend of a wide product has both words, as all that is of double precision.
+        // The addend of a wide product, and all double-precision operands, have two words.
         if form.pipe == Pipe::Double || form.name.starts_with("WIDE") && slot == "c" {
             return Some(Read { slot, bank, base: at, words: 3 });
         }
@@ -106,7 +106,7 @@ fn is_pair(bank: u64, at: u64, chip: SmArch) -> bool {
     there(at).is_some_and(|first| first % 8 == 0 && there(at + 4) == Some(first + 4))
 }
 
-/// The load that a move of a constant is; whether it is one with the next one.
+/// The load that replaces a move of a constant, and whether it includes the next move.
 fn moved(inst: &Instruction, next: Option<&Instruction>, chip: SmArch) -> Result<Option<(Instruction, bool)>, String> {
     let parts = |i: &Instruction| {
         let get = |slot, role| i.get(slot, role).unwrap_or(0);
@@ -135,15 +135,15 @@ pub fn load(form: &'static Form, d: u64, (bank, at): (u64, u64), both: bool) -> 
     Ok(inst)
 }
 
-/// A constant, or two that lie side by side, and where it stands.
+/// A constant, or two adjacent ones, and its register.
 struct Constant {
     bank: u64,
     base: u64,
     /// Words that some instruction reads.
     words: u8,
-    /// The first of its uniform registers; `None`: it stands in none.
+    /// The first of its uniform registers; `None`: it has none.
     register: Option<u8>,
-    /// It stands there from the start to the end.
+    /// The register holds it throughout the code.
     lasts: bool,
     /// Pieces of straight code that read it, the last of them, and whether one is in a loop.
     pieces: u32,
@@ -158,7 +158,7 @@ impl Constant {
     }
 }
 
-/// Whether it writes a uniform register that loops keep values in.
+/// Whether it writes a uniform register for loop values.
 fn keeps_scalar(line: &Line) -> bool {
     let Line::Inst(inst, _) = line else { return false };
     let form = inst.form();
@@ -171,18 +171,18 @@ fn keeps_scalar(line: &Line) -> bool {
 
 struct Loads {
     all: Vec<Constant>,
-    /// Pairs that constants of one piece take in turns.
+    /// Pairs that are reused from piece to piece.
     free: Range<u8>,
     next: u8,
-    /// Threads may part.
-    parted: bool,
+    /// Threads may diverge.
+    divergent: bool,
 }
 
 impl Loads {
-    /// The constants that lines read, and which of them have registers for good.
+    /// The constants that lines read, and which of them get a permanent register.
     fn new(lines: &[Line], chip: SmArch) -> Loads {
         let mut all: Vec<Constant> = vec![];
-        let (loops, mut piece, mut parted) = (loops(lines), 0, false);
+        let (loops, mut piece, mut divergent) = (loops(lines), 0, false);
         for (at, line) in lines.iter().enumerate() {
             let Line::Inst(inst, target) = line else {
                 piece += 1;
@@ -203,29 +203,29 @@ impl Loads {
             if inst.form().pipe == Pipe::Branch {
                 piece += 1;
                 let decides = target.is_some() && inst.guard != Guard::ALWAYS;
-                parted |= decides || !matches!(inst.form().mnemonic, "BRA" | "EXIT");
+                divergent |= decides || !matches!(inst.form().mnemonic, "BRA" | "EXIT");
             }
         }
-        // Where loops keep values, no threads part.
-        parted &= !lines.iter().any(keeps_scalar);
-        let registers = if parted { PARTED } else { CONSTANTS };
+        // Code with loop values in uniform registers does not diverge.
+        divergent &= !lines.iter().any(keeps_scalar);
+        let registers = if divergent { DIVERGENT } else { CONSTANTS };
         let pairs = registers.len() / 2;
         let fit = all.len() <= pairs;
-        // sm_120 can only let them take turns.
-        let room = if fit || parted && chip == SmArch::Sm90 { pairs } else { pairs - IN_TURNS };
-        let mut order: Vec<usize> = (0..all.len()).filter(|k| fit || parted || all[*k].pieces > 1).collect();
+        // sm_120 can only reuse pairs from piece to piece.
+        let room = if fit || divergent && chip == SmArch::Sm90 { pairs } else { pairs - REUSED_PAIRS };
+        let mut order: Vec<usize> = (0..all.len()).filter(|k| fit || divergent || all[*k].pieces > 1).collect();
         order.sort_by_key(|k| std::cmp::Reverse((all[*k].in_loop, all[*k].pieces)));
         let mut first = registers.start;
         for k in order.into_iter().take(room) {
             (all[k].lasts, all[k].register) = (true, Some(first));
             first += 2;
         }
-        Loads { all, free: first..registers.end, next: first, parted }
+        Loads { all, free: first..registers.end, next: first, divergent }
     }
 
     /// Whether a uniform register can hold the constant.
     fn finds(&self, read: Read) -> bool {
-        !self.parted || self.all.iter().any(|c| c.lasts && (c.bank, c.base) == (read.bank, read.base))
+        !self.divergent || self.all.iter().any(|c| c.lasts && (c.bank, c.base) == (read.bank, read.base))
     }
 
     /// The load of a constant.
@@ -237,7 +237,7 @@ impl Loads {
         Ok(Line::Inst(inst, None))
     }
 
-    /// The form that reads a uniform register, and before it the load of that where it has none.
+    /// The form that reads a uniform register, preceded by the load of that register if needed.
     fn through_uniform(&mut self, inst: &Instruction, read: Read, out: &mut Vec<Line>) -> Result<Instruction, String> {
         let (from, chip) = (inst.form(), inst.chip());
         let no = || format!("{chip} has no {} of a constant", from.mnemonic);
@@ -259,7 +259,7 @@ impl Loads {
         Ok(to)
     }
 
-    /// A pair of uniform registers; what stood there is forgotten.
+    /// A pair of uniform registers; its previous contents are forgotten.
     fn fresh(&mut self, k: usize) -> u8 {
         let register = self.next;
         self.next = if register + 2 < self.free.end { register + 2 } else { self.free.start };
@@ -276,7 +276,7 @@ impl Loads {
     }
 }
 
-/// Lines from where a jump goes back to, to the jump.
+/// Ranges of lines from a back edge's target to the jump.
 fn loops(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
     let mut labels = hashbrown::HashMap::new();
     let mut all = vec![];

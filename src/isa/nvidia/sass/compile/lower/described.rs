@@ -1,8 +1,7 @@
-//! The memory descriptor: what instructions that reach global memory name beside the address.
+//! The memory descriptor, which accesses to global memory have as an operand besides the address.
 //!
-//! It is a word of the launch, 0 where nothing is said, and stands in a uniform pair from the kernel's start. From
-//! Hopper on ptxas names it in nearly every access, so we do; before, only copies to shared memory have no form
-//! without.
+//! It is a word of the launch (0 by default), and is kept in a uniform pair from the kernel's start. From Hopper on
+//! ptxas uses it in nearly every access, and so do we; before, only copies to shared memory require it.
 
 use super::chips::copied;
 use super::constants::load;
@@ -29,10 +28,10 @@ static FORMS: [(&Form, &Form); 10] = [
     (op::REDG_FR, op::REDG_FD),
 ];
 
-/// Has accesses name the descriptor, and loads it where one does.
+/// Adds the descriptor to accesses, and loads it if one needs it.
 ///
 /// # Errors
-/// A load that cannot be made, which is a fault of the table.
+/// The load cannot be encoded, which is an error in the table.
 pub fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
     let mut wanted = false;
     for line in lines.iter_mut() {
@@ -55,7 +54,7 @@ pub fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
     Ok(())
 }
 
-/// The access in the form that names the descriptor; `None`: its offset does not fit there.
+/// The access in the form with a descriptor; `None`: its offset does not fit there.
 fn with_descriptor(inst: &Instruction, form: &'static Form) -> Option<Instruction> {
     let mut to = match form.mnemonic {
         // Without a descriptor generic accesses have longer offsets.

@@ -1,4 +1,4 @@
-//! A kernel and the functions that it may call as one piece of code.
+//! Joins a kernel and the functions that it may call into one piece of code.
 
 use crate::ptx::Pos;
 use crate::sass::compile::allocate::place::AllocatedCode;
@@ -6,7 +6,7 @@ use crate::sass::compile::lines::Line;
 use crate::sass::compile::read::call::{FUNCTIONS, Signatures};
 use crate::sass::compile::{AsmError, KernelCode};
 
-/// A kernel's or a function's code with its registers, not yet the chip's and not yet scheduled.
+/// A kernel's or function's code with physical registers, before it is lowered to the chip and scheduled.
 pub struct Routine {
     /// Where the text declares it.
     pub pos: Pos,
@@ -15,7 +15,7 @@ pub struct Routine {
     pub calls: Vec<u32>,
     pub barriers: u32,
     pub source_instructions: u32,
-    /// Registers that a thread must start with, where warps hand registers to each other.
+    /// Registers that a thread must start with, if `setmaxnreg` is used.
     pub start: Option<u32>,
 }
 
@@ -24,7 +24,7 @@ pub struct Functions {
     all: Vec<Option<Routine>>,
 }
 
-/// Code with the labels of all of it.
+/// Linked code, with its number of labels.
 pub struct Linked {
     pub lines: Vec<Line>,
     pub labels: usize,
@@ -47,7 +47,7 @@ impl Functions {
         self.all.get(number as usize).and_then(Option::as_ref)
     }
 
-    /// Puts the functions that a kernel may call after it; what they need is the kernel's to ask for.
+    /// Puts the functions that a kernel may call after it; the kernel's resources include theirs.
     pub fn link(&self, own: Routine, names: &Signatures, k: &mut KernelCode) -> Result<Linked, AsmError> {
         let mut order: Vec<u32> = vec![];
         let mut work = own.calls.clone();
@@ -88,7 +88,7 @@ impl Functions {
         Ok(Linked { lines, labels, functions })
     }
 
-    /// Bytes of the frames below some calls; of a recursion one level is counted.
+    /// Maximum stack bytes below these calls; a recursion counts once.
     fn deepest(&self, calls: &[u32], names: &Signatures, found: &mut Vec<Option<u32>>) -> u32 {
         let mut most = 0;
         for f in calls {

@@ -1,10 +1,11 @@
-//! Lower: sm_90's code with registers → the chip's.
+//! Lower: sm_90 code with physical registers → the chip's code.
 //!
 //! In: [`Routine`](link::Routine)s of a kernel and of the functions that it calls. Out: one list of lines, all of which
-//! the chip has. Refused, by name: what the chip lacks.
+//! the chip supports. Unsupported instructions are reported by name.
 //!
-//! Order: [`link`] puts functions after their kernel, [`constants`] brings constants to uniform registers (from Hopper
-//! on), [`described`] names the memory descriptor, [`chips`] takes the chip's forms and places of the launch's words.
+//! Order: [`link`] puts functions after their kernel, [`constants`] moves constants to uniform registers (from Hopper
+//! on), [`described`] adds the memory descriptor, [`chips`] uses the chip's forms and its offsets of the launch's
+//! words.
 
 pub mod chips;
 pub mod constants;

@@ -1,7 +1,7 @@
-//! What is known of the text's registers before selection: constants, copies, sums, neighbours in vectors.
+//! Analysis of the text's registers before selection: constants, copies, sums, neighbours in vectors.
 //!
-//! A register with one unguarded definition stands for that definition wherever it is read, as long as what the
-//! definition read has one definition as well.
+//! A register with one unguarded definition is equivalent to that definition wherever it is read, if the registers that
+//! the definition read have one definition as well.
 
 use crate::ptx::{Imm, Opcode, Space, Type};
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
@@ -46,7 +46,7 @@ impl Part {
     }
 }
 
-/// A place in a tuple: its number, the first word, and the words of the tuple.
+/// A position in a tuple: the tuple's number, and the first word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     pub tuple: u32,
@@ -59,14 +59,14 @@ pub struct RegisterFacts {
     /// How often each register is written and read.
     pub writes: Vec<u32>,
     pub reads: Vec<u32>,
-    /// The item that writes it, where there is one only.
+    /// The item that writes it, if there is only one.
     pub def: Vec<u32>,
     pub member: Vec<Option<Member>>,
     /// Words of each tuple.
     pub tuples: Vec<u8>,
 }
 
-/// What a body has that some of the passes are for.
+/// Properties of a body that later passes depend on.
 #[derive(Default)]
 pub struct Seen {
     /// Plain copies: to, from.
@@ -100,14 +100,14 @@ fn each_part(o: &Opd, f: &mut impl FnMut(Reg)) {
     }
 }
 
-/// Registers that are written.
+/// Calls `f` with the registers that are written.
 fn written(i: &Flat, f: &mut impl FnMut(Reg)) {
     i.opds.iter().take(i.results()).for_each(|o| each(o, f));
 }
 
-/// Registers that are read.
+/// Calls `f` with the registers that are read.
 fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
-    // Sums are added to.
+    // The accumulator is also read.
     let from = if i.op == Opcode::Wgmma { 0 } else { i.results() };
     i.opds.iter().skip(from).for_each(|o| each(o, f));
     if let Some((p, _)) = i.guard {
@@ -116,7 +116,7 @@ fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
 }
 
 impl RegisterFacts {
-    /// Counts definitions and reads, and joins copies; what of that wants more passes.
+    /// Counts definitions and reads, and joins copies. Also returns which further passes the body needs.
     pub fn new<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> (RegisterFacts, Seen) {
         let n = body.regs.len();
         let mut f = RegisterFacts {
@@ -135,14 +135,14 @@ impl RegisterFacts {
         (f, seen)
     }
 
-    /// Counts again, for a body that has changed.
+    /// Recomputes everything for a changed body.
     pub fn recount(&mut self, body: &Body) {
         self.writes.fill(0);
         self.reads.fill(0);
         self.count(body);
     }
 
-    /// Counts writes and reads on top of those that were counted.
+    /// Adds the writes and reads of the body to the counts.
     fn count(&mut self, body: &Body) -> Seen {
         let mut seen = Seen::default();
         for (k, item) in body.items.iter().enumerate() {
@@ -154,7 +154,7 @@ impl RegisterFacts {
             if let Some((p, _)) = i.guard {
                 read(p);
             }
-            // Sums are added to.
+            // The accumulator is also read.
             if i.op == Opcode::Wgmma {
                 to.iter().for_each(|o| each(o, &mut read));
             }
@@ -174,14 +174,14 @@ impl RegisterFacts {
         seen
     }
 
-    /// Whether a copy of these may be the last of what makes the first.
+    /// Whether the first register may replace the second, of which it is a copy.
     fn may_join(&self, to: Reg, from: Reg) -> bool {
         let (t, r) = (from as usize, to as usize);
         self.writes[t] == 1 && self.reads[t] == 1 && self.writes[r] > 1
     }
 
-    /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r; whether that
-    /// was so anywhere.
+    /// `t = f(..); r = t` becomes `r = f(..)` if t has no other use and r is not touched between; returns whether there
+    /// was such a case.
     fn join_copies<'a>(&mut self, body: &mut Body<'a>, store: &'a Store<'a>) -> bool {
         let mut last = vec![0u32; body.regs.len()];
         let mut defined = vec![u32::MAX; body.regs.len()];
@@ -300,7 +300,7 @@ impl RegisterFacts {
         }
     }
 
-    /// What is known of 64 bits that are made of words, and of words that are taken from them.
+    /// What is known about 64-bit values made of words, and about words extracted from them.
     fn words(&self, i: &Flat, body: &Body) -> Known {
         use Type::*;
         match i.op {
@@ -414,7 +414,7 @@ impl RegisterFacts {
         }
     }
 
-    /// A product of two constants of 32 bits, twice as wide, and a sum with it.
+    /// A product of two 32-bit constants with 64-bit result, and a sum with it.
     fn wide_product(&self, i: &Flat, ty: Type, sources: &[Opd]) -> Known {
         if ty.bits() != 32 || !i.has_one_type() || i.words().count() != 1 {
             return Known::Nothing;
@@ -464,7 +464,7 @@ impl RegisterFacts {
         }
     }
 
-    /// Registers that are read or written as one vector become neighbours.
+    /// Assigns registers that are read or written as one vector to tuples.
     pub fn group(&mut self, body: &Body) {
         let multiplies = |i: &Flat| i.op == Opcode::Wgmma && i.results() == 1;
         for item in &body.items {
@@ -487,7 +487,7 @@ impl RegisterFacts {
         }
     }
 
-    /// Wide ones are a warpgroup's sums.
+    /// Wide ones are wgmma accumulators.
     fn tuple(&mut self, v: &[Opd], body: &Body, wide: bool) {
         let mut regs: smallvec::SmallVec<[Reg; 4]> = smallvec::SmallVec::new();
         for o in v {
@@ -515,7 +515,7 @@ impl RegisterFacts {
     }
 }
 
-/// Whether the registers of its vectors are best neighbours.
+/// Whether the registers of its vectors should be neighbours.
 #[inline]
 fn wants_neighbours(i: &Flat) -> bool {
     match i.op {
@@ -525,7 +525,7 @@ fn wants_neighbours(i: &Flat) -> bool {
     }
 }
 
-/// Shared memory that a block's own begins after on sm_90.
+/// On sm_90 a block's own shared memory begins at this address.
 pub const SHARED_START: u32 = 0x400;
 
 /// Destination and source of a plain copy.
@@ -547,7 +547,7 @@ fn rename<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, from: Reg, to: Reg) {
     });
 }
 
-/// Integers that wrap around at 32 or 64 bits.
+/// Integer types that wrap around at 32 or 64 bits.
 pub fn is_word(ty: Type) -> bool {
     use Type::*;
     matches!(ty, B32 | U32 | S32 | B64 | U64 | S64)

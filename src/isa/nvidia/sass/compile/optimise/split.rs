@@ -1,9 +1,9 @@
-//! Registers that a text uses for one value after the other: each value that straight code both makes and uses up gets
-//! a register of its own.
+//! Renames registers that a text reuses for several values: each value that is made and used up in straight-line code
+//! gets its own register.
 //!
-//! What the passes after this one know of a register they know of its one definition. Code made by hand or by macros
-//! names few registers and writes each of them often (`mul.wide.u32 %rd1, %r1, 4; add.s64 %rd1, %rd2, %rd1`); after
-//! this its addresses and products are joined like those of compilers.
+//! Later passes analyse a register through its single definition. Code written by hand or by macros uses few registers
+//! and writes each of them often (`mul.wide.u32 %rd1, %r1, 4; add.s64 %rd1, %rd2, %rd1`); after this pass its addresses
+//! and products are analysed like those of compilers.
 
 use super::facts::each;
 use crate::ptx::{Opcode, Type};
@@ -12,27 +12,27 @@ use crate::sass::compile::read::source::Store;
 use smallvec::SmallVec;
 use std::convert::Infallible;
 
-/// What is known of a register, and in the block that is being walked.
+/// Analysis of a register, in the body and in the current block.
 #[derive(Clone, Copy, Default)]
 struct Uses {
-    /// The block that touched it last; blocks are counted from 1.
+    /// The last block that touched it, counted from 1.
     block: u32,
-    /// Writes that leave nothing of what was there, up to two.
+    /// Writes that replace its value completely, counted up to two.
     writes: u8,
-    /// Some block begins with its value.
+    /// It is live at the start of some block.
     carried: bool,
-    /// It stands in a vector: its place is beside others.
+    /// It is part of a vector, which fixes its neighbours.
     placed: bool,
-    /// This block begins with its value.
+    /// It is live at the start of this block.
     enters: bool,
-    /// The last write in this block that leaves nothing of what was there.
+    /// The last write in this block that replaces its value completely.
     last: u32,
-    /// The register that stands for it in this block.
+    /// The register that replaces it at this point of the block.
     now: Reg,
 }
 
-/// Whether what the instruction writes takes nothing from what was there, and may as well go elsewhere. Matrices stay
-/// where their sums are.
+/// Whether the instruction's results do not depend on the old values of the destination, so that the destination can be
+/// renamed. Matrix accumulators are not renamed.
 fn renews(i: &Flat) -> bool {
     i.guard.is_none() && !matches!(i.op, Opcode::Wgmma | Opcode::Mma | Opcode::Wmma | Opcode::Call)
 }
@@ -41,8 +41,8 @@ fn sources<'a, 'b>(i: &'b Flat<'a>) -> &'b [Opd<'a>] {
     &i.opds[i.results().min(i.opds.len())..]
 }
 
-/// Calls `f` with each register that an instruction writes; true where what was there is gone. What changes a vector's
-/// register leaves it in its place.
+/// Calls `f` with each register that an instruction writes; true if the old value is replaced completely. Registers of
+/// vectors are not renamed.
 fn writes(i: &Flat, uses: &mut [Uses], f: &mut impl FnMut(&mut Uses, Reg, bool)) {
     let renews = renews(i);
     for o in i.opds.iter().take(i.results()) {
@@ -57,7 +57,7 @@ fn writes(i: &Flat, uses: &mut [Uses], f: &mut impl FnMut(&mut Uses, Reg, bool))
     }
 }
 
-/// The same with each register that it touches, first those that it reads.
+/// The same for each register that it touches, reads first.
 fn touches(i: &Flat, uses: &mut [Uses], f: &mut impl FnMut(&mut Uses, Reg, bool)) {
     let mut read = |r: Reg| f(&mut uses[r as usize], r, false);
     sources(i).iter().for_each(|o| each(o, &mut read));
@@ -71,7 +71,7 @@ fn parts(i: &Flat) -> bool {
     matches!(i.op, Opcode::Bra | Opcode::Brx | Opcode::Call | Opcode::Ret | Opcode::Exit)
 }
 
-/// Whether some block writes a register more than once: most texts have none, and are left as they are.
+/// Whether some block writes a register more than once; most texts have no such block and are left unchanged.
 fn is_wanted(body: &Body) -> bool {
     let mut blocks = vec![0u32; body.regs.len()];
     let (mut block, mut found) = (1, false);
@@ -89,7 +89,7 @@ fn is_wanted(body: &Body) -> bool {
     found
 }
 
-/// Gives values registers of their own.
+/// Renames registers so that each value has its own.
 pub fn split<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
     if is_wanted(body) {
         split_all(body, store);
@@ -158,7 +158,7 @@ fn of_block<'a>(
         let Item::Inst(i) = item else { continue };
         made.clear();
         writes(i, uses, &mut |u, r, renews| {
-            // The last value of a register that blocks hand on stays in it.
+            // The last value of a register that is live across blocks stays in it.
             let own = u.writes == 2 && !u.enters && !(u.carried && k == u.last);
             made.push(renews.then(|| if own { fresh(types, r) } else { r }));
         });

@@ -1,8 +1,8 @@
-//! Which registers hold the same value in all threads of a warp: branches on those need no convergence barrier.
+//! Finds registers with the same value in all threads of a warp: branches on those need no convergence barrier.
 //!
-//! A register is uniform if all that is written to it is made from uniform registers. One that is written more than
-//! once may still differ between threads that left a loop at different iterations, so a single branch that is not
-//! uniform takes uniformity from all such registers.
+//! A register is uniform if all values written to it are computed from uniform registers. A register with several
+//! writes may still differ between threads that left a loop at different iterations, so if any branch is not uniform,
+//! no such register is.
 
 use super::facts::RegisterFacts;
 use crate::ptx::{Opcode, Space};
@@ -15,7 +15,7 @@ pub fn uniform(body: &Body, facts: &RegisterFacts) -> Vec<bool> {
         let mut changed = false;
         for item in &body.items {
             let Item::Inst(i) = item else { continue };
-            // What differs already does so whatever it is made from.
+            // It is non-uniform already, whatever its sources are.
             if let (1, Some(Opd::Reg(r))) = (i.results(), i.opds.first())
                 && !uniform[*r as usize]
             {
@@ -41,7 +41,7 @@ pub fn uniform(body: &Body, facts: &RegisterFacts) -> Vec<bool> {
     }
 }
 
-/// Whether the instruction gives all threads the same from the same.
+/// Whether the instruction gives uniform results from uniform sources.
 fn source(i: &Flat) -> bool {
     match i.op {
         Opcode::Ld if i.opds.last().is_some_and(passed) => false,
@@ -63,7 +63,7 @@ fn source(i: &Flat) -> bool {
     }
 }
 
-/// What a call passes is each thread's own.
+/// Values passed by a call are per thread.
 fn passed(o: &Opd) -> bool {
     let Opd::Address(base, _) = o else { return false };
     matches!(**base, Opd::Symbol(Symbol::Outgoing(_) | Symbol::Incoming(_), _))

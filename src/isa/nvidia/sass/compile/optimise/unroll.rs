@@ -1,10 +1,9 @@
-//! Loops that count: a loop of one block whose number of iterations is known does several iterations at once, or all of
-//! them.
+//! Unrolls loops of one block with a known trip count, partially or completely.
 //!
-//! What an iteration computes for itself gets registers of its own in each copy, so that loads of all copies can be in
-//! flight together; what goes from iteration to iteration keeps its register and its order, so that sums of floats stay
-//! as they are. What grows by the same in every iteration (addresses) is the first copy's plus a constant, which
-//! addresses take as their offset; what is the same in every iteration is computed once.
+//! Temporaries of an iteration get their own registers in each copy, so that loads of all copies can be in flight
+//! together. Values that are carried from iteration to iteration keep their register and their order, so that sums of
+//! floats are unchanged. Values that grow by a constant in every iteration (addresses) become the first copy's value
+//! plus a constant, which goes into the offset of addresses. Invariant values are computed once.
 
 use super::facts::{bits_of, each, is_word};
 use super::split::{each_mut, fresh};
@@ -15,15 +14,15 @@ use crate::sass::compile::read::source::Store;
 use std::ops::{Index, IndexMut};
 use std::sync::LazyLock;
 
-/// Instructions of all copies together, where all iterations are done at once and where they are not.
+/// Limit on the instructions of all copies together, for complete and for partial unrolling.
 const LONGEST_WHOLE: usize = 96;
 const LONGEST: usize = 64;
-/// Iterations done at once.
+/// Maximum factor of partial unrolling.
 const MOST: u64 = 4;
-/// Loops around loops that became straight code are looked at again, so often.
+/// Outer loops whose inner loop was unrolled completely are considered again, up to this many times.
 const DEPTH: usize = 3;
 
-/// What copies of iterations are joined with.
+/// Mnemonics for connecting the copies.
 static SUM32: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Add, Type::S32));
 static SUM64: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Add, Type::S64));
 static MOVE32: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Mov, Type::B32));
@@ -33,7 +32,7 @@ fn typed(op: Opcode, ty: Type) -> Mnemonic {
     Mnemonic::new(op, [Modifier::Type(ty)].into_iter())
 }
 
-/// A body as it was before its loops were unrolled.
+/// A body before its loops were unrolled.
 pub struct Rolled<'a> {
     items: Vec<Item<'a>>,
     registers: usize,
@@ -46,7 +45,8 @@ impl<'a> Rolled<'a> {
     }
 }
 
-/// Unrolls the innermost loops, and those around them that become innermost; gives the body as it was if there are any.
+/// Unrolls the innermost loops, and those around them that become innermost; returns the original body if there are
+/// any.
 pub fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a>> {
     let registers = body.regs.len();
     let mut before = None;
@@ -60,7 +60,7 @@ pub fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a
     before
 }
 
-/// One pass over the body: the items before, and whether a loop became straight code.
+/// One pass over the body; returns the items before, and whether a loop was unrolled completely.
 fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>, bool)> {
     let found: Vec<Count> = loops(body).into_iter().filter_map(|at| Count::of(body, at)).collect();
     if found.is_empty() {
@@ -76,7 +76,7 @@ fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>,
         Some((label, branch, l.times()?, l))
     };
     let counting: Vec<(usize, usize, u64, Loop)> = found.into_iter().filter_map(of).collect();
-    // With what counts before each copy.
+    // Includes the counter updates before each copy.
     let copies: usize = counting.iter().map(|(.., times, l)| (l.to - l.from + 2) * *times as usize).sum();
     let (mut out, mut done, mut straight) = (Vec::with_capacity(body.items.len() + copies), 0, false);
     for (label, branch, times, l) in counting {
@@ -102,8 +102,7 @@ fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>,
     Some((std::mem::replace(&mut body.items, out), straight))
 }
 
-/// Labels and the branches back to them with nothing but straight code between, where no other branch goes to the
-/// label.
+/// Labels with their back edges, where the code between is straight-line and no other branch goes to the label.
 fn loops(body: &Body) -> Vec<(usize, usize)> {
     let (mut out, mut label) = (vec![], None);
     let mut users: Vec<u32> = vec![0; body.labels as usize];
@@ -122,7 +121,7 @@ fn loops(body: &Body) -> Vec<(usize, usize)> {
     out
 }
 
-/// Calls `f` with each label that a jump names.
+/// Calls `f` with each label that a jump refers to.
 fn labels(o: &Opd, f: &mut impl FnMut(u32)) {
     match o {
         Opd::Symbol(Symbol::Label(l), _) => f(*l),
@@ -149,7 +148,7 @@ fn touches(i: &Flat, f: &mut impl FnMut(Reg, bool)) {
     }
 }
 
-/// What a loop's block does to a register.
+/// How a loop's block uses a register.
 #[derive(Clone, Copy)]
 struct Use {
     writes: u32,
@@ -159,11 +158,11 @@ struct Use {
     guarded: bool,
     first_read: u32,
     last_read: u32,
-    /// It grows by a constant in an instruction that nothing after it reads.
+    /// It is incremented by a constant in an instruction, and is not read after it.
     step: Option<(u32, i64)>,
-    /// How much it grows from iteration to iteration; of what the block does not write 0.
+    /// Its increment per iteration, if known; 0 if the block does not write it.
     delta: Option<i64>,
-    /// It is read elsewhere too.
+    /// It is read outside the loop too.
     outside: bool,
 }
 
@@ -180,15 +179,15 @@ const UNUSED: Use = Use {
 };
 
 impl Use {
-    /// An iteration computes it before it reads it.
+    /// Each iteration computes it before reading it.
     fn own(&self) -> bool {
         self.writes > 0 && !self.guarded && self.first_read > self.first_write
     }
 }
 
-/// What a loop's block does to the registers that it names.
+/// How a loop's block uses the registers that it refers to.
 struct Uses {
-    /// Each register's place among them, from 1; 0 of those that it does not name.
+    /// Each register's index in the list, from 1; 0 if the block does not use it.
     places: Vec<u32>,
     all: Vec<(Reg, Use)>,
 }
@@ -198,7 +197,7 @@ impl Uses {
         Uses { places: vec![0; registers], all: Vec::with_capacity(32) }
     }
 
-    /// A register's place, which it gets now if it had none.
+    /// A register's index in the list; adds it if needed.
     fn place(&mut self, r: Reg) -> usize {
         let place = &mut self.places[r as usize];
         if *place == 0 {
@@ -227,24 +226,24 @@ impl IndexMut<Reg> for Uses {
     }
 }
 
-/// How a loop counts, as far as its last instructions and what stands before it say.
+/// How a loop counts, derived from its last instructions and the code before it.
 struct Count {
-    /// Items of the block, the label and the branch not among them.
+    /// Range of the block's items, without the label and the branch.
     from: usize,
     to: usize,
-    /// What the branch goes by.
+    /// The predicate of the branch.
     guard: Reg,
     /// The comparison, in the block.
     test: usize,
     counter: Reg,
     limit: i64,
-    /// Iterations end where the counter is the limit, not where it is less.
+    /// The loop ends when the counter equals the limit, not when it is no longer below it.
     exact: bool,
     start: i64,
 }
 
 impl Count {
-    /// Of the loop between a label and its branch, if it counts from a constant to another.
+    /// The loop between a label and its branch, if it counts from one constant to another.
     fn of(body: &Body, (label, branch): (usize, usize)) -> Option<Count> {
         let (from, to) = (label + 1, branch);
         let (guard, false) = inst(&body.items[branch])?.guard? else { return None };
@@ -282,9 +281,9 @@ impl Count {
     }
 }
 
-/// A loop that counts.
+/// A counted loop.
 struct Loop {
-    /// Items of the block, the label and the branch not among them.
+    /// Range of the block's items, without the label and the branch.
     from: usize,
     to: usize,
     counter: Reg,
@@ -296,13 +295,13 @@ struct Loop {
 }
 
 impl Loop {
-    /// The loop that counts so, if its counter grows by a constant; `reads` says how often each register is read in the
-    /// body.
+    /// The counted loop, if its counter is incremented by a constant; `reads` are the numbers of reads of each register
+    /// in the body.
     fn of(body: &Body, count: Count, reads: &[u32]) -> Option<Loop> {
         let Count { from, to, test, counter, start, .. } = count;
         let mut uses = uses(&body.items[from..to], reads.len(), (test, counter));
         let Use { step: Some((_, step)), .. } = uses[counter] else { return None };
-        // Only the branch reads the comparison.
+        // The comparison may be read only by the branch.
         let guard = uses[count.guard];
         if guard.writes != 1 || guard.reads > 0 || reads[count.guard as usize] != 1 {
             return None;
@@ -311,19 +310,19 @@ impl Loop {
         let turns = u64::try_from(count.turns(step)?).ok();
         let turns = turns.filter(|n| *n > 1 && small(count.limit) && small(start) && small(step))?;
         for (r, u) in &mut uses.all {
-            // The comparison reads the counter, here and nowhere else.
+            // The comparison must be the only other reader of the counter.
             let counts = u32::from(*r == counter) + u32::from(u.step.is_some());
             u.outside = reads[*r as usize] > u.reads + counts;
         }
         Some(Loop { from, to, counter, start, test: test as u32, turns, uses })
     }
 
-    /// The place of a register among those that the block names.
+    /// The index of a register in the block's list.
     fn place(&self, r: Reg) -> usize {
         self.uses.places[r as usize] as usize - 1
     }
 
-    /// How many iterations at once, if more than one.
+    /// The unrolling factor, if more than one.
     fn times(&self) -> Option<u64> {
         let len = (self.to - self.from).max(3) - 2;
         if self.turns <= 2 * MOST && self.turns as usize * len <= LONGEST_WHOLE {
@@ -339,7 +338,7 @@ fn may_repeat(i: &Flat) -> bool {
     !matches!(i.op, Brx | Call | Trap | Addc | Subc | Madc | Wgmma | Setmaxnreg | Mbarrier) && !i.has("cc")
 }
 
-/// The constant that a register has when control falls into a label.
+/// The constant value of a register on entry to a label by fallthrough.
 fn start(body: &Body, label: usize, counter: Reg) -> Option<i64> {
     for item in body.items[..label].iter().rev() {
         let i = inst(item)?;
@@ -365,7 +364,7 @@ fn grows(i: &Flat) -> Option<(Reg, i64)> {
     (plain && to == from).then_some((*to, *by))
 }
 
-/// What a block does to each register. The comparison's read of the counter is not counted.
+/// How a block uses each register. The comparison's read of the counter is not counted.
 fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Uses {
     let mut uses = Uses::new(registers);
     for (k, i) in block.iter().enumerate().filter_map(|(k, item)| Some((k, inst(item)?))) {
@@ -405,7 +404,7 @@ fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Uses
     uses
 }
 
-/// How much an instruction's result grows from iteration to iteration, if that is known.
+/// The increment of an instruction's result per iteration, if known.
 fn delta(i: &Flat, uses: &Uses) -> Option<i64> {
     use Opcode::*;
     let pure = matches!(
@@ -456,7 +455,7 @@ fn delta(i: &Flat, uses: &Uses) -> Option<i64> {
     }
 }
 
-/// The registers that stand for those of a block in one of its copies.
+/// For each register of a block, its name in one of the copies.
 type Names = Vec<Reg>;
 
 /// Writes the copies of a loop's block.
@@ -465,7 +464,7 @@ struct Copies<'a, 'b> {
     store: &'a Store<'a>,
     types: &'b mut Vec<Type>,
     block: &'b [Item<'a>],
-    /// All iterations: no loop is left.
+    /// The loop is unrolled completely.
     whole: bool,
     times: u64,
     out: &'b mut Vec<Item<'a>>,
@@ -473,7 +472,7 @@ struct Copies<'a, 'b> {
 
 impl<'a> Copies<'a, '_> {
     fn all(&mut self) {
-        // The registers that count, as they were before the first copy.
+        // The counters before the first copy.
         let mut first: Vec<(Reg, Reg, u32, i64)> = vec![];
         for (r, u) in &self.l.uses.all {
             if let Some((at, by)) = u.step {
@@ -522,7 +521,7 @@ impl<'a> Copies<'a, '_> {
         }
     }
 
-    /// One iteration; `base` are the first one's names.
+    /// One copy of the iteration; `base` are the first one's names.
     fn copy(&mut self, n: u64, names: &mut [Reg], base: &[Reg]) {
         let (last, l) = (n + 1 == self.times, self.l);
         let uses = &l.uses;
@@ -532,7 +531,7 @@ impl<'a> Copies<'a, '_> {
             if counts || k as u32 == l.test {
                 continue;
             }
-            // What follows from the first copy.
+            // A result that is the first copy's plus a constant.
             if let Some(Opd::Reg(d)) = i.opds.first().filter(|_| n > 0 && i.results() == 1)
                 && let Use { delta: Some(by), writes: 1, step: None, outside: false, .. } = uses[*d]
             {

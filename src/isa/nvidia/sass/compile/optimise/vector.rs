@@ -1,7 +1,7 @@
-//! Loads of neighbouring words of shared memory become one of 64 or 128 bits, where the address is known to be aligned.
+//! Joins loads of adjacent words of shared memory into loads of 64 or 128 bits, if the address is known to be aligned.
 //!
-//! They become one at the place of the first, as long as nothing between may change shared memory. What is known of an
-//! address are its lowest bits: products and shifts by constants, sums of such, where variables stand.
+//! The joint load replaces the first one, if nothing between may change shared memory. For alignment, the low zero bits
+//! of an address are analysed: products and shifts by constants, and sums of such.
 
 use super::facts::{Known, RegisterFacts, SHARED_START, each};
 use crate::ptx::{Imm, Modifier, Opcode, Space, Type};
@@ -11,10 +11,10 @@ use crate::sass::compile::read::source::Store;
 static PAIR: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(2), Modifier::Type(Type::B32)];
 static QUAD: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(4), Modifier::Type(Type::B32)];
 
-/// Lowest bits that are zero: of zero itself so many.
+/// Number of low zero bits of the constant zero.
 const ALL: u8 = 31;
 
-/// A load of a word: where from, and its item.
+/// A load of a word: its address, and its item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Load {
     /// `None`: the offset is the address.
@@ -87,7 +87,7 @@ fn place(facts: &RegisterFacts, base: &Opd, offset: i64) -> Option<(Option<Reg>,
     }
 }
 
-/// Whether a load may be done before the instruction instead of after it.
+/// Whether a load can be moved before the instruction.
 fn passes(i: &Flat) -> bool {
     use Opcode::*;
     match i.op {
@@ -99,7 +99,7 @@ fn passes(i: &Flat) -> bool {
     }
 }
 
-/// Finds neighbours among loads.
+/// Finds adjacent loads.
 fn close(open: &mut Vec<Load>, zeros: &[u8], joint: &mut Vec<(Vec<Load>, bool)>) {
     open.sort_unstable();
     let mut k = 0;
@@ -124,7 +124,7 @@ fn close(open: &mut Vec<Load>, zeros: &[u8], joint: &mut Vec<(Vec<Load>, bool)>)
     open.clear();
 }
 
-/// Puts a joint load at the place of its first, and takes the others away.
+/// Replaces the first load by the joint one, and removes the others.
 fn replace<'a>(body: &mut Body<'a>, store: &'a Store<'a>, joint: &[(Vec<Load>, bool)]) {
     let mut gone = vec![false; body.items.len()];
     for (loads, quad) in joint {
@@ -148,7 +148,7 @@ fn replace<'a>(body: &mut Body<'a>, store: &'a Store<'a>, joint: &[(Vec<Load>, b
     });
 }
 
-/// How many of the lowest bits of each register are zero.
+/// The number of low zero bits of each register.
 fn zeros(body: &Body) -> Vec<u8> {
     let mut zeros = vec![ALL; body.regs.len()];
     loop {
@@ -173,7 +173,7 @@ fn zeros(body: &Body) -> Vec<u8> {
     }
 }
 
-/// The same of an instruction's result.
+/// The same for an instruction's result.
 fn of_result(i: &Flat, zeros: &[u8]) -> u8 {
     use Opcode::*;
     let of = |k: usize| match i.opds.get(k) {

@@ -15,10 +15,10 @@ use crate::ptx::{Function, Init, Item, Module, Name, Opcode, Operand, Variable};
 use crate::sass::compile::AsmError;
 use std::collections::HashMap;
 
-/// Bytes before results and parameters: where to return to.
+/// Bytes before results and parameters: the return address.
 const RETURN_BYTES: u32 = 8;
 
-/// What a call passes: offset and length of each.
+/// The layout of a call's results and parameters: offset and length of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
     pub returns: Vec<(u32, u32)>,
@@ -27,7 +27,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Whether a call that passes this may call that.
+    /// Whether a call with this signature may call a function with that one.
     pub fn is_like(&self, other: &Signature) -> bool {
         self == other
     }
@@ -38,10 +38,10 @@ impl Signature {
 pub struct Declared {
     pub name: String,
     pub signature: Signature,
-    /// Its address is a value somewhere.
+    /// Its address is taken.
     pub taken: bool,
     pub has_body: bool,
-    /// It may call itself, straight or through others.
+    /// It may call itself, directly or through others.
     pub recursive: bool,
 }
 
@@ -51,12 +51,12 @@ pub struct Signatures {
     pub list: Vec<Declared>,
 }
 
-/// A function's address as programs see it.
+/// A function's address in the program.
 pub fn address(function: u32) -> u64 {
     (u64::from(function) + 1) * 16
 }
 
-/// Where results and parameters stand.
+/// The layout of results and parameters.
 pub fn signature(returns: &[Variable], params: &[Variable]) -> Result<Signature, AsmError> {
     let mut bytes = RETURN_BYTES;
     let mut places = |list: &[Variable]| {
@@ -84,7 +84,7 @@ pub fn parts<'i, 'a>(i: &'i Flat<'a>, names: &Uses<'a>) -> Result<Parts<'i, 'a>,
     Ok(Parts { returns, target, params, prototype })
 }
 
-/// A list at the front, and what follows.
+/// A list at the front, and the remaining operands.
 fn leading<'i, 'a>(operands: &'i [Opd<'a>]) -> (&'i [Opd<'a>], &'i [Opd<'a>]) {
     match operands {
         [Opd::List(list), rest @ ..] => (list, rest),
@@ -92,7 +92,7 @@ fn leading<'i, 'a>(operands: &'i [Opd<'a>]) -> (&'i [Opd<'a>], &'i [Opd<'a>]) {
     }
 }
 
-/// The name that an operand is.
+/// The name in an operand.
 pub fn name<'a>(o: &Opd, names: &Uses<'a>) -> Option<&'a str> {
     match o {
         Opd::Symbol(Symbol::Named(n), 0) => names.get(*n as usize).map(|n| n.1),
@@ -100,7 +100,7 @@ pub fn name<'a>(o: &Opd, names: &Uses<'a>) -> Option<&'a str> {
     }
 }
 
-/// The functions that a module declares, numbered as they first stand in it.
+/// The functions that a module declares, numbered in order of their first declaration.
 pub fn declared(module: &Module<Source>) -> Result<(Signatures, HashMap<Name, u32>), AsmError> {
     let (mut list, mut numbers): (Vec<Declared>, HashMap<Name, u32>) = (vec![], HashMap::new());
     for f in module.functions().filter(|f| !f.entry) {
@@ -122,7 +122,7 @@ pub fn declared(module: &Module<Source>) -> Result<(Signatures, HashMap<Name, u3
     Ok((all, numbers))
 }
 
-/// Names the results and parameters of the function of that number, as its caller lays them out.
+/// Declares the results and parameters of the function with that number, as its caller lays them out.
 pub fn name_incoming(f: &Function<Source>, number: Option<u32>, functions: &Signatures, names: &mut Names) {
     let Some(declared) = number.and_then(|n| functions.list.get(n as usize)) else { return };
     let Signature { returns, params, .. } = &declared.signature;
@@ -130,7 +130,7 @@ pub fn name_incoming(f: &Function<Source>, number: Option<u32>, functions: &Sign
     names.symbols.extend(all.map(|(v, (at, _))| (v.name.clone(), Symbol::Incoming(*at))));
 }
 
-/// Marks the functions whose addresses are values.
+/// Marks the functions whose addresses are taken.
 fn addresses(module: &Module<Source>, numbers: &HashMap<Name, u32>, list: &mut [Declared]) {
     let mut taken = |n: &str| {
         if let Some(d) = numbers.get(n).and_then(|k| list.get_mut(*k as usize)) {
@@ -173,7 +173,7 @@ fn each_inst<'a>(function: &Function<Source<'a>>, f: &mut impl FnMut(&Flat, &Use
     }
 }
 
-/// Marks the functions that may come to call themselves; a call through a register may be of any whose address is
+/// Marks the functions that may call themselves. A call through a register may call any function whose address is
 /// taken.
 fn recursions(module: &Module<Source>, numbers: &HashMap<Name, u32>, all: &mut Signatures) {
     let n = all.list.len();
@@ -211,5 +211,5 @@ fn direct(f: &Function<Source>, numbers: &HashMap<Name, u32>, all: &Signatures) 
     out
 }
 
-/// Marks the labels of functions among jump targets: the function's number from here on.
+/// Jump targets from this number on are functions.
 pub const FUNCTIONS: usize = usize::MAX / 2;
