@@ -12,6 +12,7 @@
 
 mod args;
 mod assign;
+mod conv;
 mod creation;
 mod einsum;
 mod elementwise;
@@ -28,6 +29,8 @@ mod movement;
 mod norm;
 mod operators;
 mod padding;
+mod per_axis;
+mod pool;
 mod product;
 mod random;
 mod reduction;
@@ -37,6 +40,7 @@ mod variable;
 mod window;
 
 pub use args::{IntoAxes, IntoDim, IntoShape};
+pub use conv::{Conv, Convolution, Padding};
 pub use creation::{Element, Nested};
 pub use elementwise::Elementwise;
 pub use error::{Fault, Problem, Shown, TensorError};
@@ -49,7 +53,9 @@ pub use math::Math;
 pub use movement::Movement;
 pub use norm::Composite;
 pub use padding::PadMode;
-pub use product::{Conv, Pool, Product};
+pub use per_axis::PerAxis;
+pub use pool::{Pool, Pooling};
+pub use product::Product;
 pub use random::Generator;
 pub use reduction::Reduction;
 pub use value::{Operand, Value};
@@ -58,8 +64,8 @@ pub use variable::Variable;
 /// Everything a program that builds Tensors needs.
 pub mod prelude {
     pub use super::{
-        Composite, Conv, Elementwise, Generator, Index, Indexing, Loss, Math, Movement, PadMode, Pool, Product,
-        Reduction, Tensor, Value, Variable,
+        Composite, Conv, Convolution, Elementwise, Generator, Index, Indexing, Loss, Math, Movement, PadMode, Pool,
+        Pooling, Product, Reduction, Tensor, Value, Variable,
     };
     pub use crate::uop::{Dim, Scalar};
 }

@@ -55,3 +55,8 @@ fn losses_agree_on_the_device() {
 fn creation_agrees_on_the_device() {
     agrees("creation", value);
 }
+
+#[test]
+fn sliding_windows_agree_with_torch() {
+    agrees("conv", value);
+}

@@ -53,3 +53,8 @@ fn losses_agree_with_numpy() {
 fn creation_agrees_with_numpy() {
     agrees("creation", value);
 }
+
+#[test]
+fn sliding_windows_agree_with_torch() {
+    agrees("conv", value);
+}

@@ -9,7 +9,7 @@ mod scalars;
 mod tensors;
 
 /// All groups of references.
-const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation"];
+const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation", "conv"];
 
 #[test]
 fn every_reference_can_be_read_and_names_are_unique() {

@@ -69,9 +69,9 @@ macro_rules! files {
     };
 }
 
-/// All cases of one group (`unary`, `binary`, `casts`, `reduce`, `linear`, `movement`, `loss`, `creation`).
+/// All cases of one group (`unary`, `binary`, `casts`, `reduce`, `linear`, `movement`, `loss`, `creation`, `conv`).
 pub fn cases(group: &str) -> Vec<Case> {
-    let file = files!(group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation");
+    let file = files!(group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation" "conv");
     let mut text = String::new();
     GzDecoder::new(file).read_to_string(&mut text).unwrap_or_else(|error| panic!("{group}: {error}"));
     text.lines()

@@ -1,5 +1,8 @@
 //! What a case's op is in the Tensor API: from its name, its parameters and its input Tensors to the output Tensor.
 
+#[path = "conv.rs"]
+mod conv;
+
 use super::reader::Case;
 use doorbell::tensor::prelude::*;
 use doorbell::tensor::slice;
@@ -101,7 +104,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
     if let (Some((_, op)), [a, b]) = (BINARY.iter().find(|(name, _)| *name == case.op), x) {
         return op(a, b);
     }
-    let groups = [creation, reduction, composite, window, shape, join, index, loss];
+    let groups = [conv::conv, creation, reduction, composite, window, shape, join, index, loss];
     let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
     found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))
 }
@@ -209,21 +212,17 @@ fn window(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
         _ => panic!("padding of {p} has not four sides"),
     };
     let pool = || Pool {
-        size: two("kernel"),
-        stride: Some(two("stride")),
-        dilation: if p["dilation"].is_array() { two("dilation") } else { [int(p, "dilation") as usize; 2] },
-        padding: sides(),
+        size: two("kernel").into(),
+        stride: Some(two("stride").into()),
+        dilation: if p["dilation"].is_array() { two("dilation").into() } else { (int(p, "dilation") as usize).into() },
+        padding: sides().into(),
         ceil: false,
         count_padding: p["count_include_pad"] != false,
     };
     Some(match (op, x) {
         ("conv2d", [x, w, bias @ ..]) => {
-            let how = Conv {
-                groups: int(p, "groups") as usize,
-                stride: two("stride"),
-                dilation: two("dilation"),
-                padding: sides(),
-            };
+            let how = Conv::padded(sides()).strided(two("stride")).dilated(two("dilation"));
+            let how = how.grouped(int(p, "groups") as usize);
             x.conv2d(w, bias.first(), how)
         }
         ("max_pool2d", [x]) => x.max_pool2d(pool()),

@@ -129,11 +129,11 @@ fn product_gradients_agree_with_differences() {
     check(&[&[3], &[3]], |x| x[0].dot(&x[1]));
     check(&[&[2, 3], &[4, 3], &[4]], |x| x[0].linear(&x[1], Some(&x[2])));
     check(&[&[1, 2, 4, 4], &[4, 1, 3, 2], &[4]], |x| {
-        x[0].conv2d(&x[1], Some(&x[2]), Conv { groups: 2, ..Conv::padded(1).strided(2) })
+        x[0].conv2d(&x[1], Some(&x[2]), Conv::padded(1).strided(2).grouped(2))
     });
-    check(&[&[1, 1, 5, 5], &[1, 1, 2, 2]], |x| x[0].conv2d(&x[1], None, Conv { dilation: [2, 1], ..Conv::default() }));
-    check(&[&[1, 2, 4, 4]], |x| x[0].max_pool2d(Pool { stride: Some([1, 2]), ..Pool::square(2) }));
-    check(&[&[1, 2, 5, 4]], |x| x[0].avg_pool2d(Pool { padding: [(1, 0), (0, 1)], ..Pool::square(2) }));
+    check(&[&[1, 1, 5, 5], &[1, 1, 2, 2]], |x| x[0].conv2d(&x[1], None, Conv::default().dilated([2, 1])));
+    check(&[&[1, 2, 4, 4]], |x| x[0].max_pool2d(Pool::square(2).strided([1, 2])));
+    check(&[&[1, 2, 5, 4]], |x| x[0].avg_pool2d(Pool::square(2).padded([(1, 0), (0, 1)])));
     check(&[&[1, 2, 3], &[1, 2, 3], &[1, 2, 2]], |x| x[0].attention(&x[1], &x[2], None, true));
 }
 

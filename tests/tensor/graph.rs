@@ -103,7 +103,7 @@ fn every_method_reports_the_line_of_its_caller() {
         (a.sin().gradient(&[&a]).remove(0), line!(), "gradient: only a single number has a gradient without a weight"),
         (i.sum(()).gradient(&[&a]).remove(0), line!(), "gradient: i32 has no gradient"),
         (t(&[2, 0]).max(1), line!(), "max: axis 1 has no elements, so no extreme"),
-        (a.conv2d(&a, None, Conv::default()), line!(), "conv2d: an image is (n, channels, h, w), a weight (out, in / groups, kh, kw)"),
+        (a.conv2d(&a, None, Conv::default()), line!(), "conv2d: a weight has rank 4 (channels twice, then a window)"),
         (a.clamp(&i.bitcast(Scalar::F32), &t(&[9])), line!(), "minimum: shapes (2, 3) and (9,) do not broadcast"),
         (a.silu().attention(&t(&[4, 2]), &a, None, true), line!(), "attention: the inner sizes 3 and 2 differ"),
         (Tensor::randint([2], 3, 3), line!(), "randint: no integer lies in 3..3"),
@@ -179,8 +179,7 @@ fn movement_gives_the_shapes_it_says() {
     assert_eq!(shape(&t(&[4]).matmul(&t(&[4]))), [0i64; 0]);
     assert_eq!(shape(&t(&[3, 4]).matmul(&t(&[4]))), [3]);
     assert_eq!(shape(&t(&[4]).matmul(&t(&[7, 4, 2]))), [7, 2]);
-    let conv =
-        t(&[2, 4, 8, 8]).conv2d(&t(&[6, 2, 3, 3]), Some(&t(&[6])), Conv { groups: 2, ..Conv::padded(1).strided(2) });
+    let conv = t(&[2, 4, 8, 8]).conv2d(&t(&[6, 2, 3, 3]), Some(&t(&[6])), Conv::padded(1).strided(2).grouped(2));
     assert_eq!(shape(&conv), [2, 6, 4, 4]);
     assert_eq!(shape(&conv.max_pool2d(Pool::square(2))), [2, 6, 2, 2]);
 }

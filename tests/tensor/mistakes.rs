@@ -144,8 +144,11 @@ fn arithmetic(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
 fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
     let (a, b) = (d.axis(), d.axis());
     let square = Pool { ceil: d.roll(2) == 1, count_padding: d.roll(2) == 1, ..Pool::square(d.count()) };
-    let pool = Pool { padding: [(d.size(), 0), (0, d.count())], stride: Some([d.size(), 1]), ..square };
-    let conv = Conv { groups: d.count(), stride: [d.size(), 1], dilation: [1, d.count()], padding: [(1, d.size()); 2] };
+    let pool = square.padded([(d.axis(), 0), (0, d.axis())]).strided([d.size(), 1]);
+    let conv =
+        Conv::padded([(1, d.axis()), (d.axis(), 1)]).grouped(d.count()).strided([d.size(), 1]).dilated([1, d.count()]);
+    let transposed = Conv { output_padding: d.count().into(), ..conv };
+    let size = [d.count(), d.size()];
     vec![
         x.sum([a, b]),
         x.prod(a),
@@ -168,6 +171,15 @@ fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         x.conv2d(y, Some(x), conv),
         x.max_pool2d(pool),
         x.avg_pool2d(pool),
+        x.conv(y, Some(x), Conv::same().dilated(d.count())),
+        x.conv1d(y, None, Conv::padded(d.axis()).strided(d.count())),
+        x.conv_transpose(y, None, Conv::padded(d.axis()).strided(d.count()).dilated(d.count())),
+        x.conv_transpose2d(y, Some(x), transposed),
+        x.max_pool(square),
+        x.avg_pool(Pool::window(d.count()).padded(d.axis()).ceiled().uncounted()),
+        x.max_pool2d_with_indices(pool).1,
+        x.max_unpool(&x.cast(Scalar::I32), square, None),
+        x.max_unpool2d(&y.cast(Scalar::I32), pool, Some(&size)),
         Tensor::einsum("ij,jk->ik", &[x, y]),
         Tensor::einsum("...i,...i", &[x, y]),
         x.layernorm([a, b], 1e-5),

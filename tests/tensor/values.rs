@@ -2,7 +2,7 @@
 
 use super::{close, eval, numbers, plain, values};
 use doorbell::tensor::prelude::*;
-use doorbell::tensor::slice;
+use doorbell::tensor::{Padding, slice};
 
 const EDGES: [f64; 12] = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
 
@@ -302,9 +302,13 @@ fn matmul_agrees_with_three_loops() {
 fn conv_by_hand(x: &[f64], xs: [usize; 4], w: &[f64], ws: [usize; 4], how: Conv) -> Vec<f64> {
     let [n, cin, h, wd] = xs;
     let [cout, cg, kh, kw] = ws;
+    let Padding::Counts(padding) = how.padding else { panic!("padding by counts") };
+    let padding: Vec<(usize, usize)> =
+        padding.over(2, "").unwrap().iter().map(|(a, b)| (*a as usize, *b as usize)).collect();
+    let (stride, dilation) = (how.stride.over(2, "").unwrap(), how.dilation.over(2, "").unwrap());
     let size = |len: usize, k: usize, a: usize| {
-        let (p, q) = how.padding[a];
-        (len + p + q - (k - 1) * how.dilation[a] - 1) / how.stride[a] + 1
+        let (p, q) = padding[a];
+        (len + p + q - (k - 1) * dilation[a] - 1) / stride[a] + 1
     };
     let (oh, ow) = (size(h, kh, 0), size(wd, kw, 1));
     let mut out = Vec::new();
@@ -317,8 +321,8 @@ fn conv_by_hand(x: &[f64], xs: [usize; 4], w: &[f64], ws: [usize; 4], how: Conv)
                     for c in 0..cg {
                         for p in 0..kh {
                             for q in 0..kw {
-                                let y = (i * how.stride[0] + p * how.dilation[0]).wrapping_sub(how.padding[0].0);
-                                let z = (j * how.stride[1] + q * how.dilation[1]).wrapping_sub(how.padding[1].0);
+                                let y = (i * stride[0] + p * dilation[0]).wrapping_sub(padding[0].0);
+                                let z = (j * stride[1] + q * dilation[1]).wrapping_sub(padding[1].0);
                                 if y < h && z < wd {
                                     s += x[((b * cin + g * cg + c) * h + y) * wd + z]
                                         * w[((o * cg + c) * kh + p) * kw + q];
@@ -339,9 +343,9 @@ fn conv2d_agrees_with_seven_loops() {
     let cases = [
         ([2, 3, 5, 6], [4, 3, 3, 3], Conv::default()),
         ([1, 2, 7, 7], [2, 2, 3, 2], Conv::padded(1).strided(2)),
-        ([1, 4, 6, 6], [6, 2, 3, 3], Conv { groups: 2, ..Conv::padded(1) }),
-        ([1, 3, 9, 8], [3, 1, 2, 3], Conv { groups: 3, dilation: [2, 3], ..Conv::default() }),
-        ([1, 1, 8, 9], [1, 1, 2, 2], Conv { stride: [3, 2], dilation: [2, 1], padding: [(1, 0), (0, 2)], groups: 1 }),
+        ([1, 4, 6, 6], [6, 2, 3, 3], Conv::padded(1).grouped(2)),
+        ([1, 3, 9, 8], [3, 1, 2, 3], Conv::default().grouped(3).dilated([2, 3])),
+        ([1, 1, 8, 9], [1, 1, 2, 2], Conv::padded([(1, 0), (0, 2)]).strided([3, 2]).dilated([2, 1])),
         ([1, 1, 5, 5], [2, 1, 1, 1], Conv::default().strided(2)),
         ([1, 1, 5, 5], [1, 1, 5, 5], Conv::default()),
     ];
@@ -361,15 +365,15 @@ fn pooling_agrees_with_windows_by_hand() {
     let x = Tensor::arange(16).reshape([1, 1, 4, 4]).cast(Scalar::F32);
     close(&values(&x.max_pool2d(Pool::square(2))), &[5., 7., 13., 15.], 0.0);
     close(&values(&x.avg_pool2d(Pool::square(2))), &[2.5, 4.5, 10.5, 12.5], 0.0);
-    let overlap = Pool { stride: Some([1, 1]), ..Pool::square(3) };
+    let overlap = Pool::square(3).strided(1);
     close(&values(&x.max_pool2d(overlap)), &[10., 11., 14., 15.], 0.0);
-    let padded = Pool { padding: [(1, 1), (1, 1)], ..Pool::square(2) };
+    let padded = Pool::square(2).padded(1);
     close(&values(&x.max_pool2d(padded)), &[0., 2., 3., 8., 10., 11., 12., 14., 15.], 0.0);
     close(&values(&x.neg().max_pool2d(padded))[..3], &[0., -1., -3.], 0.0);
     close(&values(&x.avg_pool2d(padded))[..3], &[0.0, 0.75, 0.75], 0.0);
     let uncounted = Pool { count_padding: false, ..padded };
     close(&values(&x.avg_pool2d(uncounted))[..3], &[0.0, 1.5, 3.0], 0.0);
-    let ceil = Pool { ceil: true, ..Pool::square(3) };
+    let ceil = Pool::square(3).ceiled();
     close(&values(&x.max_pool2d(ceil)), &[10., 11., 14., 15.], 0.0);
     close(&values(&x.avg_pool2d(ceil)), &[5., 7., 13., 15.], 1e-7);
 }

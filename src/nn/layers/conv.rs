@@ -2,7 +2,7 @@
 
 use super::uniform;
 use crate::module;
-use crate::tensor::{Conv, Product, Tensor};
+use crate::tensor::{Conv, Convolution, Tensor};
 
 /// Cross-correlation over (n, channels, h, w).
 #[derive(Clone, Debug)]
