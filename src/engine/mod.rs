@@ -21,6 +21,7 @@ mod ptxas;
 mod realize;
 mod run;
 mod search;
+mod select;
 mod session;
 #[cfg(feature = "emu")]
 pub mod software;
@@ -36,4 +37,5 @@ pub use kernels::Compiled;
 pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
 pub use realize::synchronize;
+pub use select::Unique;
 pub use session::{Entered, Messages, OpenDevice, Session, close, finish, install, session};

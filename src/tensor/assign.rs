@@ -58,6 +58,15 @@ impl Tensor {
         self.set_node(made.node());
         self
     }
+    /// This Tensor with a new value in its own shape and dtype: in its memory, if it is memory.
+    #[track_caller]
+    pub(crate) fn become_value(&self, op: &'static str, value: &Tensor) {
+        let made: Tensor = build(op, [self.node(), value.node()], |[own, value]| {
+            let value = fitted(own, value)?;
+            Ok(if is_memory(own) { UOp::new(Op::Assign, own.dtype(), [own.clone(), value], Arg::None) } else { value })
+        });
+        self.set_node(made.node());
+    }
     /// Gives this handle (and its clones) another Tensor's node, without storing anything.
     pub fn replace(&self, other: &Tensor) {
         let node: Result<UOp, Fault> = other.node();

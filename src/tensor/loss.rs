@@ -109,8 +109,9 @@ fn last(x: &Expr, axis: i64) -> Expr {
 
 /// The element of the last axis that the label names; 0 for a label outside.
 fn labelled(x: &Expr, y: &Expr) -> Expr {
-    let y = widened(y, x.dim(x.rank() - 1).max());
-    let hit = y.unsqueeze(-1).eq(&positions(x.shape(), x.rank() - 1));
+    // A faulty expression has no axes, and stays what it is.
+    let Some(at) = x.rank().checked_sub(1) else { return x.clone() };
+    let hit = widened(y, x.dim(at).max()).unsqueeze(-1).eq(&positions(x.shape(), at));
     hit.where_(x, 0).cast(x.scalar()).sum(-1)
 }
 

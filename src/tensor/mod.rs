@@ -28,6 +28,7 @@ mod math;
 mod movement;
 mod norm;
 mod operators;
+mod order;
 mod padding;
 mod per_axis;
 mod pool;
@@ -47,11 +48,14 @@ pub use error::{Fault, Problem, Shown, TensorError};
 pub use file::FileRange;
 pub(crate) use file::TensorFile;
 pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device, set_thread_device};
-pub use index::{Index, Indexing, IntoIndices, slice};
+pub(crate) use index::probe;
+pub use index::{ELLIPSIS, Index, Indexing, IntoIndices, NEW_AXIS, ScatterReduce, slice};
 pub use loss::Loss;
 pub use math::Math;
 pub use movement::Movement;
 pub use norm::Composite;
+pub use order::Order;
+pub(crate) use order::group_count;
 pub use padding::PadMode;
 pub use per_axis::PerAxis;
 pub use pool::{Pool, Pooling};
@@ -64,8 +68,8 @@ pub use variable::Variable;
 /// Everything a program that builds Tensors needs.
 pub mod prelude {
     pub use super::{
-        Composite, Conv, Convolution, Elementwise, Generator, Index, Indexing, Loss, Math, Movement, PadMode, Pool,
-        Pooling, Product, Reduction, Tensor, Value, Variable,
+        Composite, Conv, Convolution, ELLIPSIS, Elementwise, Generator, Index, Indexing, Loss, Math, Movement,
+        NEW_AXIS, Order, PadMode, Pool, Pooling, Product, Reduction, ScatterReduce, Tensor, Value, Variable, slice,
     };
     pub use crate::uop::{Dim, Scalar};
 }

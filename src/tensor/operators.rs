@@ -66,3 +66,23 @@ impl std::ops::Not for Tensor {
         Elementwise::bitnot(&self)
     }
 }
+
+/// `x += y` and its like. Where `x` is memory the result is written there, and all handles on it see it; otherwise the
+/// handle (and its clones) stand for the new value. Shape and dtype stay: a value that does not fit is an error that the
+/// Tensor carries, as `x /= y` of integers.
+macro_rules! in_place {
+    ($($trait:ident $method:ident $call:ident $name:literal;)*) => {$(
+        impl<O: Operand<Tensor>> std::ops::$trait<O> for Tensor {
+            #[track_caller]
+            fn $method(&mut self, o: O) {
+                self.become_value($name, &Elementwise::$call(self, o));
+            }
+        }
+    )*};
+}
+in_place! {
+    AddAssign add_assign add "+="; SubAssign sub_assign sub "-="; MulAssign mul_assign mul "*=";
+    DivAssign div_assign div "/="; RemAssign rem_assign modulo "%="; BitAndAssign bitand_assign bitand "&=";
+    BitOrAssign bitor_assign bitor "|="; BitXorAssign bitxor_assign bitxor "^="; ShlAssign shl_assign shl "<<=";
+    ShrAssign shr_assign shr ">>=";
+}

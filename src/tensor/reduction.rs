@@ -109,6 +109,28 @@ fn argmax(x: &Expr, axis: usize) -> Made {
     Ok(end.sub(&max(&far, &[axis])?))
 }
 
+/// A position along one axis, or among all elements.
+#[track_caller]
+fn positioned<V: Value>(
+    name: &'static str,
+    x: &V,
+    axis: impl IntoAxes,
+    keep: bool,
+    f: impl FnOnce(&Expr, usize) -> Made,
+) -> V {
+    let list = axis.into_axes();
+    lift(name, [x.node()], |[x]| {
+        let Some(list) = list else {
+            let at = f(&x.reshape([-1]), 0)?;
+            return Ok(at.reshape(vec![Dim::Int(1); if keep { x.rank() } else { 0 }]));
+        };
+        match args::axes(Some(&list), x.rank())?[..] {
+            [at] => Ok(if keep { f(&x, at)? } else { dropped(&f(&x, at)?, &[at]) }),
+            _ => Err(Problem::argument(format!("{} axes: a position is along one, or with () among all", list.len()))),
+        }
+    })
+}
+
 /// Reductions over axes.
 pub trait Reduction: Value {
     #[track_caller]
@@ -182,15 +204,29 @@ pub trait Reduction: Value {
     fn std_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
         reduced("std", self, axes, true, |x, at| Ok(var(x, at, correction)?.sqrt()))
     }
-    /// Position of the first largest element along an axis: i32, or i64 where the axis is longer than that counts.
+    /// Position of the first largest element along an axis, or with `()` among all elements in row-major order: i32, or
+    /// i64 where there are more of them than that counts. A NaN is the largest.
+    ///
+    /// # Errors
+    /// More than one axis; an axis without elements.
     #[track_caller]
-    fn argmax(&self, axis: i64) -> Self {
-        reduced("argmax", self, axis, false, |x, at| argmax(x, at[0]))
+    fn argmax(&self, axis: impl IntoAxes) -> Self {
+        positioned("argmax", self, axis, false, argmax)
     }
-    /// Position of the first smallest element along an axis, as [`Reduction::argmax`].
+    /// As [`Reduction::argmax`]; the axis stays with size 1.
     #[track_caller]
-    fn argmin(&self, axis: i64) -> Self {
-        reduced("argmin", self, axis, false, |x, at| argmax(&x.inverse(), at[0]))
+    fn argmax_keep(&self, axis: impl IntoAxes) -> Self {
+        positioned("argmax", self, axis, true, argmax)
+    }
+    /// Position of the first smallest element, as [`Reduction::argmax`].
+    #[track_caller]
+    fn argmin(&self, axis: impl IntoAxes) -> Self {
+        positioned("argmin", self, axis, false, |x, at| argmax(&x.inverse(), at))
+    }
+    /// As [`Reduction::argmin`]; the axis stays with size 1.
+    #[track_caller]
+    fn argmin_keep(&self, axis: impl IntoAxes) -> Self {
+        positioned("argmin", self, axis, true, |x, at| argmax(&x.inverse(), at))
     }
     /// `exp(x) / sum(exp(x))` along an axis, shifted by the maximum, which no gradient passes.
     #[track_caller]
@@ -237,14 +273,6 @@ pub trait Reduction: Value {
             Ok(if x.scalar().is_float() { s.cast(x.scalar()) } else { s })
         })
     }
-    #[track_caller]
-    fn cummax(&self, axis: i64) -> Self {
-        lift("cummax", [self.node()], |[x]| running(&x, args::axis(axis, x.rank())?, Op::Max))
-    }
-    #[track_caller]
-    fn cummin(&self, axis: i64) -> Self {
-        lift("cummin", [self.node()], |[x]| Ok(running(&x.inverse(), args::axis(axis, x.rank())?, Op::Max)?.inverse()))
-    }
 }
 
 impl<V: Value> Reduction for V {}
@@ -261,7 +289,7 @@ const BLOCK: i64 = 256;
 const SHORT: i64 = 16;
 
 /// The reduction of all elements up to and including each one.
-fn running(x: &Expr, axis: usize, op: Op) -> Made {
+pub(crate) fn running(x: &Expr, axis: usize, op: Op) -> Made {
     let n = x.dim(axis);
     match n.as_int() {
         Some(0) => Ok(x.clone()),

@@ -60,3 +60,18 @@ fn creation_agrees_on_the_device() {
 fn sliding_windows_agree_with_torch() {
     agrees("conv", value);
 }
+
+#[test]
+fn storing_and_scattering_agree_on_the_device() {
+    agrees("index", value);
+}
+
+#[test]
+fn order_agrees_on_the_device() {
+    agrees("order", value);
+}
+
+#[test]
+fn shapes_that_depend_on_data_agree_on_the_device() {
+    agrees("select", value);
+}

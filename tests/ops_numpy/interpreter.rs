@@ -58,3 +58,13 @@ fn creation_agrees_with_numpy() {
 fn sliding_windows_agree_with_torch() {
     agrees("conv", value);
 }
+
+#[test]
+fn storing_and_scattering_agree_with_pytorch() {
+    agrees("index", value);
+}
+
+#[test]
+fn order_agrees_with_pytorch() {
+    agrees("order", value);
+}

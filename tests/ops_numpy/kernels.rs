@@ -7,7 +7,7 @@ use doorbell::tensor::{Elementwise, Tensor};
 use doorbell::uop::UOp;
 
 /// The groups that have kernels.
-pub const GROUPS: [&str; 7] = ["unary", "binary", "casts", "reduce", "linear", "movement", "loss"];
+pub const GROUPS: [&str; 9] = ["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "index", "order"];
 /// Elements of a case's Tensors at most: software GPUs are slow.
 const ELEMENTS: usize = 4096;
 

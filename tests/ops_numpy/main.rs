@@ -9,7 +9,9 @@ mod scalars;
 mod tensors;
 
 /// All groups of references.
-const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation", "conv"];
+const GROUPS: &[&str] = &[
+    "unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation", "conv", "index", "order", "select",
+];
 
 #[test]
 fn every_reference_can_be_read_and_names_are_unique() {

@@ -69,9 +69,11 @@ macro_rules! files {
     };
 }
 
-/// All cases of one group (`unary`, `binary`, `casts`, `reduce`, `linear`, `movement`, `loss`, `creation`, `conv`).
+/// All cases of one group.
 pub fn cases(group: &str) -> Vec<Case> {
-    let file = files!(group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation" "conv");
+    let file = files!(
+        group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation" "conv" "index" "order" "select"
+    );
     let mut text = String::new();
     GzDecoder::new(file).read_to_string(&mut text).unwrap_or_else(|error| panic!("{group}: {error}"));
     text.lines()

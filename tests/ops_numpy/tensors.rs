@@ -2,10 +2,11 @@
 
 #[path = "conv.rs"]
 mod conv;
+#[path = "../ops_numpy/ordered.rs"]
+mod ordered;
 
 use super::reader::Case;
 use doorbell::tensor::prelude::*;
-use doorbell::tensor::slice;
 use serde_json::Value as Json;
 
 type Unary = fn(&Tensor) -> Tensor;
@@ -104,7 +105,19 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
     if let (Some((_, op)), [a, b]) = (BINARY.iter().find(|(name, _)| *name == case.op), x) {
         return op(a, b);
     }
-    let groups = [conv::conv, creation, reduction, composite, window, shape, join, index, loss];
+    let groups = [
+        conv::conv,
+        creation,
+        reduction,
+        composite,
+        window,
+        shape,
+        join,
+        index,
+        loss,
+        ordered::stored,
+        ordered::ordered,
+    ];
     let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
     found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))
 }
@@ -186,8 +199,8 @@ fn reduction(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
         ("log_softmax", _) => x.log_softmax(int(p, "axis")),
         ("cumsum", _) => x.cumsum(int(p, "axis")),
         ("cumprod", _) => x.cumprod(int(p, "axis")),
-        ("cummax", _) => x.cummax(int(p, "axis")),
-        ("cummin", _) => x.cummin(int(p, "axis")),
+        ("cummax", _) => x.cummax(int(p, "axis")).0,
+        ("cummin", _) => x.cummin(int(p, "axis")).0,
         _ => return None,
     })
 }
@@ -276,15 +289,8 @@ fn join(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
 }
 
 fn index(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
-    let item = |spec: &Json| match spec {
-        Json::String(word) if word == "new" => Index::NewAxis,
-        Json::String(word) if word == "..." => Index::Ellipsis,
-        spec if spec["i"].is_i64() => Index::from(int(spec, "i")),
-        spec if spec["t"].is_i64() => Index::from(&x[int(spec, "t") as usize]),
-        spec => slice(spec["s"][0].as_i64(), spec["s"][1].as_i64(), spec["s"][2].as_i64().unwrap_or(1)),
-    };
     Some(match op {
-        "index" => x[0].get(p["index"].as_array()?.iter().map(item).collect::<Vec<Index>>()),
+        "index" => x[0].get(p["index"].as_array()?.iter().map(|spec| ordered::item(spec, x)).collect::<Vec<Index>>()),
         "gather" => x[0].gather(int(p, "dim"), &x[1]),
         _ => return None,
     })

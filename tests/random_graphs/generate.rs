@@ -81,7 +81,7 @@ const FOLDS: &[Fold] = &[
 const BOOL_FOLDS: &[Fold] = &[("any", |x, a| x.any(a)), ("all", |x, a| x.all(a)), ("sum", |x, a| x.sum(a))];
 const SOFTMAX: &[Along] = &[("softmax", |x, a| x.softmax(a))];
 const CUMSUM: Along = ("cumsum", |x, a| x.cumsum(a));
-const CUMMAX: Along = ("cummax", |x, a| x.cummax(a));
+const CUMMAX: Along = ("cummax", |x, a| x.cummax(a).0);
 const ARGS: &[Along] = &[("argmax", |x, a| x.argmax(a)), ("argmin", |x, a| x.argmin(a))];
 
 const DTYPES: &[Scalar] = &[

@@ -116,7 +116,7 @@ fn reduction_gradients_agree_with_differences() {
     check(&[s], |x| x[0].softmax(1));
     check(&[s], |x| x[0].log_softmax(-1));
     check(&[s], |x| x[0].logsumexp([0, 1]));
-    check(&[s], |x| x[0].cumsum(1) + x[0].cumprod(2) + x[0].cummax(1));
+    check(&[s], |x| x[0].cumsum(1) + x[0].cumprod(2) + x[0].cummax(1).0);
     check(&[s], |x| x[0].layernorm([-1, -2], 1e-5) + x[0].rmsnorm(-1, 1e-6));
     let zeros = vec![0.0, 2.0, 0.0, 0.0, 3.0, 4.0];
     check_at(&[&[3, 2]], &[zeros], |x| x[0].prod(1));

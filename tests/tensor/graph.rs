@@ -228,8 +228,14 @@ fn a_realized_node_is_what_its_tensors_stand_for_and_targets_are_still_found() {
 fn every_method_that_builds_tracks_its_caller() {
     let room = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tensor");
     let mut seen = 0;
-    for entry in std::fs::read_dir(room).unwrap() {
-        let path = entry.unwrap().path();
+    let (mut folders, mut files) = (vec![room], vec![]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    for path in files {
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let mut within = false;

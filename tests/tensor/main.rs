@@ -10,7 +10,9 @@ mod indexing;
 mod layers;
 mod limits;
 mod mistakes;
+mod order;
 mod random;
+mod select;
 mod values;
 
 use doorbell::engine::interp;

@@ -36,12 +36,13 @@ impl Dice {
     }
     fn index(&mut self) -> Vec<Index> {
         (0..self.roll(5))
-            .map(|_| match self.roll(6) {
+            .map(|_| match self.roll(7) {
                 0 => Index::NewAxis,
                 1 => Index::Ellipsis,
                 2 => Index::At(Dim::Int(self.axis())),
                 3 => Index::from(&self.tensor()),
                 4 => Index::ALL,
+                5 => Index::from(vec![self.axis(), self.axis()]),
                 _ => slice(self.axis(), Some(self.axis()).filter(|a| *a > -4), self.axis()),
             })
             .collect()
@@ -54,6 +55,8 @@ fn movement(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
     let (a, b, n) = (d.axis(), d.axis(), d.count());
     let modes = [PadMode::Reflect, PadMode::Replicate, PadMode::Circular];
     let mode = modes[d.roll(3) as usize];
+    use ScatterReduce::*;
+    let how = [Sum, Prod, Mean, Amax, Amin];
     vec![
         x.reshape([d.axis(), d.axis()]),
         x.expand([d.axis(), d.axis(), d.axis()]),
@@ -80,6 +83,20 @@ fn movement(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         x.diag(),
         x.diagonal(d.axis(), a, b),
         x.gather(a, y),
+        x.scatter(a, y, x),
+        x.scatter(a, y, 2),
+        x.scatter_reduce(a, y, x, how[d.roll(5) as usize], d.roll(2) == 0),
+        x.sort(a, true).0,
+        x.argsort(a, false),
+        x.topk(n, a, d.roll(2) == 0).0,
+        x.searchsorted(y, true),
+        x.masked_select_static(y, d.size(), a),
+        x.nonzero_static(d.size(), b),
+        x.unique_static(d.size(), a).1,
+        x.argmax(()),
+        x.argmin_keep(a),
+        x.cummin(a).1,
+        x.logcumsumexp(a),
         x.get(d.index()),
         x.clone().set(d.index(), y).clone(),
         x.clone().assign(y).clone(),
@@ -165,7 +182,7 @@ fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         x.log_softmax(a),
         x.logsumexp([a, b]),
         x.cumsum(a),
-        x.cummax(a),
+        x.cummax(a).0,
         x.matmul(y),
         x.linear(y, Some(x)),
         x.conv2d(y, Some(x), conv),
