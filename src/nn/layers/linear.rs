@@ -3,7 +3,7 @@
 use super::uniform;
 use crate::module;
 use crate::nn::is_training;
-use crate::tensor::{Indexing, Product, Tensor};
+use crate::tensor::{Product, Tensor};
 
 /// `x @ weightᵀ + bias`: (.., inputs) to (.., outputs).
 #[derive(Clone, Debug)]
