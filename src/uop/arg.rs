@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Copy, Clone)]
 pub enum ConstVal {
     Bool(bool),
-    /// Any integer type; the value lies in the dtype's range.
+    /// Any integer type; the value is in the dtype's range.
     Int(i128),
     /// Any float type; already rounded to the dtype.
     Float(f64),
@@ -106,33 +106,33 @@ impl From<f32> for ConstVal {
     }
 }
 
-/// What a loop is for. Order is nesting order: earlier kinds stand further out.
+/// What a loop is for. The order is nesting order: earlier kinds are further out.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum AxisKind {
-    /// One workgroup a value (GPU grid).
+    /// Each value is one workgroup (GPU grid).
     Global,
     /// Split over the cores of a CPU.
     Thread,
-    /// An ordinary loop of the kernel's output that no opt has placed.
+    /// An ordinary output loop of the kernel that no opt has changed.
     Loop,
-    /// One thread of the workgroup a value.
+    /// Each value is one thread of the workgroup.
     Local,
     /// Threads of a workgroup that share one reduction.
     GroupReduce,
-    /// Threads of a wave that hold one tile of a matrix unit.
+    /// Threads of a wave that together hold one tile of a matrix unit.
     Warp,
     /// A loop of a reduction.
     Reduce,
-    /// Output axis copied out: every value has its own instructions.
+    /// Unrolled output axis: every value has its own instructions.
     Upcast,
-    /// Reduction axis copied out.
+    /// Unrolled reduction axis.
     Unroll,
     /// Lanes of a vector (output or reduction axis).
     Vector,
 }
 
 impl AxisKind {
-    /// Letter in tables and colours (as tinygrad's users know them: g t L l G w R u r; v is ours).
+    /// Letter in tables and colours (as in tinygrad: g t L l G w R u r; v is ours).
     pub const fn letter(self) -> char {
         match self {
             AxisKind::Global => 'g',
@@ -152,7 +152,7 @@ impl AxisKind {
     }
 }
 
-/// Identity of a range: `id` numbers the axis in its kernel, `sub` the pieces that opts split from it.
+/// Identity of a range: `id` numbers the axis in its kernel, `sub` the ranges that opts split from it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RangeArg {
     pub id: u32,
@@ -160,16 +160,16 @@ pub struct RangeArg {
     pub kind: AxisKind,
 }
 
-/// Memory that a `Buffer` node stands for. Equality is identity of `id`; the device memory is put into `memory` by the
-/// engine when it is first needed and freed with the last handle on the node.
+/// The memory of a `Buffer` node. Equality is identity of `id`. The engine puts the device memory into `memory` when it
+/// is first needed; it is freed with the last handle on the node.
 pub struct BufferRef {
     pub id: u64,
     pub len: usize,
     pub device: Arc<str>,
-    /// One Tensor alone decides what this memory holds, so it may be assigned to in place. Memory that holds the value
-    /// of an expression is not owned: every Tensor built from the same expression is that memory too.
+    /// A single Tensor owns this memory, so it may be assigned to in place. Memory that holds the value of an
+    /// expression is not owned: every Tensor built from the same expression shares it.
     pub owned: bool,
-    /// What the engine attached (its own type); `uop` does not look inside.
+    /// Attached by the engine (its own type); opaque to `uop`.
     pub memory: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -188,7 +188,7 @@ impl BufferRef {
         let id = NEXT_BUFFER.fetch_add(1, Ordering::Relaxed);
         Arc::new(BufferRef { id, len, device, owned, memory: OnceLock::new() })
     }
-    /// A new identity for the memory of `self`: what a buffer is called after something was assigned to it.
+    /// A new identity for the memory of `self`, used for the buffer's content after an assignment.
     pub fn next_version(&self) -> Arc<BufferRef> {
         let b = BufferRef::new(self.len, self.device.clone());
         if let Some(m) = self.memory.get() {
@@ -198,21 +198,21 @@ impl BufferRef {
     }
 }
 
-/// Facts about a kernel that its SINK carries into codegen.
+/// Information about a kernel that its SINK carries into codegen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct KernelInfo {
     /// Empty: codegen names it from its axes.
     pub name: String,
-    /// Opts to apply instead of the heuristic's choice (BEAM puts them here), as codegen's own text form.
+    /// Opts to apply instead of the heuristic's choice (set by BEAM), in codegen's text form.
     pub opts: Option<Vec<String>>,
 }
 
-/// One instruction of a matrix unit as data: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread
-/// over the lanes (threads) of a wave and the elements that each lane holds. Products and sums are those of the
+/// Description of one matrix-unit instruction: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread
+/// over the lanes (threads) of a wave and the elements that each lane holds. Products and sums are computed in the
 /// accumulator's type.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WmmaArg {
-    /// The instruction as its vendor calls it.
+    /// The vendor's name of the instruction.
     pub name: &'static str,
     pub m: u16,
     pub n: u16,
@@ -221,42 +221,42 @@ pub struct WmmaArg {
     pub a: Scalar,
     /// Type of the accumulator.
     pub acc: Scalar,
-    /// Threads that hold one tile together (1: a CPU's tile registers).
+    /// Threads that together hold one tile (1: a CPU's tile registers).
     pub lanes: u16,
-    /// Where row m and column k of operand a come from.
+    /// Position of row m and column k of operand a.
     pub a_spread: Spread,
-    /// Where column n (as `row`) and row k (as `col`) of operand b come from.
+    /// Position of column n (as `row`) and row k (as `col`) of operand b.
     pub b_spread: Spread,
-    /// Where row m and column n of the accumulator come from.
+    /// Position of row m and column n of the accumulator.
     pub c_spread: Spread,
-    /// The unit reads both operands from workgroup memory by itself (`Op::LoadMatrix` with Arg::Tile), beside the
-    /// threads.
+    /// The unit reads both operands directly from workgroup memory (`Op::LoadMatrix` with Arg::Tile), asynchronously to
+    /// the threads.
     pub from_memory: bool,
 }
 
 impl WmmaArg {
-    /// Whether it leaves out bits of its factors: of f32 it takes the sign, the exponent and the upper ten bits of the
+    /// Whether it truncates its factors: of an f32 it uses the sign, the exponent and the upper ten bits of the
     /// mantissa (tf32).
     pub const fn cuts(&self) -> bool {
         matches!(self.a, Scalar::F32)
     }
 
-    /// A factor as the unit takes it.
+    /// A factor as truncated by the unit.
     pub fn factor(&self, v: f64) -> f64 {
         if self.cuts() { f64::from(f32::from_bits((v as f32).to_bits() & !0x1fff)) } else { v }
     }
 }
 
-/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of one, two or four bytes: rows of
-/// 128 bytes, in which the eight pieces of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows'
-/// pieces of one column lie in different banks.
+/// The layout of a tile in workgroup memory for a matrix unit that reads it directly, with elements of one, two or four
+/// bytes: swizzled rows of 128 bytes. Piece p (16 bytes) of row r is at position `r % 8 ^ p`, so that the pieces of one
+/// column in eight rows are in different banks.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileArg {
-    /// Which of its elements (line and step of the sum) each thread has, for who looks at values.
+    /// Which elements (line and reduction step) each thread would hold, for code that evaluates values.
     pub spread: Spread,
-    /// Rows are steps and hold lines; else rows are lines and hold steps.
+    /// Rows are steps and hold lines; otherwise rows are lines and hold steps.
     pub by_steps: bool,
-    /// Elements from one run of a row's lines to the next, where rows are steps.
+    /// Elements from one run of a row's lines to the next, if rows are steps.
     pub panel: u32,
 }
 
@@ -290,10 +290,10 @@ impl TileArg {
     }
 }
 
-/// A buffer as a matrix of which TMA tiles are copied. What of a tile is outside of it is zero.
+/// A buffer as a matrix from which TMA tiles are copied. Elements of a tile outside of the matrix are zero.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tensor2 {
-    /// Columns (neighbours in the buffer) and rows.
+    /// Columns (contiguous in the buffer) and rows.
     pub sizes: [u32; 2],
     /// Elements from a row to the next.
     pub pitch: i64,
@@ -301,16 +301,16 @@ pub struct Tensor2 {
     pub shape: [u16; 2],
 }
 
-/// A TMA tile that is copied to workgroup memory in one piece, its rows of 128 bytes as [`TileArg`] has them.
+/// A TMA tile that is copied to workgroup memory in one operation, with the row layout of [`TileArg`].
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TmaArg {
     pub tensor: Tensor2,
-    /// Bytes of all tiles of its group, with the first of them; 0 with the others.
+    /// For the first tile of a group, the bytes of all its tiles; 0 for the others.
     pub expects: u32,
 }
 
-/// How a tile's elements are spread: the bits of both coordinates, lowest first, as bits of lane and element numbers.
-/// A lane bit that occurs in neither coordinate means that those lanes hold the same.
+/// The distribution of a tile's elements: the bits of both coordinates, lowest first, as bits of lane and element
+/// numbers. If a lane bit occurs in neither coordinate, the lanes that differ in it hold the same elements.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Spread {
     pub row: &'static [TileBit],
@@ -345,7 +345,7 @@ impl Spread {
     }
 }
 
-/// Numbers of axes or lanes. None of them take no memory, as most reductions have it.
+/// Numbers of axes or lanes. An empty list, as in most reductions, takes no memory.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Axes(Box<[u16]>);
 
@@ -408,7 +408,7 @@ impl fmt::Display for Name {
     }
 }
 
-// Every node carries one.
+// Every node contains an Arg.
 const _: () = assert!(size_of::<Arg>() <= 32);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -430,7 +430,7 @@ pub enum Arg {
     Kernel(Arc<KernelInfo>),
     Stage(u32),
     Wmma(Arc<WmmaArg>),
-    /// Whether lanes take columns of what lies in rows.
+    /// Whether lanes take columns of data stored in rows.
     Transposed(bool),
     Tile(Arc<TileArg>),
     Tma(Arc<TmaArg>),

@@ -1,5 +1,5 @@
-//! Interval of every integer node, computed when it is made. Arithmetic is exact in i128 and widens to the dtype's
-//! range when it could wrap, so that a bound never claims more than the machine keeps.
+//! The interval of every integer node, computed at construction. Arithmetic is exact in i128. If the result could wrap,
+//! the interval widens to the dtype's range, so a bound always covers the machine's value.
 
 use super::{Arg, ConstVal, DType, Op, Scalar, UOp};
 
@@ -26,7 +26,7 @@ impl Bounds {
     }
 }
 
-/// Bounds in 16 bytes. Those of an integer or bool lie in the range of its type, so that words hold them; everything
+/// Bounds in 16 bytes. Bounds of an integer or bool are in the range of its type, so 64-bit words hold them; everything
 /// else has the full range.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packed(u64, u64);
@@ -45,7 +45,7 @@ impl Packed {
     }
 }
 
-/// Sum and difference grow with one side and shrink with the other: two corners are enough.
+/// Sum and difference are monotonic in each operand: two corners are enough.
 fn add(a: Bounds, b: Bounds) -> Bounds {
     Bounds::new(a.min.saturating_add(b.min), a.max.saturating_add(b.max))
 }
@@ -132,7 +132,7 @@ fn alu(op: Op, dtype: DType, src: &[UOp]) -> Bounds {
                 Bounds::new(0, if a.min >= 0 { a.max.min(b.max - 1) } else { b.max - 1 })
             }
         }
-        // With the divisor's sign, and smaller than it; division by zero gives zero.
+        // It has the divisor's sign and is smaller than the divisor; division by zero gives zero.
         Op::FloorMod => Bounds::new((b.min + 1).min(0), (b.max - 1).max(0)),
         Op::FloorDiv | Op::CDiv => {
             let most = a.min.saturating_abs().max(a.max.saturating_abs());

@@ -1,8 +1,7 @@
-//! SPEC=2: every node that a rule makes is checked, and a fault is reported with the name of the rule.
+//! SPEC=2: every node that a rule makes is checked, and a violation is reported with the name of the rule.
 //!
-//! [`checked`] is put around a phase by whoever runs it; the driver reports every rule that it applies meanwhile on
-//! that thread (see `observe`). Passes that are no rules are not observed: what they make is checked at the boundary
-//! (level 1).
+//! The caller wraps a phase in [`checked`]; meanwhile the driver reports every rule that it applies on that thread (see
+//! `observe`). Passes that are not rules are not observed: their output is checked at the boundary (level 1).
 
 use super::observe::{Observed, Observers};
 use super::spec::{SpecLevel, Stage, verify_node};
@@ -10,21 +9,21 @@ use super::{Order, RewriteError, UOp};
 use std::cell::RefCell;
 
 thread_local! {
-    /// The first fault found by a rewrite that cannot fail itself (`simplify`).
+    /// The first violation found by a rewrite that cannot fail itself (`simplify`).
     static FAULT: RefCell<Option<RewriteError>> = const { RefCell::new(None) };
 }
 
-/// Checks what `rule` made of `before`: the node and all below it that were made with it.
+/// Checks what `rule` made of `before`: the node, and all new nodes below it.
 #[cold]
 pub(super) fn made(stage: Stage, rule: &'static str, before: &UOp, made: &UOp) -> Result<(), RewriteError> {
-    // Nodes are numbered as they are made.
+    // Ids increase in the order of construction.
     let new = Order::many(std::slice::from_ref(made), |u| u.id() > before.id());
     let check = |u: &&UOp| verify_node(stage, u);
     let fault = new.nodes().iter().filter(|u| u.id() > before.id()).map(check).find_map(Result::err);
     fault.map_or(Ok(()), |e| Err(RewriteError::Malformed { rule, error: e.to_string() }))
 }
 
-/// Keeps a fault until the phase ends; the first one counts.
+/// Stores a violation until the phase ends; the first one counts.
 pub(super) fn note(fault: RewriteError) {
     FAULT.with_borrow_mut(|f| {
         f.get_or_insert(fault);
@@ -48,7 +47,7 @@ pub fn checked<T, E: From<RewriteError>>(
     let result = phase();
     drop(observed);
     match FAULT.take() {
-        // What the fault led to says less than the fault.
+        // The violation explains more than the error that it led to.
         Some(fault) => Err(fault.into()),
         None => result,
     }
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{Arg, AxisKind, DType, Op, Pat, PatternMatcher, Rule, spec};
 
-    /// A kernel that stores `x * 2`, and a rule that forgets to convert what it puts in place of the product.
+    /// A kernel that stores `x * 2`, and a rule that forgets to convert the replacement of the product.
     fn kernel_and_wrong_rule() -> (UOp, PatternMatcher) {
         let r = UOp::range(8, 0, AxisKind::Loop);
         let x = UOp::param(1, DType::F32, 8).index(&r).load();

@@ -1,4 +1,4 @@
-//! Constructors: how every node of the vocabulary is spelt in Rust, and operator sugar on `&UOp`.
+//! Constructors for every op, and operator overloads on `&UOp`.
 
 use super::{
     AddrSpace, Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, DType, IntoSrcs, Op, RangeArg, Scalar, Srcs, UOp,
@@ -30,7 +30,7 @@ impl UOp {
     pub fn var(name: &str, min: i64, max: i64) -> UOp {
         UOp::new(Op::Var, DType::INDEX, [], Arg::Var(name.into(), min, max))
     }
-    /// This variable with a value for this run.
+    /// This variable bound to a value for this run.
     pub fn bind(&self, value: i64) -> UOp {
         UOp::new(Op::Bind, self.dtype(), [self.clone(), UOp::constant(self.dtype(), value)], Arg::None)
     }
@@ -119,7 +119,7 @@ impl UOp {
     pub fn index_gated(&self, i: &UOp, gate: &UOp) -> UOp {
         UOp::new(Op::Index, self.dtype(), [self.clone(), i.clone(), gate.clone()], Arg::None)
     }
-    /// Element(s) at this address: one lane a lane of the index.
+    /// The element(s) at this address; the value has as many lanes as the index.
     pub fn load(&self) -> UOp {
         // An Index has sources (address, i, ..); the lanes of i are the lanes of the value.
         let lanes = self.src().get(1).map_or(1, |i| i.dtype().lanes);
@@ -139,8 +139,8 @@ impl UOp {
         let src: Srcs = std::iter::once(self.clone()).chain(ranges.iter().cloned()).collect();
         UOp::new(Op::Reduce, self.dtype(), src, Arg::Reduce(op, Axes::new()))
     }
-    /// Combines the values of `threads` neighbours of a workgroup; `closed`: the range of threads that the result is
-    /// the same for.
+    /// Reduces over `threads` neighbouring threads of a workgroup; `closed` is the range of threads over which the
+    /// result is uniform.
     pub fn wave_reduce(&self, op: Op, threads: u16, closed: Option<&UOp>) -> UOp {
         let src: Srcs = std::iter::once(self).chain(closed).cloned().collect();
         UOp::new(Op::WaveReduce, self.dtype(), src, Arg::Reduce(op, Axes::from_slice(&[threads])))
@@ -256,7 +256,7 @@ macro_rules! sugar {
         }
     )*};
 }
-// `/` and `%` are the floor forms: index arithmetic never wants the C ones.
+// `/` and `%` are the floor forms: index arithmetic does not use the C ones.
 sugar! {
     Add add Op::Add; Sub sub Op::Sub; Mul mul Op::Mul; Div div Op::FloorDiv; Rem rem Op::FloorMod;
     Shl shl Op::Shl; Shr shr Op::Shr; BitAnd bitand Op::And; BitOr bitor Op::Or; BitXor bitxor Op::Xor;

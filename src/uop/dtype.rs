@@ -1,7 +1,7 @@
-//! Data types: what one element is, how many lanes a value has, and, for addresses, which memory it points into.
+//! Data types: the type of one element, the number of lanes, and, for addresses, the memory they point into.
 //!
-//! `WeakInt` and `WeakFloat` are the types of Python-like constants: they take the type of whatever they meet, and do
-//! not reach a machine program. Index arithmetic is `WeakInt` until codegen has bounded it. Promotion is the JAX-style
+//! `WeakInt` and `WeakFloat` are the types of Python-like constants: they take the type of the other operand, and do
+//! not occur in machine code. Index arithmetic is `WeakInt` until codegen has bounded it. Promotion is the JAX-style
 //! lattice that tinygrad users know: bool → weak int → ints → weak float → fp8 → f16/bf16 → f32 → f64.
 
 use std::fmt;
@@ -57,7 +57,7 @@ impl Scalar {
     pub const STORABLE: [Scalar; 15] =
         [Bool, I8, U8, I16, U16, I32, U32, I64, U64, F8E4M3, F8E5M2, F16, BF16, F32, F64];
 
-    /// Bytes of one element in memory; 0 for void and the weak types, which have no memory form.
+    /// Bytes of one element in memory; 0 for void and the weak types, which are never in memory.
     pub const fn size_bytes(self) -> usize {
         match self {
             Void | WeakInt | WeakFloat => 0,
@@ -195,7 +195,7 @@ impl Scalar {
             s => s,
         }
     }
-    /// `WeakInt` → i32, `WeakFloat` → f32, everything else as it is.
+    /// `WeakInt` → i32, `WeakFloat` → f32, everything else unchanged.
     pub const fn strong(self) -> Scalar {
         match self {
             WeakInt => I32,

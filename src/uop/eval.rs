@@ -1,10 +1,10 @@
-//! What each elementwise op means, on one lane: the definition that the interpreter, constant folding and every test
+//! Semantics of each elementwise op on one lane: the definition that the interpreter, constant folding and every test
 //! use.
 //!
 //! Integers wrap to their width. Integer division and remainder by zero give 0. Shift counts at or beyond the width
-//! give what shifting by one bit repeatedly would. Floats are computed in f64 and rounded once to their type, which is
-//! exact for + - * / sqrt up to f32. A float converts to an integer by truncation, saturated to i64 (u64 above), then
-//! wrapped; NaN gives 0. What a machine gives for floats outside the integer type's range is unspecified.
+//! give the result of repeated one-bit shifts. Floats are computed in f64 and rounded once to their type, which is
+//! exact for + - * / sqrt up to f32. Conversion from float to integer truncates, saturates to i64 (u64 above), then
+//! wraps; NaN gives 0. The result of a machine for floats outside the integer type's range is unspecified.
 
 use super::{ConstVal, Op, Scalar, floor_div, floor_mod};
 use ConstVal::{Bool, Float, Int};
@@ -69,8 +69,8 @@ pub fn round_to(f: f64, t: Scalar) -> f64 {
     }
 }
 
-/// `f` in f32, rounded to odd, so that rounding it again to a half type has the result of rounding once. (`half`'s own
-/// conversion of an f64 looks at its upper 32 bits only.)
+/// `f` in f32, rounded to odd, so that rounding it again to a half type gives the result of a single rounding.
+/// (`half`'s own conversion of an f64 uses only its upper 32 bits.)
 fn to_odd(f: f64) -> f32 {
     let near = f as f32;
     let beyond = u32::from(f64::from(near).abs() > f.abs());
@@ -218,7 +218,7 @@ fn int_op(op: Op, t: Scalar, v: &[ConstVal]) -> Option<i128> {
                 0
             }
         }
-        // A value is held sign- or zero-extended, so a shift beyond the width leaves its sign (0 for unsigned).
+        // A value is stored sign- or zero-extended, so a shift beyond the width leaves its sign (0 for unsigned).
         Op::Shr => a >> b.clamp(0, 127),
         Op::And => a & b,
         Op::Or => a | b,

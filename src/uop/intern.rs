@@ -1,8 +1,8 @@
-//! The table of all nodes that live: what makes equal expressions the identical node, and what frees graphs.
+//! The table of all live nodes: makes equal expressions the identical node, and frees graphs.
 //!
 //! The table is split into shards by hash, each with a lock; an entry is a hash and a weak handle. A node's shape may
-//! need other nodes (sizes are expressions), so the lock is not held while a node with a shape is made; a shard counts
-//! what was added to it, so that the second look is needed only if somebody else was there meanwhile.
+//! need other nodes (sizes are expressions), so the lock is not held while a node with a shape is made. Each shard
+//! counts its insertions, so a second lookup is needed only if another thread has inserted something meanwhile.
 
 use super::arg::{Arg, ConstVal};
 use super::bounds::Packed;
@@ -19,24 +19,24 @@ const SHARDS: usize = 32;
 
 struct Shard {
     table: HashTable<(u64, Weak<Node>)>,
-    /// Nodes ever added.
+    /// Number of nodes ever added.
     added: u64,
 }
 
 static INTERNER: [Mutex<Shard>; SHARDS] = [const { Mutex::new(Shard { table: HashTable::new(), added: 0 }) }; SHARDS];
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A shard is poisoned only if a comparison panicked while it was held, which changes nothing in it.
+/// A shard is poisoned only if a comparison panicked while it was locked, which leaves it unchanged.
 fn lock(hash: u64) -> MutexGuard<'static, Shard> {
     INTERNER[(hash >> 59) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of nodes alive in the process.
+/// Number of live nodes in the process.
 pub(super) fn live() -> usize {
     INTERNER.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).table.len()).sum()
 }
 
-/// What a node is known by.
+/// The identity of a node.
 struct Parts {
     op: Op,
     dtype: DType,
@@ -67,18 +67,19 @@ impl Parts {
     fn are_of(&self, n: &Node) -> bool {
         n.op == self.op && n.dtype == self.dtype && n.src == self.src && n.arg == self.arg && n.tag == self.tag
     }
-    /// Whether such a node has neither shape nor device, as all inside a kernel.
+    /// Whether such a node has neither shape nor device, like all nodes inside a kernel.
     fn is_bare(&self) -> bool {
         let own = matches!(self.op, Op::Buffer | Op::Param | Op::Iota | Op::Copy) || self.op.is_movement();
         !own && self.src.iter().all(|s| s.0.value.get().is_none_or(|v| v.shape.is_none() && v.device.is_none()))
     }
 }
 
-/// The node with these parts; an existing one if there is one.
+/// The node with these parts; returns the existing one if there is one.
 pub(super) fn intern(op: Op, dtype: DType, src: Srcs, arg: Arg, tag: Option<u32>) -> UOp {
     let parts = Parts { op, dtype, src, arg, tag };
     let hash = parts.hash();
-    // Handles upgraded while the lock is held are dropped after it: the last drop of a node locks its shard.
+    // Handles upgraded while the lock is held are dropped after it is released, because dropping the last handle of a
+    // node locks its shard.
     let mut held: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
     let mut shard = lock(hash);
     if let Some(u) = find(&shard, hash, &parts, &mut held) {
@@ -104,7 +105,7 @@ pub(super) fn intern(op: Op, dtype: DType, src: Srcs, arg: Arg, tag: Option<u32>
     add(&mut shard, hash, parts, value)
 }
 
-/// Index constants from `FIRST_KEPT` on that a thread keeps: graphs are full of them.
+/// Each thread caches index constants from `FIRST_KEPT` on, because they are frequent in graphs.
 const FIRST_KEPT: i64 = -64;
 const INTS_KEPT: usize = 1024;
 
@@ -119,7 +120,7 @@ pub(super) fn index_constant(i: i64) -> UOp {
     if at >= INTS_KEPT {
         return make();
     }
-    // Fails while the thread ends.
+    // Fails during thread shutdown.
     let kept = INTS.try_with(|ints| ints.borrow()[at].clone()).ok().flatten();
     kept.unwrap_or_else(|| {
         let made = make();
@@ -173,10 +174,10 @@ fn device_of(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<str>> {
     }
 }
 
-/// What hung on nodes that were freed, on its way to be freed too.
+/// Sources of freed nodes that are still to be freed.
 struct Graveyard {
     list: RefCell<Vec<UOp>>,
-    /// Somebody empties the list.
+    /// The list is being emptied.
     drained: Cell<bool>,
 }
 
@@ -184,7 +185,7 @@ thread_local! {
     static GRAVEYARD: Graveyard = const { Graveyard { list: RefCell::new(Vec::new()), drained: Cell::new(false) } };
 }
 
-/// A longer list gives its memory back once it is empty.
+/// Above this capacity the list's memory is released once it is empty.
 const KEPT: usize = 1 << 12;
 
 impl Drop for Node {
@@ -195,12 +196,12 @@ impl Drop for Node {
         }
         let simplest = self.simplest.take().flatten();
         let realized = self.value.take().and_then(|mut v| v.realized.take());
-        // Sources that others hold too are let go at once: as a rule nothing is freed by that.
+        // Sources with other owners are dropped immediately: normally that frees nothing.
         self.src.retain(|s| Arc::strong_count(&s.0) == 1);
         if self.src.is_empty() && realized.is_none() && simplest.is_none() {
             return;
         }
-        // Fails while the thread ends: then what is below is freed by recursion.
+        // Fails during thread shutdown; then the sources are freed by recursion.
         let _ = GRAVEYARD.try_with(|g| {
             let mut list = g.list.borrow_mut();
             list.extend(self.src.drain(..));

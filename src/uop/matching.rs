@@ -1,16 +1,16 @@
-//! The search for the assignments of nodes to a pattern. Nothing is allocated: what is still to be matched is a list on
-//! the stack.
+//! Backtracking search for the assignments of nodes to a pattern. It does not allocate: the remaining work is a linked
+//! list on the stack.
 
 use super::pattern::{Pat, SrcPat};
 use super::{ConstVal, UOp};
 use std::ops::Index;
 
-/// Captures one pattern may have.
+/// Maximum number of captures in a pattern.
 pub const MAX_CAPTURES: usize = 8;
 
 pub(super) type Captures<'a> = [Option<&'a UOp>; MAX_CAPTURES];
 
-/// A node that fitted a pattern, and what the names stand for.
+/// A node that matched a pattern, and the captured nodes.
 pub struct Match<'a> {
     pub(super) root: &'a UOp,
     pub(super) names: &'a [&'static str],
@@ -34,7 +34,7 @@ impl Match<'_> {
     }
 }
 /// # Panics
-/// When the pattern has no such name: a mistake in the rule, which its first match in a test shows.
+/// The pattern has no such name: a mistake in the rule, which its first match in a test shows.
 impl Index<&str> for Match<'_> {
     type Output = UOp;
     fn index(&self, name: &str) -> &UOp {
@@ -43,16 +43,16 @@ impl Index<&str> for Match<'_> {
     }
 }
 
-/// What is still to be matched, as a list on the stack.
+/// The remaining work, as a linked list on the stack.
 pub(super) enum Next<'a, 'n> {
     Done,
-    /// Patterns and nodes side by side.
+    /// Patterns and nodes to match pairwise.
     Row {
         pats: &'a [Pat],
         nodes: &'a [UOp],
         next: &'n Next<'a, 'n>,
     },
-    /// Patterns that may take any node whose bit in `used` is clear.
+    /// Patterns that may match any node whose bit in `used` is clear.
     Free {
         pats: &'a [Pat],
         nodes: &'a [UOp],
@@ -68,7 +68,7 @@ pub(super) enum Next<'a, 'n> {
 
 pub(super) struct Search<'a, 'f> {
     pub caps: Captures<'a>,
-    /// Called with complete captures; true ends the search.
+    /// Called with complete captures; returning true ends the search.
     pub found: &'f mut dyn FnMut(&Captures<'a>) -> bool,
 }
 

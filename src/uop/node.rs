@@ -1,9 +1,9 @@
 //! The node: immutable, interned, shared between threads.
 //!
 //! Equal means identical: a node is looked up by (op, dtype, sources, argument, tag) before it is made. The table holds
-//! weak handles only, so a graph that nobody holds is freed; freeing is iterative, so its depth does not matter (see
-//! `intern`). What can be derived from a node at once (shape, device, integer bounds, whether a range is open below) is
-//! computed when it is made: the sources already have theirs, so nothing here recurses.
+//! only weak handles, so unreferenced graphs are freed; freeing is iterative, so the depth does not matter (see
+//! `intern`). Derived properties (shape, device, integer bounds, whether a range is open below) are computed when a
+//! node is made: the sources already have theirs, so nothing here recurses.
 
 use super::arg::{Arg, BufArg, BufferRef};
 use super::bounds::{Bounds, Packed};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub type Srcs = SmallVec<[UOp; 3]>;
 
-/// Whatever lists sources: arrays, Vecs, `Srcs`.
+/// Anything that lists sources: arrays, Vecs, `Srcs`.
 pub trait IntoSrcs {
     fn into_srcs(self) -> Srcs;
 }
@@ -45,7 +45,7 @@ impl IntoSrcs for Srcs {
     }
 }
 
-/// A node's content. Reached through [`UOp`]'s accessors. Kept small: graphs of kernels are made and freed by the ten
+/// A node's content, accessed through [`UOp`]'s methods. Kept small: kernels' graphs are made and freed by the ten
 /// thousand.
 pub struct Node {
     pub(super) op: Op,
@@ -56,30 +56,30 @@ pub struct Node {
     pub(super) hash: u64,
     pub(super) id: u64,
     pub(super) bounds: Packed,
-    /// What values of tensor graphs have besides; nodes inside a kernel have none of it.
+    /// Additional properties of values in tensor graphs; unset for nodes inside a kernel.
     pub(super) value: OnceLock<Box<Value>>,
-    /// What `simplify` makes of this node, once computed; `None` inside: itself. Not part of the identity.
+    /// The simplified form of this node, once computed; `None` inside: the node itself. Not part of the identity.
     pub(super) simplest: OnceLock<Option<UOp>>,
 }
 
-// A node and its two counts are two and a half lines of the cache.
+// A node with its two reference counts takes two and a half cache lines.
 const _: () = assert!(size_of::<Node>() <= 144);
 
-/// What a value of a tensor graph has besides what identifies it.
+/// Additional properties of a value in a tensor graph.
 #[derive(Default)]
 pub(super) struct Value {
     pub shape: Option<Arc<[Dim]>>,
     pub device: Option<Arc<str>>,
     /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
     pub realized: OnceLock<UOp>,
-    /// Handles of `tensor` that want this value's gradient. Not part of the identity.
+    /// Handles in `tensor` that need this value's gradient. Not part of the identity.
     pub watchers: OnceLock<Mutex<Vec<Watcher>>>,
 }
 
-/// An observer outside the graph that a node keeps; `uop` does not look inside.
+/// An observer outside the graph that a node refers to; opaque to `uop`.
 pub type Watcher = Weak<dyn Any + Send + Sync>;
 
-/// A handle on one node. Cloning is cheap; `==` is identity, which interning makes equality.
+/// A handle to one node. Cloning is cheap; `==` is identity, which interning makes equality.
 #[derive(Clone)]
 pub struct UOp(pub(super) Arc<Node>);
 
@@ -130,7 +130,7 @@ pub type UMap<V> = hashbrown::HashMap<UOp, V, NodeHasher>;
 pub type USet = hashbrown::HashSet<UOp, NodeHasher>;
 
 impl UOp {
-    /// The node with these parts; an existing one if there is one.
+    /// The node with these parts; returns the existing one if there is one.
     pub fn new(op: Op, dtype: DType, src: impl IntoSrcs, arg: Arg) -> UOp {
         UOp::tagged(op, dtype, src, arg, None)
     }
@@ -155,7 +155,7 @@ impl UOp {
     pub fn tag(&self) -> Option<u32> {
         self.0.tag
     }
-    /// Unique while the process lives; sources always have smaller ids than the nodes that use them.
+    /// Unique in the process; sources always have smaller ids than their users.
     pub fn id(&self) -> u64 {
         self.0.id
     }
@@ -180,7 +180,7 @@ impl UOp {
     pub fn vmax(&self) -> i128 {
         self.bounds().max
     }
-    /// Same node with other sources (itself if they are the same).
+    /// The same node with other sources (returned unchanged if they are the same).
     pub fn with_src(&self, src: impl IntoSrcs) -> UOp {
         let src = src.into_srcs();
         if src == self.0.src {
@@ -202,18 +202,18 @@ impl UOp {
     pub fn realized(&self) -> Option<&UOp> {
         self.0.value.get()?.realized.get()
     }
-    /// Records where this value now lives. The first record stays.
+    /// Records where this value is stored now. Later records are ignored.
     pub fn set_realized(&self, buffer: UOp) {
         let _ = self.value().realized.set(buffer);
     }
-    /// Ties `who` to this node for as long as both live.
+    /// Attaches `who` to this node for as long as both live.
     pub fn watch(&self, who: Watcher) {
         let list = self.value().watchers.get_or_init(Default::default);
         let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
         list.retain(|w| w.strong_count() > 0 && !w.ptr_eq(&who));
         list.push(who);
     }
-    /// Those tied to this node by `watch`, dead ones included.
+    /// The observers attached by `watch`, including dead ones.
     pub fn watchers(&self) -> Vec<Watcher> {
         let list = self.0.value.get().and_then(|v| v.watchers.get());
         list.map_or_else(Vec::new, |l| l.lock().unwrap_or_else(|e| e.into_inner()).clone())
@@ -243,7 +243,7 @@ impl UOp {
             _ => None,
         }
     }
-    /// Number of nodes alive in the process (for tests and counters).
+    /// Number of live nodes in the process (for tests and counters).
     pub fn live_nodes() -> usize {
         intern::live()
     }

@@ -1,5 +1,5 @@
-//! Numbers of nodes while a walk lasts: a table by node id that is emptied by raising its generation, so that a walk
-//! pays for the nodes it meets and for nothing else. Tables are kept in a pool of the thread and borrowed by its walks.
+//! Temporary numbers of nodes during a walk: a table by node id that is cleared by increasing its generation, so a walk
+//! pays only for the nodes it visits. Tables are kept in a thread-local pool from which walks borrow them.
 
 use super::UOp;
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 #[derive(Clone, Copy, Default)]
 struct Slot {
     id: u64,
-    /// The slot is free if it is of another generation than the table.
+    /// The slot is free if its generation is not the table's.
     generation: u32,
     number: u32,
 }
@@ -23,14 +23,14 @@ thread_local! {
     static POOL: RefCell<Vec<Numbers>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tables that a thread keeps, and the largest it keeps (in slots).
+/// Maximum number of tables in a thread's pool, and their maximum size (in slots).
 const POOLED: usize = 8;
 const LARGEST: usize = 1 << 16;
 const SMALLEST: usize = 256;
 
 impl Numbers {
-    /// An empty table. To be given back with [`Numbers::give_back`].
-    pub fn lend() -> Numbers {
+    /// An empty table. Return it with [`Numbers::give_back`].
+    pub fn borrow_table() -> Numbers {
         let kept = POOL.try_with(|p| p.borrow_mut().pop()).ok().flatten();
         let mut n = kept.unwrap_or_else(|| Numbers { slots: vec![Slot::default(); SMALLEST], generation: 0, used: 0 });
         n.used = 0;
@@ -47,7 +47,7 @@ impl Numbers {
             return;
         }
         let n = Numbers { slots: std::mem::take(&mut self.slots), ..*self };
-        // Fails while the thread ends.
+        // Fails during thread shutdown.
         let _ = POOL.try_with(|p| {
             let mut p = p.borrow_mut();
             if p.len() < POOLED {
@@ -56,7 +56,7 @@ impl Numbers {
         });
     }
 
-    /// Where `id` is, or the free slot where it would be.
+    /// The slot of `id`, or the free slot where it would be.
     fn find(&self, id: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
@@ -91,8 +91,7 @@ impl Numbers {
     }
 }
 
-/// What a walk has found out about nodes. Does not keep its keys alive: a node that is freed and made again is another
-/// key.
+/// Results of a walk, by node. Does not keep its keys alive: a node that is freed and made again is another key.
 pub struct Memo<V> {
     numbers: Numbers,
     values: Vec<V>,
@@ -105,19 +104,19 @@ impl<V> Default for Memo<V> {
 }
 
 impl<V> Memo<V> {
-    /// Nothing is known yet.
+    /// An empty memo.
     pub fn new() -> Memo<V> {
-        Memo { numbers: Numbers::lend(), values: Vec::new() }
+        Memo { numbers: Numbers::borrow_table(), values: Vec::new() }
     }
-    /// Whether something is known of `u`.
+    /// Whether there is a result for `u`.
     pub fn has(&self, u: &UOp) -> bool {
         self.numbers.get(u).is_some()
     }
-    /// What is known of `u`.
+    /// The result for `u`.
     pub fn get(&self, u: &UOp) -> Option<&V> {
         self.numbers.get(u).map(|n| &self.values[n as usize])
     }
-    /// What is known of `u` from now on.
+    /// Records the result for `u`.
     pub fn insert(&mut self, u: &UOp, v: V) {
         match self.numbers.get(u) {
             Some(n) => self.values[n as usize] = v,
@@ -143,7 +142,7 @@ mod tests {
     fn numbers_survive_growth_and_do_not_survive_the_walk() {
         let nodes: Vec<UOp> = (0..1000).map(|k| UOp::var("numbered", 0, k + 1)).collect();
         for round in 0..3 {
-            let mut n = Numbers::lend();
+            let mut n = Numbers::borrow_table();
             assert!(nodes.iter().all(|u| n.get(u).is_none()), "round {round}");
             nodes.iter().enumerate().for_each(|(k, u)| n.set(u, k as u32));
             assert!(nodes.iter().enumerate().all(|(k, u)| n.get(u) == Some(k as u32)));

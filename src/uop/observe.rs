@@ -1,8 +1,7 @@
-//! Who looks at the rewrites of a thread: the checks of SPEC=2 ([`super::checked()`]) and the trace
-//! ([`super::traced`]).
+//! Observers of a thread's rewrites: the checks of SPEC=2 ([`super::checked()`]) and the trace ([`super::traced`]).
 //!
-//! Both are put around a phase by whoever runs it. Each rewrite of that phase, on its thread, asks once
-//! ([`Observers::now`]), so nothing is paid while nobody looks. Passes that are no rules are not observed.
+//! The caller wraps a phase in either. Each rewrite of that phase, on its thread, checks once for observers
+//! ([`Observers::now`]), so there is no cost without them. Passes that are not rules are not observed.
 
 use super::spec::Stage;
 use super::{RewriteError, UOp, checked, trace};
@@ -12,7 +11,7 @@ thread_local! {
     static NOW: Cell<Observers> = const { Cell::new(Observers { stage: None, traced: false }) };
 }
 
-/// What is done with every applied rule.
+/// What to do with every applied rule.
 #[derive(Clone, Copy)]
 pub(super) struct Observers {
     /// Check what rules make against this stage.
@@ -22,12 +21,12 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// Those of this thread.
+    /// The observers of this thread.
     pub fn now() -> Observers {
         NOW.get()
     }
 
-    /// Reports one applied rule. The error is a node that does not belong into the stage.
+    /// Reports one applied rule. The error is a node that is not allowed in the stage.
     #[inline]
     pub fn applied(self, rule: &'static str, before: &UOp, after: &UOp) -> Result<(), RewriteError> {
         if self.traced {
@@ -37,7 +36,7 @@ impl Observers {
     }
 }
 
-/// Observers of this thread until the value is dropped; then the former ones are back, also after a panic.
+/// Sets the observers of this thread until it is dropped; then the former ones are restored, also after a panic.
 pub(super) struct Observed(Observers);
 
 impl Observed {

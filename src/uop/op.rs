@@ -1,6 +1,7 @@
-//! The op vocabulary, one enum for every layer. Which ops may appear where is what `spec` checks.
+//! The op vocabulary, one enum for every layer. `spec` checks which ops may appear where.
 
-/// What a node does. Sources and argument of each op stand beside it; `x` is a value, `i…` indices, `r…` ranges.
+/// The operation of a node. Sources and argument are documented with each op; `x` is a value, `i…` indices, `r…`
+/// ranges.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -13,8 +14,8 @@ pub enum Op {
     Bind,
     /// `()`, Arg::Buffer: memory on a device; shape (len,).
     Buffer,
-    /// `(n)`: tensor graph: element i is i; shape (n,), dtype WeakInt, n a size (it may be symbolic). Needs no memory:
-    /// the scheduler puts the index expression of the axis in its place. Source of arange, one-hot masks and gathers.
+    /// `(n)`: tensor graph: element i is i; shape (n,), dtype WeakInt, n a size (may be symbolic). Needs no memory: the
+    /// scheduler replaces it by the index expression of the axis. Used for arange, one-hot masks and gathers.
     Iota,
     /// `()`, Arg::Param: the numbered buffer argument of a kernel (dtype is an address) or of a cached graph (dtype is
     /// a value, with shape).
@@ -48,7 +49,7 @@ pub enum Op {
     Contiguous,
     /// `(x)`: identity whose gradient is materialised.
     ContiguousBackward,
-    /// `(x)`: identity that no gradient passes.
+    /// `(x)`: identity that blocks gradients.
     Detach,
     /// `(x)`, Arg::Device: the same value on another device.
     Copy,
@@ -59,54 +60,58 @@ pub enum Op {
     // --- effects and structure ---
     /// `(s...)`, Arg::Kernel or None: root.
     Sink,
-    /// `(value, dep...)`: the value once the deps are done. The only ordering edge.
+    /// `(value, dep...)`: the value, once the deps are done. The only ordering edge.
     After,
-    /// `(address, i[, gate])`: address of element i (dtype stays the address type). With a vector i: one address a
-    /// lane. Without gate, i is in bounds for every value of its ranges; with a gate it need only be so where the gate
-    /// is true.
+    /// `(address, i[, gate])`: address of element i (dtype stays the address type). With a vector i: one address per
+    /// lane. Without a gate, i is in bounds for every value of its ranges; with a gate it need only be in bounds where
+    /// the gate is true.
     Index,
-    /// `(index[, alt])`: dtype has n lanes; scalar i: n consecutive elements, vector i: a gather. alt (same dtype)
-    /// where the gate is false.
+    /// `(index[, alt])`: dtype has n lanes; scalar i: n consecutive elements, vector i: a gather. alt (same dtype) is
+    /// the value where the gate is false.
     Load,
-    /// `(index[, e])`, Arg::Transposed: rows of 16 bytes in Local memory become a fragment of a matrix unit, e its
-    /// range of elements (before lanes are made). Lane 8m + r of a wave has the address of row r of matrix m; lane l
-    /// gets word l % 4 of row l / 4 of each matrix, or (transposed, elements of 16 bits) elements 2 (l % 4) and 2 (l %
-    /// 4) + 1 of column l / 4. Arg::Tile: the tile whose first element the address is, for a unit that reads workgroup
-    /// memory by itself, until the next Barrier with Arg::Stage but one. The same for all threads of its lanes.
+    /// `(index[, e])`, Arg::Transposed: loads a matrix-unit fragment from rows of 16 bytes in Local memory; e is its
+    /// range of elements (before vectorisation). Lane 8m + r of a wave has the address of row r of matrix m; lane l
+    /// gets word l % 4 of row l / 4 of each matrix, or (transposed, 16-bit elements) elements 2 (l % 4) and 2 (l % 4) +
+    /// 1 of column l / 4.
+    ///
+    /// Arg::Tile: the tile that starts at the address, for a unit that reads workgroup memory directly. It must stay
+    /// unchanged until the second-next Barrier with Arg::Stage. The address is the same for all threads of its lanes.
     LoadMatrix,
-    /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first. Linear
-    /// program: none. Arg::Stage: fills a tile that is read after a later Barrier with Arg::Stage; where the value is a
-    /// Load, the copy need not be done before. Arg::Stage(1): a CopyTile of its group copies the same.
+    /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first; linear
+    /// program: no ranges.
+    ///
+    /// Arg::Stage: fills a tile that is read after a later Barrier with Arg::Stage; if the value is a Load, the copy
+    /// may be asynchronous. Arg::Stage(1): a CopyTile of its group does the same copy.
     Store,
     /// `(range, dep...)`: linear program: closes the loop of that range.
     End,
     /// `(cond)`: linear program: skips to its EndIf when false.
     If,
-    /// `(if)`
+    /// `(if)`: linear program: ends the body of an If.
     EndIf,
     /// `(init)`: a mutable register that starts with init each time its scope is entered.
     Acc,
     /// `(acc, value)`: gives the register a new value.
     SetAcc,
-    /// `(dep...)`: all threads of the workgroup. Arg::Stage(n): when the copies of each thread are done, but for those
-    /// of its newest n groups, and products that read workgroup memory by themselves, but for those since the last such
-    /// Barrier.
+    /// `(dep...)`: waits until all threads of the workgroup arrive. Arg::Stage(n): each thread first waits for its
+    /// copies, except those of its newest n groups, and for products that read workgroup memory directly, except those
+    /// since the last such Barrier.
     Barrier,
-    /// `(dep...)`: a thread's copies since the last Commit (stores with Arg::Stage) are a group.
+    /// `(dep...)`: a thread's copies since the last Commit (stores with Arg::Stage) form a group.
     Commit,
-    /// `(to, bar, from, column, row)`, Arg::Tma: what the stores of its group with Arg::Stage(1) copy of a tile, in one
-    /// operation for a target with `tma_copies`: a TMA tile of the buffer `from`, whose first element is at this column
-    /// and row, to `to` (an Index of workgroup memory; its gate is the same for all threads). It counts for `bar`, an
-    /// Index of an area of such barriers. Who does the stores leaves it out.
+    /// `(to, bar, from, column, row)`, Arg::Tma: the same copy as the stores of its group with Arg::Stage(1), as one
+    /// operation for a target with `tma_copies`: copies the TMA tile of the buffer `from` whose first element is at
+    /// this column and row to `to` (an Index of workgroup memory; its gate is the same for all threads). Completion is
+    /// counted by the mbarrier `bar`, an Index of an area of mbarriers. A back end that does the stores ignores this
+    /// node.
     CopyTile,
-    /// `(bar, parity, dep...)`: waits until the TMA tiles have arrived that count for `bar`, in iterations of this
-    /// parity.
+    /// `(bar, parity, dep...)`: waits until the TMA tiles that `bar` counts in iterations of this parity have arrived.
     AwaitTile,
     /// `(x, r...)`, Arg::Stage: materialise x over the ranges (a tile in Local memory inside a kernel).
     Stage,
 
     // --- vectors ---
-    /// `(x)`: a scalar in every lane.
+    /// `(x)`: broadcasts a scalar to every lane.
     Splat,
     /// `(x0, x1 ...)`: a vector of scalars.
     Stack,
@@ -116,13 +121,13 @@ pub enum Op {
     Cat,
     /// `(v)`, Arg::Reduce(op, []): all lanes to one.
     VReduce,
-    /// `(x[, r])`, Arg::Reduce(op, [n]): all of `n` neighbouring threads (a power of two, at most a wave, counted along
-    /// the workgroup) get the `x` of all of them, combined: each with that of the thread whose number differs in bit 0,
-    /// then in bit 1, and so on up to n / 2. In a kernel graph it may close the range of threads that the result is the
-    /// same for.
+    /// `(x[, r])`, Arg::Reduce(op, [n]): a reduction over `n` neighbouring threads (a power of two, at most a wave,
+    /// counted along the workgroup), whose result all of them get. Each thread combines its value with that of the
+    /// thread whose number differs in bit 0, then in bit 1, and so on up to n / 2. In a kernel graph it may close the
+    /// range of threads over which the result is uniform.
     WaveReduce,
     /// `(a, b, acc)`, Arg::Wmma: matrix unit: acc + a · b for the tile that the lanes of a wave hold together. Before
-    /// lanes are made: `(a, b, e, ra, rb)`: element e of the product of scalar expressions in the element ranges ra and
+    /// vectorisation: `(a, b, e, ra, rb)`: element e of the product of scalar expressions in the element ranges ra and
     /// rb, which it closes.
     Wmma,
 
@@ -152,7 +157,7 @@ pub enum Op {
     /// Remainder with the sign of the divisor.
     FloorMod,
     Pow,
-    /// `(x, n)`: x · 2^n of floats, rounded once; n is integral. What late decompositions use where the target has it
+    /// `(x, n)`: x · 2^n of floats, rounded once; n is integral. Used by late decompositions if the target has it
     /// (`Target::ldexp`).
     Ldexp,
     Shl,
@@ -169,7 +174,7 @@ pub enum Op {
     // --- ternary ---
     /// `(cond: bool, a, b)`
     Where,
-    /// `(a, b, c)`: a*b+c; rounding once or twice is the target's choice for floats.
+    /// `(a, b, c)`: a*b+c; for floats the target may round once or twice.
     MulAcc,
 }
 

@@ -12,7 +12,7 @@ use super::observe::Observers;
 use super::symbolic::Linear;
 use super::{PatternMatcher, Srcs, UOp, checked};
 
-/// Rules applied before a rewrite is given up as endless.
+/// Maximum number of applied rules before a rewrite is considered endless.
 pub const DEFAULT_LIMIT: usize = 4_000_000;
 const REMEMBERED: usize = 8;
 
@@ -25,7 +25,7 @@ pub enum RewriteError {
     Malformed { rule: &'static str, error: String },
 }
 
-/// Rewrites sources first, to the fixpoint.
+/// Rewrites sources first, to a fixpoint.
 ///
 /// # Errors
 /// As [`Rewriter::run`].
@@ -48,7 +48,7 @@ pub struct Rewriter<'a, C = ()> {
 }
 
 impl<'a, C> Rewriter<'a, C> {
-    /// Sources first, to the fixpoint.
+    /// Sources first, to a fixpoint.
     pub fn new(rules: &'a PatternMatcher<C>) -> Rewriter<'a, C> {
         Rewriter { rules, order: Order::SourcesFirst, limit: DEFAULT_LIMIT }
     }
@@ -69,31 +69,31 @@ impl<'a, C> Rewriter<'a, C> {
     }
 
     /// # Errors
-    /// The limit was reached, or a node that a rule made does not belong into its stage ([`super::checked()`]).
+    /// The limit was reached, or a rule made a node that is not allowed in its stage ([`super::checked()`]).
     pub fn run(self, sink: &UOp, ctx: &mut C) -> Result<UOp, RewriteError> {
         Driver::new(self, Memo::new(), Faults::End).run(sink, ctx)
     }
 }
 
-/// Rewrites sources first by rules without a context. It cannot fail: at the limit it leaves what is left as it is, and
-/// a malformed node is reported by [`super::checked()`] when the phase ends.
+/// Rewrites sources first, by rules without a context. It cannot fail: at the limit it leaves the rest unchanged, and a
+/// malformed node is reported by [`super::checked()`] when the phase ends.
 pub(super) fn settle(sink: &UOp, rules: &PatternMatcher, limit: usize, known: impl Known) -> UOp {
     let settled = Driver::new(Rewriter::new(rules).limit(limit), known, Faults::Note).run(sink, &mut ());
     settled.unwrap_or_else(|_| sink.clone())
 }
 
-/// What a rewrite has found out: what nodes become in the end.
+/// The final forms of nodes, as far as a rewrite has found them.
 pub(super) trait Known {
-    /// What `u` becomes, if that is known.
+    /// The final form of `u`, if known.
     fn get(&self, u: &UOp) -> Option<UOp>;
-    /// Whether it is known.
+    /// Whether the final form is known.
     fn has(&self, u: &UOp) -> bool;
-    /// Whether `u` is known to become another node.
+    /// Whether `u` is known to change.
     fn changes(&self, u: &UOp) -> bool;
-    /// `u` becomes `v`.
+    /// Records that `u` becomes `v`.
     fn set(&mut self, u: &UOp, v: &UOp);
 
-    /// What `u` becomes; as far as nothing is known, itself.
+    /// The final form of `u`; `u` itself if unknown.
     fn of(&self, u: &UOp) -> UOp {
         self.get(u).unwrap_or_else(|| u.clone())
     }
@@ -114,22 +114,22 @@ impl Known for Memo<UOp> {
     }
 }
 
-/// What happens at a malformed node or at the limit.
+/// What to do at a malformed node or at the limit.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Faults {
     /// The rewrite ends with the error.
     End,
-    /// The rewrite goes on; malformed nodes are noted.
+    /// The rewrite continues; malformed nodes are recorded.
     Note,
 }
 
 enum Todo {
     Visit(UOp),
-    /// The sources are done.
+    /// Build the node: its sources are done.
     Build(UOp),
-    /// The parts of this sum are done.
+    /// Build this sum: its parts are done.
     Join(UOp, Box<Linear>),
-    /// The first two are what the third turns out to be.
+    /// The first two become the final form of the third.
     Link(UOp, UOp, UOp),
 }
 
@@ -158,7 +158,7 @@ impl<'a, C, K: Known> Driver<'a, C, K> {
                 Todo::Build(u) => self.build(u, ctx)?,
                 Todo::Join(u, parts) => self.join(u, &parts)?,
                 Todo::Link(u, n, m) => {
-                    // A Link lies below the Visit of its third node on the stack.
+                    // A Link is below the Visit of its third node on the stack.
                     let v = self.known.of(&m);
                     self.known.set(&n, &v);
                     self.known.set(&u, &v);
@@ -168,7 +168,7 @@ impl<'a, C, K: Known> Driver<'a, C, K> {
         Ok(self.known.of(sink))
     }
 
-    /// Sources first; of a sum that is joined at once its parts.
+    /// Visits the sources first; for a sum that is joined at once, its parts.
     fn visit(&mut self, u: UOp) {
         let joined = self.options.rules.joined().filter(|j| j.roots.has(u.op()));
         let Some(parts) = joined.and_then(|j| (j.parts)(&u)) else { return self.descend(u) };

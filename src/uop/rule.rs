@@ -26,10 +26,10 @@ impl<C> Clone for Body<C> {
     }
 }
 
-/// A named rewrite. `C` is what the builder may read and write besides the node.
+/// A named rewrite. `C` is the context that the builder may read and write.
 pub struct Rule<C = ()> {
     pub name: &'static str,
-    /// What it does, in a line: for lists that people read.
+    /// A one-line description, for lists.
     pub about: &'static str,
     roots: OpSet,
     need: OpSet,
@@ -94,7 +94,7 @@ impl<C> Rule<C> {
         self.about = about;
         self
     }
-    /// This rule as data, as a part of `list`.
+    /// This rule's description, as a member of `list`.
     pub fn info(&self, list: &'static str) -> RuleInfo {
         let pattern = matches!(self.body, Body::Pattern { .. });
         RuleInfo { list, name: self.name, about: self.about, roots: self.roots, pattern }
@@ -116,7 +116,7 @@ impl<C> Rule<C> {
     }
 }
 
-/// A rule as data: what `uop::rules` and `codegen::rules` list.
+/// A rule's description, as listed by `uop::rules` and `codegen::rules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleInfo {
     /// The list that the rule belongs to.
@@ -124,23 +124,23 @@ pub struct RuleInfo {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    /// Ops at which it is tried.
+    /// Root ops at which it is tried.
     pub roots: OpSet,
     /// Whether it is written as a pattern; otherwise it is a function.
     pub pattern: bool,
 }
 
-/// Puts a sum together from its parts and what each part has become.
+/// Builds a sum from its parts and their final forms.
 type Join = fn(&Linear, &dyn Fn(&UOp) -> UOp) -> Option<UOp>;
 
-/// A rule for a whole sum: its parts are rewritten once each, and it is put together once, instead of at each addition
-/// on the way.
+/// A rule for a whole sum: its parts are rewritten once each, and the sum is built once, instead of at each of its
+/// additions.
 pub(super) struct Joined {
     pub name: &'static str,
     pub roots: OpSet,
     /// The parts of a node that is such a sum.
     pub parts: fn(&UOp) -> Option<Linear>,
-    /// The sum of the parts, given what each has become; `None` if other rules may apply.
+    /// The sum of the parts, given their final forms; `None` if other rules may apply.
     pub join: Join,
 }
 
@@ -160,9 +160,9 @@ impl Rule<()> {
 /// The rules that may apply at one op.
 #[derive(Clone)]
 struct AtOp {
-    /// Number of each rule, and ops that the sources must include.
+    /// The index of each rule, and ops that the sources must include.
     rules: Vec<(OpSet, u32)>,
-    /// Whether any of them asks for ops of the sources.
+    /// Whether any of them has requirements on the sources' ops.
     needs: bool,
 }
 
@@ -198,7 +198,7 @@ impl<C> PatternMatcher<C> {
     pub(super) fn joined(&self) -> Option<&'static Joined> {
         self.joined
     }
-    /// These rules, then those of `o`; each node is offered to them, those inside of sums too.
+    /// These rules, then those of `o`; every node is offered to them, including those inside of sums.
     pub fn concat(&self, o: &PatternMatcher<C>) -> PatternMatcher<C> {
         PatternMatcher::new(self.rules.iter().chain(&o.rules).cloned())
     }

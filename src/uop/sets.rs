@@ -1,4 +1,4 @@
-//! Sets of ops and of scalar types, as bits: what patterns and rules are tried by before anything is compared.
+//! Sets of ops and of scalar types, as bit sets: patterns and rules are filtered by them before any comparison.
 
 use super::{Op, Scalar, UOp};
 

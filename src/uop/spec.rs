@@ -1,17 +1,17 @@
-//! What may stand in a graph at each boundary: tensor graph, kernel graph, linear program.
+//! What a graph may contain at each boundary: tensor graph, kernel graph, linear program.
 //!
-//! The contract is the text of `uop/mod.rs` and `codegen/program.rs`; this is its executable form. A check names the
-//! node and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule makes
-//! (see [`super::checked()`]).
+//! The contract is documented in `uop/lib.rs` and `codegen/program.rs`; this is its executable form. A check names the
+//! node and the rule that it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule
+//! makes (see [`super::checked()`]).
 
 use super::{Arg, DType, Dim, Op, OpSet, Scalar, UOp, USet};
 
-/// Where in the pipeline a graph stands.
+/// The pipeline stage of a graph.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// `tensor` → `schedule`.
     Tensor,
-    /// Inside `schedule`: values of the tensor graph and what they become, side by side.
+    /// Inside `schedule`: values of the tensor graph next to what they are lowered to.
     Scheduling,
     /// `schedule` → `codegen`, and inside codegen until it is linear.
     Kernel,
@@ -151,7 +151,7 @@ fn describe(u: &UOp) -> String {
     format!("{u:?} ({})", src.join(", "))
 }
 
-/// Types of values and the number of sources: the same at every stage.
+/// Types of values and the number of sources: the same checks at every stage.
 fn common(u: &UOp) -> Check {
     let (s, t) = (u.src(), u.dtype());
     if let Some(n) = u.op().arity() {
@@ -329,7 +329,7 @@ fn kernel(u: &UOp) -> Check {
     }
 }
 
-/// A TMA tile goes from a buffer to workgroup memory of the same type.
+/// A TMA tile is copied from a buffer to workgroup memory of the same type.
 fn copy_tile(u: &UOp) -> Check {
     let [to, bar, from, column, row] = u.src() else { return Err("CopyTile takes five sources") };
     let local = |i: &UOp| i.op() == Op::Index && i.dtype().space == Some(crate::AddrSpace::Local);
@@ -339,7 +339,7 @@ fn copy_tile(u: &UOp) -> Check {
     need(matches!(u.arg(), Arg::Tma(_)), "CopyTile without a box")
 }
 
-/// A reduction over the threads of a wave names them and keeps the type.
+/// A reduction over the threads of a wave names their number and keeps the type.
 pub fn wave_reduce(u: &UOp) -> Check {
     let (s, t) = (u.src(), u.dtype());
     need(u.reduce_op().is_some_and(Op::is_reduction), "WaveReduce by an op that does not reduce")?;
@@ -348,8 +348,8 @@ pub fn wave_reduce(u: &UOp) -> Check {
     need(t.space.is_none() && !t.is_bool(), "WaveReduce of an address or a bool")
 }
 
-/// A matrix unit's vectors hold the elements that its instruction says; those of fp8 their bits, once it has been
-/// lowered.
+/// A matrix unit's vectors have the number of elements that its instruction needs; fp8 values are bits once they have
+/// been lowered.
 pub fn wmma(u: &UOp) -> Check {
     let Arg::Wmma(w) = u.arg() else { return Err("Wmma without an instruction") };
     let is = |x: &UOp, t: Scalar| x.dtype().scalar == t || t.is_fp8() && x.dtype().scalar == Scalar::U8;

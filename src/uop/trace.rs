@@ -70,7 +70,7 @@ thread_local! {
     static RECORDING: RefCell<Recording> = RefCell::default();
 }
 
-/// Puts the recording around this one back, also when the phase panics.
+/// Restores the outer recording, also if the phase panics.
 struct Outer(Option<Recording>);
 
 impl Drop for Outer {
@@ -95,7 +95,7 @@ pub(super) fn record(rule: &'static str, before: &UOp, after: &UOp) {
     RECORDING.with_borrow_mut(|r| r.trace.steps.push(step));
 }
 
-/// What `simplify` knows while it is traced: what was found since the recording began, and nothing from before.
+/// Simplified forms known while tracing: those found since the recording began, and none from before.
 pub(super) struct SinceRecording;
 
 impl Known for SinceRecording {

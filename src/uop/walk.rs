@@ -1,6 +1,6 @@
-//! Walks over a graph: order, rebuilding, replacement, open ranges. All iterative.
+//! Walks over a graph: order, rebuilding, replacement, open ranges. All are iterative.
 //!
-//! A walk numbers the nodes it meets; passes keep what they know of a node in plain vectors by that number ([`Order`],
+//! A walk numbers the nodes that it visits; passes keep their results in vectors indexed by that number ([`Order`],
 //! [`Rebuild`]).
 
 use super::numbers::Numbers;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 /// The nodes reachable from some roots, sources before users, numbered in that order.
 pub struct Order<'a> {
     nodes: Vec<&'a UOp>,
-    /// Numbers of the sources of all nodes, one node after another, and where each node's end.
+    /// Numbers of the sources of all nodes, concatenated, and where each node's list ends.
     edges: Vec<u32>,
     ends: Vec<u32>,
     numbers: Numbers,
@@ -34,10 +34,10 @@ impl<'a> Order<'a> {
     pub fn of(root: &'a UOp) -> Order<'a> {
         Order::many(std::slice::from_ref(root), |_| true)
     }
-    /// Nodes for which `enter` is false are listed, but not what is below; they have no edges.
+    /// Nodes for which `enter` is false are listed without the nodes below them; they have no edges.
     pub fn many(roots: &'a [UOp], enter: impl Fn(&UOp) -> bool) -> Order<'a> {
         let (nodes, edges, ends) = (Vec::with_capacity(64), Vec::with_capacity(128), Vec::with_capacity(64));
-        let mut o = Order { nodes, edges, ends, numbers: Numbers::lend() };
+        let mut o = Order { nodes, edges, ends, numbers: Numbers::borrow_table() };
         let mut stack: Vec<Visit<'a>> = Vec::with_capacity(64);
         // Numbers of the sources of the nodes on the stack, as far as they have been seen.
         let mut seen: Vec<u32> = Vec::with_capacity(128);
@@ -94,11 +94,11 @@ impl<'a> Order<'a> {
     pub fn number(&self, u: &UOp) -> Option<usize> {
         self.numbers.get(u).map(|n| n as usize)
     }
-    /// All nodes rebuilt: `f` makes each, sources first ([`Rebuild::same`] is the node as it was, with new sources).
-    /// Returns what the last one, the root, has become.
+    /// Rebuilds all nodes: `f` makes each, sources first ([`Rebuild::same`] is the node with its new sources). Returns
+    /// the new root.
     ///
     /// # Panics
-    /// When there is no node.
+    /// There are no nodes.
     pub fn rebuild(&'a self, mut f: impl FnMut(&Rebuild<'a>, &'a UOp) -> UOp) -> UOp {
         let mut r = Rebuild { order: self, at: 0, new: Vec::with_capacity(self.len()) };
         while r.at < self.len() {
@@ -111,16 +111,16 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A walk that rebuilds every node, sources first. See [`Order::rebuild`].
+/// State of a walk that rebuilds every node, sources first. See [`Order::rebuild`].
 pub struct Rebuild<'a> {
     order: &'a Order<'a>,
-    /// Number of the present node.
+    /// Number of the current node.
     pub at: usize,
     new: Vec<UOp>,
 }
 
 impl<'a> Rebuild<'a> {
-    /// What the sources of the present node have become.
+    /// The new sources of the current node.
     pub fn srcs(&self) -> Srcs {
         let srcs = self.order.srcs(self.at);
         let mut new = Srcs::with_capacity(srcs.len());
@@ -129,15 +129,15 @@ impl<'a> Rebuild<'a> {
         }
         new
     }
-    /// What source `j` of the present node has become.
+    /// The new source `j` of the current node.
     pub fn src(&self, j: usize) -> &UOp {
         &self.new[self.order.srcs(self.at)[j] as usize]
     }
-    /// What a node that stands before the present one has become.
+    /// The new form of an earlier node.
     pub fn of(&self, u: &UOp) -> Option<&UOp> {
         self.new.get(self.order.number(u)?)
     }
-    /// The present node with its new sources.
+    /// The current node with its new sources.
     pub fn same(&self) -> UOp {
         let (u, srcs) = (self.order.nodes[self.at], self.order.srcs(self.at));
         if srcs.iter().zip(u.src()).all(|(k, s)| self.new[*k as usize] == *s) {
@@ -153,12 +153,12 @@ impl UOp {
         toposort_many(std::slice::from_ref(self), |_| true)
     }
 
-    /// As `toposort`; does not go below nodes for which `enter` is false (they are listed themselves).
+    /// As `toposort`, but does not descend below nodes for which `enter` is false (these are listed themselves).
     pub fn toposort_if(&self, enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
         toposort_many(std::slice::from_ref(self), enter)
     }
 
-    /// This graph with nodes replaced. Replacements are final: they are not searched again.
+    /// This graph with nodes replaced. Replacements are final and not searched again.
     pub fn substitute(&self, map: &UMap<UOp>) -> UOp {
         if map.is_empty() {
             return self.clone();
@@ -170,7 +170,8 @@ impl UOp {
     pub fn rebuild(&self, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
         Order::of(self).rebuild(f)
     }
-    /// As [`UOp::rebuild`]; does not go below nodes for which `enter` is false, which `f` has to make without sources.
+    /// As [`UOp::rebuild`], but does not descend below nodes for which `enter` is false; `f` has to make these without
+    /// sources.
     pub fn rebuild_if(&self, enter: impl Fn(&UOp) -> bool, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
         Order::many(std::slice::from_ref(self), enter).rebuild(f)
     }
@@ -189,7 +190,7 @@ impl UOp {
     }
     /// Whether any node of the graph satisfies `f`.
     pub fn any(&self, f: impl Fn(&UOp) -> bool) -> bool {
-        let (mut seen, mut todo) = (Numbers::lend(), vec![self]);
+        let (mut seen, mut todo) = (Numbers::borrow_table(), vec![self]);
         let mut found = false;
         while let Some(u) = todo.pop() {
             if f(u) {
@@ -235,7 +236,7 @@ pub fn open_numbers(order: &Order) -> Vec<SmallVec<[u32; 6]>> {
         };
         for (j, s) in srcs.iter().enumerate() {
             if j >= closed && order.nodes[*s as usize].op() == Op::Range {
-                // The bound of a closed range still belongs to the outside.
+                // The bound of a closed range is still evaluated outside of the loop.
                 order.srcs(*s as usize).iter().for_each(|e| merge(&all[*e as usize]));
             } else {
                 merge(&all[*s as usize]);

@@ -264,7 +264,7 @@ fn symbolic(u: &UOp, x: &UOp, y: &UOp, want_mod: bool) -> Option<UOp> {
         let r = xs.binary(u.op(), &ys);
         return Some(if want_mod { r.binary(Op::Mul, &g.build(u.dtype())) } else { r });
     }
-    // Terms that are multiples of y leave the numerator.
+    // Multiples of y move out of the numerator.
     let (lx, py) = (Linear::of(x)?, Product::of(y)?);
     let (mut quotient, mut rest) = (Linear::zero(u.dtype()), Linear::zero(u.dtype()));
     for (t, f) in &lx.terms {
@@ -275,7 +275,7 @@ fn symbolic(u: &UOp, x: &UOp, y: &UOp, want_mod: bool) -> Option<UOp> {
         }
     }
     rest.konst = lx.konst;
-    // A sum may contain y as a whole: subtract it as often as its first term says.
+    // A sum may contain y as a whole: subtract the multiple that its first term implies.
     if is_zero(&quotient) {
         let ly = Linear::of(y)?;
         let (t, f) = ly.terms.first()?;

@@ -1,8 +1,8 @@
-//! Float rules of FAST_MATH: they take every value to be finite and -0 to be 0, and reassociate
-//! constants. Never part of [`super::symbolic`]; codegen applies them to kernel graphs before anything else.
+//! Float rules of FAST_MATH: they assume that every value is finite and that -0 equals 0, and reassociate constants.
+//! Never part of [`super::symbolic`]; codegen applies them to kernel graphs before anything else.
 //!
-//! What they make of ordinary finite numbers differs from the strict result by rounding only: constants are put
-//! together where the new one is normal, so nothing overflows or vanishes that did not before.
+//! For ordinary finite numbers the result differs from the strict result only by rounding: constants are combined only
+//! if the new one is a normal number, so no new overflow or underflow occurs.
 
 use super::keep_shape;
 use crate::{ConstVal, Match, Op, Pat, PatternMatcher, Rule, Scalar, Scalars, UOp, eval_alu};
@@ -22,7 +22,7 @@ fn is_zero(m: &Match, name: &str) -> bool {
     m.value(name).is_some_and(ConstVal::is_zero)
 }
 
-/// The rules alone, to be added to others: `u.simplify_with(fast())`.
+/// The rules alone, to be combined with others: `u.simplify_with(fast())`.
 pub fn fast() -> &'static PatternMatcher {
     static RULES: LazyLock<PatternMatcher> = LazyLock::new(|| PatternMatcher::new(rules()));
     &RULES
@@ -34,7 +34,7 @@ pub fn fast_symbolic() -> &'static PatternMatcher {
     &RULES
 }
 
-/// A pattern and its builder; a constant takes the shape of the node that it replaces.
+/// A rule from a pattern and a builder; a constant takes the shape of the node that it replaces.
 fn rule(name: &'static str, pat: Pat, make: impl Fn(&Match) -> Option<UOp> + Send + Sync + 'static) -> Rule {
     Rule::new(name, pat, move |m| keep_shape(m.root(), make(m)?))
 }
@@ -117,7 +117,7 @@ mod tests {
         e.simplify_with(fast()).unwrap()
     }
 
-    /// What each rule is for: a graph, and what it becomes.
+    /// For each rule a graph, and what it becomes.
     fn matching(x: &UOp, y: &UOp) -> Vec<(&'static str, UOp, UOp)> {
         let shared = UOp::param(3, DType::F32, 1).index(&UOp::int(0)).load();
         vec![

@@ -28,7 +28,7 @@ pub fn constants(u: &UOp) -> Option<UOp> {
     }
 }
 
-/// The constant stands second. Not in a maximum of floats, which of two zeros keeps the first.
+/// Puts a constant second. Not in a maximum of floats, where the first of two zeros is the result.
 pub fn constant_last(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
     (!(u.op() == Op::Max && u.dtype().is_float()) && a.op() == Op::Const && b.op() != Op::Const)

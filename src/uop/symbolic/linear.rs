@@ -9,7 +9,7 @@ use crate::{Bounds, ConstVal, DType, Op, UOp};
 use doorbell_sort as sort;
 use smallvec::SmallVec;
 
-/// Larger sums are left as they are, so that simplifying a long chain stays linear.
+/// Larger sums are not normalised, so that simplifying a long chain stays linear.
 const MAX_TERMS: usize = 64;
 
 /// `sum of coefficient * term + konst`; terms are distinct, coefficients not zero.
@@ -62,7 +62,7 @@ impl Linear {
         let limit = i64::MAX as i128;
         (self.konst.abs() <= limit && self.terms.iter().all(|t| t.1.abs() <= limit)).then_some(())
     }
-    /// Adds `coef` times a term that is no sum itself.
+    /// Adds `coef` times a term that is not a sum itself.
     pub fn add_term(&mut self, u: &UOp, coef: i128) -> Option<()> {
         if let Some(k) = self.terms.iter().position(|t| t.0 == *u) {
             self.terms[k].1 += coef;
@@ -98,7 +98,7 @@ impl Linear {
     pub fn content(&self) -> i128 {
         self.terms.iter().fold(0, |g, t| gcd(g, t.1))
     }
-    /// Each coefficient and the constant changed by `f`; terms that become zero go.
+    /// Applies `f` to each coefficient and the constant; terms that become zero are removed.
     pub fn map(&self, f: impl Fn(i128) -> i128, konst: i128) -> Linear {
         let terms = self.terms.iter().map(|(t, c)| (t.clone(), f(*c))).filter(|t| t.1 != 0).collect();
         Linear { terms, konst, dtype: self.dtype }

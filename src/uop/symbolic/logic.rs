@@ -100,7 +100,7 @@ pub fn and_or(u: &UOp) -> Option<UOp> {
 #[derive(PartialEq)]
 enum Merged {
     Kept,
-    /// The chain is constant: the value that absorbs.
+    /// The chain is constant: an absorbing value occurs.
     Decided,
 }
 
@@ -251,7 +251,7 @@ pub fn where_nested(u: &UOp) -> Option<UOp> {
 /// Nodes a search for a condition inside an arm may look at.
 const CLOSURE_BUDGET: usize = 96;
 
-/// Inside the arms the condition is known.
+/// Inside the arms the condition's value is known.
 pub fn where_closure(u: &UOp) -> Option<UOp> {
     let [c, t, f] = u.src() else { return None };
     let nt = assume(t, c, true);

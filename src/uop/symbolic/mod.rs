@@ -1,10 +1,10 @@
 //! The simplifier: every rule that holds for all values, as one list.
 //!
-//! [`UOp::simplify`] runs the driver of `rewrite` with [`symbolic`], sources first, to the fixpoint; the result is
-//! remembered in the node, so simplifying again, or simplifying something that shares nodes with it, costs nothing for
-//! what is already done. `WeakInt` is taken to be exact (an index never leaves i64) and gets a normal form; machine
-//! integers wrap; floats keep NaN, infinities and signed zeros, and [`fast`] lists what may be added where they need
-//! not. Left out: anything that changes what memory is touched.
+//! [`UOp::simplify`] runs the driver of `rewrite` with [`symbolic`], sources first, to a fixpoint. The result is cached
+//! in the node, so simplifying again, or simplifying a graph that shares nodes with it, does not repeat work. `WeakInt`
+//! is assumed to be exact (an index never leaves i64) and gets a normal form; machine integers wrap; floats keep NaN,
+//! infinities and signed zeros, and [`fast`] lists the rules that may be added if they need not. Left out: anything
+//! that changes which memory is accessed.
 
 mod compare;
 mod divmod;
@@ -34,7 +34,7 @@ use super::trace::SinceRecording;
 use super::{DType, Dim, Op, OpSet, PatternMatcher, Rule, RuleInfo, UOp, graph_rewrite};
 use std::sync::LazyLock;
 
-/// Rules one call of `simplify` may apply; reached only by a pair of rules that undo each other.
+/// Maximum number of rules applied in one call of `simplify`; reached only if two rules undo each other.
 const LIMIT: usize = 2_000_000;
 
 /// A rule of the table: name, ops at which it is tried, function, what it does.
@@ -115,7 +115,7 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// The strict rules as a list that other lists may be added to.
+/// The strict rules as a list that can be combined with other lists.
 pub fn symbolic() -> &'static PatternMatcher {
     static RULES: LazyLock<PatternMatcher> = LazyLock::new(|| {
         let rules = table().into_iter().map(|(name, ops, f, about)| {
@@ -126,18 +126,18 @@ pub fn symbolic() -> &'static PatternMatcher {
     &RULES
 }
 
-/// An index sum of at least three parts is put together once.
+/// An index sum of at least three parts is built once.
 static INDEX_SUM: Joined =
     Joined { name: "index-sum", roots: OpSet::of(&[Op::Add]), parts: sum::sum_of_parts, join: sum::join_parts };
 
-/// The rules of the simplifier, in the order in which they are tried: the lists `fast-math` (only where FAST_MATH asks
-/// for it) and `symbolic`. `codegen::rules` has those of later phases too.
+/// The rules of the simplifier, in the order in which they are tried: the lists `fast-math` (only with FAST_MATH) and
+/// `symbolic`. `codegen::rules` also has those of later phases.
 pub fn rules() -> Vec<RuleInfo> {
     let of = |name, list: &'static PatternMatcher| list.rules().iter().map(move |r| r.info(name));
     of("fast-math", fast()).chain(of("symbolic", symbolic())).collect()
 }
 
-/// A rule that answers a tensor node with a scalar constant: the constant, expanded to the node's shape.
+/// If a rule replaces a tensor node by a scalar constant: the constant, expanded to the node's shape.
 fn keep_shape(u: &UOp, n: UOp) -> Option<UOp> {
     if u.shape() == n.shape() {
         return Some(n);
@@ -149,13 +149,13 @@ fn keep_shape(u: &UOp, n: UOp) -> Option<UOp> {
     Some(ones.movement(Op::Expand, u.shape().iter().map(Dim::uop)))
 }
 
-/// An index under its gate; a gate that is always true goes.
+/// Simplifies an index under its gate; removes a gate that is always true.
 fn gated_index(u: &UOp) -> Option<UOp> {
     let [addr, i, gate] = u.src() else { return None };
     match gate.as_const() {
         Some(c) if !c.is_zero() => Some(UOp::new(Op::Index, u.dtype(), [addr.clone(), i.clone()], u.arg().clone())),
         Some(_) => None,
-        // A load inside the index happens whether or not this gate is open, so its own gate must stay.
+        // A load inside the index is executed regardless of this gate, so its own gate must stay.
         None if i.dtype() == DType::INDEX && gate.dtype() == DType::BOOL && !i.any(|u| u.op() == Op::Load) => {
             Some(u.with_src([addr.clone(), simplify_given(gate, i), gate.clone()]))
         }
@@ -163,7 +163,7 @@ fn gated_index(u: &UOp) -> Option<UOp> {
     }
 }
 
-/// A load whose gate is false is its alternative.
+/// A load whose gate is false becomes its alternative.
 fn never_loaded(u: &UOp) -> Option<UOp> {
     let gate = u.src().first().filter(|i| i.op() == Op::Index)?.src().get(2)?;
     if !gate.as_const()?.is_zero() {
@@ -173,7 +173,7 @@ fn never_loaded(u: &UOp) -> Option<UOp> {
 }
 
 impl UOp {
-    /// This graph in its simplest spelling: equal in value for every assignment of its variables and ranges.
+    /// The simplified graph: equal in value for every assignment of its variables and ranges.
     pub fn simplify(&self) -> UOp {
         if Observers::now().traced {
             return settle(self, symbolic(), LIMIT, SinceRecording);
@@ -181,16 +181,16 @@ impl UOp {
         self.simplest().unwrap_or_else(|| settle(self, symbolic(), LIMIT, InNodes))
     }
 
-    /// As [`UOp::simplify`] with further rules.
+    /// As [`UOp::simplify`], with additional rules.
     ///
     /// # Errors
-    /// The rules together did not come to an end.
+    /// The rules did not terminate.
     pub fn simplify_with(&self, more: &PatternMatcher) -> Result<UOp, super::RewriteError> {
         graph_rewrite(self, &(more + symbolic()), &mut ())
     }
 }
 
-/// What `simplify` knows: the nodes remember it.
+/// Simplified forms cached in the nodes.
 struct InNodes;
 
 impl Known for InNodes {

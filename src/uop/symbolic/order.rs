@@ -1,6 +1,6 @@
-//! A total order of nodes by structure: it depends on what a node is, not on when it was made, so operands of
-//! commutative ops stand in the same order in every process. Interning makes it cheap: equal sources are identical and
-//! skipped, so a comparison follows one path down to the first difference.
+//! A total order of nodes by structure. It does not depend on when nodes were made, so operands of commutative ops are
+//! in the same order in every process. Interning makes it cheap: equal sources are identical and skipped, so a
+//! comparison follows one path down to the first difference.
 
 use crate::{Arg, ConstVal, Op, UOp};
 use std::cmp::Ordering;

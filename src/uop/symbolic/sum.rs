@@ -1,8 +1,9 @@
 //! Sums and products of integers.
 //!
-//! `WeakInt` sums get the one spelling of [`Linear::build`]; before, quotients and remainders of the same thing are put
-//! together again and Wheres with the same condition are merged. Sums of machine integers wrap, which addition and
-//! multiplication survive: like terms and constants are collected there too, but nothing is distributed or reordered.
+//! `WeakInt` sums get the normal form of [`Linear::build`]; before that, quotients and remainders of the same value are
+//! recombined, and Wheres with the same condition are merged. Sums of machine integers wrap, which is compatible with
+//! addition and multiplication: like terms and constants are collected there too, but nothing is distributed or
+//! reordered.
 
 use super::linear::{self, Linear, Product};
 use crate::{ConstVal, Op, UOp, USet, floor_div};
@@ -33,8 +34,8 @@ pub fn normal_sum(u: &UOp) -> Option<UOp> {
     Some(l.build())
 }
 
-/// The terms of an index sum that has not been simplified: each is simplified once, and the sum is put together once,
-/// instead of at each addition on the way. `None`: not a sum of at least three parts.
+/// The terms of an index sum that has not been simplified: each is simplified once, and the sum is built once, instead
+/// of at each of its additions. `None`: not a sum of at least three parts.
 pub fn sum_of_parts(u: &UOp) -> Option<Linear> {
     if u.op() != Op::Add || !is_index(u) || !u.src().iter().any(|s| s.op() == Op::Add) {
         return None;

@@ -1,9 +1,9 @@
-//! What a gate says about an index: [`simplify_given`], and conjunctions whose clauses simplify one another.
+//! Simplification under a gate: [`simplify_given`], and conjunctions whose clauses simplify one another.
 //!
-//! Each clause is an interval of an expression. Where that expression stands in the index, a stand-in variable with
-//! those bounds takes its place, the result is simplified, and the expression is put back. A sum in a clause need not
-//! stand in the index as it is: one of its terms is replaced by (stand-in - the other terms). The smaller result is
-//! kept.
+//! Each clause is an interval of an expression. Where that expression occurs in the index, it is replaced by a fresh
+//! variable with these bounds, the result is simplified, and the expression is substituted back. A sum in a clause need
+//! not occur in the index unchanged: one of its terms is replaced by (variable - the other terms). The smaller result
+//! is kept.
 
 use super::compare::as_interval;
 use super::divmod::count_nodes;
@@ -12,10 +12,10 @@ use super::logic::clauses;
 use crate::{ConstVal, Op, Srcs, UMap, UOp, USet};
 use doorbell_sort as sort;
 
-/// Nodes of an index above which nothing is tried.
+/// Indices with more nodes than this are not simplified.
 const MAX_NODES: usize = 400;
 
-/// `idx` simplified as far as it is used only where `gate` holds.
+/// `idx` simplified under the assumption that `gate` holds.
 pub fn simplify_given(gate: &UOp, idx: &UOp) -> UOp {
     let mut out = idx.simplify();
     if out.op() == Op::Const || count_nodes(&out) > MAX_NODES {
@@ -27,7 +27,7 @@ pub fn simplify_given(gate: &UOp, idx: &UOp) -> UOp {
     if facts.is_empty() || !can_gain(&out, &facts) {
         return out;
     }
-    // A second round: what one clause made may be what another speaks of.
+    // A second pass, because one clause's result may be what another clause bounds.
     for _ in 0..2 {
         let before = out.clone();
         for (k, (x, lo, hi)) in facts.iter().enumerate() {
@@ -41,7 +41,7 @@ pub fn simplify_given(gate: &UOp, idx: &UOp) -> UOp {
     out
 }
 
-/// Tighter bounds matter to divisions, comparisons, selections and maxima, and where they leave one value.
+/// Whether tighter bounds can help: in divisions, comparisons, selections and maxima, or where they leave one value.
 fn can_gain(u: &UOp, facts: &[(UOp, i128, i128)]) -> bool {
     let gains = |x: &UOp| {
         matches!(
@@ -99,7 +99,7 @@ fn merged(facts: Vec<(UOp, i128, i128)>) -> Vec<(UOp, i128, i128)> {
     out
 }
 
-/// A variable that no program has, for x in lo..=hi.
+/// A fresh variable for x in lo..=hi.
 fn stand_in(x: &UOp, k: usize, lo: i128, hi: i128) -> UOp {
     if lo == hi {
         return UOp::constant(x.dtype(), ConstVal::Int(lo));
@@ -108,8 +108,8 @@ fn stand_in(x: &UOp, k: usize, lo: i128, hi: i128) -> UOp {
     UOp::var(&format!("\u{1}given{k}"), clamp(lo), clamp(hi)).with_dtype(x.dtype())
 }
 
-/// Replacement within arithmetic only: the end of a range may not use facts that hold inside the loop, and a load below
-/// is executed whether the gate holds or not.
+/// Replacement within arithmetic only: the end of a range must not use facts that hold inside the loop, and a load is
+/// executed whether the gate holds or not.
 fn replaced_all(u: &UOp, map: &UMap<UOp>) -> UOp {
     let mut done: UMap<UOp> = UMap::default();
     for x in u.toposort_if(|x| x.op().is_elementwise() && !map.contains_key(x)) {
@@ -182,7 +182,8 @@ fn with_fact(u: &UOp, x: &UOp, lo: i128, hi: i128, k: usize) -> UOp {
     best
 }
 
-/// All facts at once: whole expressions where they stand in `u`, of a sum else one term that no other fact has taken.
+/// Applies all facts at once: whole expressions where they occur in `u`; otherwise one term of a sum that no other fact
+/// uses.
 fn with_all(u: &UOp, facts: &[(UOp, i128, i128)]) -> UOp {
     if facts.len() < 2 {
         return u.clone();
@@ -233,7 +234,7 @@ pub fn conjunction(u: &UOp) -> Option<UOp> {
     }
     let mut kept: Vec<UOp> = Vec::new();
     let mut changed = false;
-    // What others speak of comes first, so that they can be simplified by it.
+    // Clauses that bound what others contain come first, so that they can simplify the others.
     let mut order = all.clone();
     sort::by_key(&mut order, |c: &UOp| {
         let Some((x, ..)) = as_interval(c) else { return 0 };
@@ -266,7 +267,7 @@ pub fn conjunction(u: &UOp) -> Option<UOp> {
     changed.then(|| kept.into_iter().reduce(|a, b| a.and(&b)).unwrap_or_else(|| UOp::constant(u.dtype(), true)))
 }
 
-/// The sum a clause bounds, if it is made of leaves only: then bounds decide all that can be decided.
+/// The sum that a clause bounds, if it consists of leaves only: then bounds are as precise as possible.
 fn linear_clause(c: &UOp) -> Option<Linear> {
     let (x, ..) = as_interval(c)?;
     if !c.src().iter().any(|s| s.op() == Op::Const) {
@@ -277,7 +278,7 @@ fn linear_clause(c: &UOp) -> Option<Linear> {
     l.terms.iter().all(|t| leaf(&t.0)).then_some(l)
 }
 
-/// Whether one of the other clauses makes `c` true: what it bounds, taken out of the sum as often as it is in it.
+/// Whether one of the other clauses implies `c`: its sum is subtracted as often as it is contained.
 fn implied(l: &Linear, c: &UOp, others: &[UOp]) -> bool {
     let Some((_, lo, hi)) = as_interval(c) else { return false };
     others.iter().any(|o| {

@@ -236,8 +236,8 @@ impl<'a> Parser<'a> {
     pub fn directive(&mut self) -> Option<&'a str> {
         let Kind::Word(w) = self.tok.kind else { return None };
         let rest = w.strip_prefix('.')?;
-        let Some((first, behind)) = rest.split_once('.') else { return Some(rest) };
-        self.lexer.at -= behind.len() + 1;
+        let Some((first, rest)) = rest.split_once('.') else { return Some(rest) };
+        self.lexer.at -= rest.len() + 1;
         self.tok.kind = Kind::Word(w.get(..=first.len()).unwrap_or(w));
         Some(first)
     }

@@ -1,4 +1,4 @@
-//! The control word: what an instruction says to the scheduler of its warp.
+//! The control word: scheduling information of an instruction for its warp's scheduler.
 //!
 //! Written as `[B01----:R-:W2:Y:S04]`: scoreboards waited for, scoreboard set when the sources have been read,
 //! scoreboard set when the result is written, yield, stall; a trailing `:E` is bit 125.
@@ -13,7 +13,7 @@ const WRITE: Ranges = &[(110, 112)];
 const READ: Ranges = &[(113, 115)];
 const WAIT: Ranges = &[(116, 121)];
 const EXTRA: Ranges = &[(125, 125)];
-/// All bits of the control word but the operands' reuse flags.
+/// All bits of the control word except the operands' reuse flags.
 pub(super) const BITS: Ranges = &[(105, 121), (125, 125)];
 
 /// How many scoreboards a warp has.
@@ -32,7 +32,7 @@ pub struct Control {
     pub read: Option<u8>,
     /// Scoreboards waited for before issue: bit i is scoreboard i.
     pub wait: u8,
-    /// Bit 125, which ptxas sets beside a reuse flag of some sparse matrix instructions.
+    /// Bit 125, which ptxas sets together with a reuse flag of some sparse matrix instructions.
     pub extra: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for Control {
     }
 }
 
-/// A control word that the hardware has not.
+/// A control word that does not exist in hardware.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControlError {

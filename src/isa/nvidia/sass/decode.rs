@@ -12,7 +12,7 @@ pub(super) const OPCODE: Ranges = &[(0, 11), (91, 91)];
 pub(super) const GUARD: Ranges = &[(12, 14)];
 pub(super) const GUARD_NOT: Ranges = &[(15, 15)];
 
-/// A word that is no instruction of the table.
+/// A word that is not an instruction of the table.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("word {word:#034x}: {reason}")]
 pub struct DecodeError {
@@ -20,7 +20,7 @@ pub struct DecodeError {
     pub reason: DecodeReason,
 }
 
-/// Why it is none.
+/// The reason.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeReason {
@@ -39,7 +39,7 @@ pub enum DecodeReason {
 }
 
 impl DecodeReason {
-    /// The further a form got, the better it explains the word.
+    /// The form that matched furthest explains the error best.
     const fn rank(&self) -> u8 {
         match self {
             DecodeReason::UnknownOpcode { .. } => 0,

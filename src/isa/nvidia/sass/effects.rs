@@ -1,7 +1,7 @@
 //! Which registers an instruction reads and writes, as tuples.
 //!
-//! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the
-//! distance that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas
+//! Used by the scheduler and the hazard checker: the hardware has no register interlocks except the six scoreboards and
+//! the stall counts in the program. The guard counts as read. Source: widths of operands in kernels compiled by ptxas
 //! 13.5.37 and the PTX manual's fragment sizes.
 
 use super::chip::SmArch;
@@ -20,7 +20,7 @@ pub enum RegFile {
     UniformPredicate,
 }
 
-/// The name of an operand that names registers, as a number.
+/// The name of a register operand, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// Registers that an operand names.
+/// The registers of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The operand.
@@ -68,7 +68,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Pairs stand at even numbers, longer tuples of general registers at multiples of four.
+    /// Pairs must be at even numbers, longer tuples of general registers at multiples of four.
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         let multiple = match self.count {
@@ -80,7 +80,7 @@ impl Access {
     }
 }
 
-/// Everything an instruction does to registers.
+/// All register accesses of an instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     pub reads: SmallVec<[Access; 6]>,
@@ -98,7 +98,7 @@ pub fn effects(inst: &Instruction) -> Effects {
 /// Adds to `all` what the instruction reads and writes.
 pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
     let form = inst.form();
-    // Other chips have no operations on pairs among the arithmetic ones.
+    // Other chips have no arithmetic on register pairs.
     let single = inst.chip() != SmArch::Sm120;
     for named in &form.named {
         let (file, none) = match named.naming {
@@ -137,13 +137,13 @@ fn add(all: &mut Effects, named: &Named, access: Access) {
     if named.write { all.writes.push(access) } else { all.reads.push(access) }
 }
 
-/// Whether the operand means anything.
+/// Whether the operand is used, given the other fields.
 #[inline]
 fn means(inst: &Instruction, named: &Named) -> bool {
     named.unless == ABSENT || inst.at(usize::from(named.unless)) != 0
 }
 
-/// Adds operands that are not a single general register or a predicate as nearly all are.
+/// Adds operands other than a single general register or a predicate.
 #[inline(never)]
 fn other(inst: &Instruction, named: &Named, all: &mut Effects) {
     let slot = slot(inst, named);
@@ -180,7 +180,7 @@ fn urz(inst: &Instruction) -> u64 {
     if inst.chip() == SmArch::Sm120 { 255 } else { 63 }
 }
 
-/// The number that an operand names, and the one that would say "none"; not of addresses.
+/// The register number in an operand's field, and the number that means "none"; not for addresses.
 #[inline]
 fn numbered(inst: &Instruction, named: &Named) -> (RegFile, u64, u64) {
     let bits = || inst.number(usize::from(named.field), named.at);
@@ -188,7 +188,7 @@ fn numbered(inst: &Instruction, named: &Named) -> (RegFile, u64, u64) {
     match named.naming {
         Naming::General => (RegFile::General, bits(), 255),
         Naming::Predicate => (RegFile::Predicate, bits(), 7),
-        // The descriptor of B stands after the place of A's, also where A is in registers.
+        // The descriptor of B comes after the position of A's, even if A is in registers.
         Naming::Uniform if inst.form().pipe == Pipe::Gmma && is_second(inst, named) => {
             (RegFile::Uniform, (bits() + 2).min(63), 63)
         }
@@ -219,12 +219,12 @@ fn address(inst: &Instruction, named: &Named) -> [Option<Access>; 2] {
     [base, one(RegFile::Uniform, part(named.uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 })]
 }
 
-/// Whether it is the descriptor of a warpgroup's B, with A in registers.
+/// Whether it is the descriptor of B of a wgmma with A in registers.
 fn is_second(inst: &Instruction, named: &Named) -> bool {
     inst.form().fields[usize::from(named.field)].slot == "u" && has_fragment(inst)
 }
 
-/// Whether A of a warpgroup's multiply is in registers.
+/// Whether A of a wgmma is in registers.
 fn has_fragment(inst: &Instruction) -> bool {
     inst.form().position("a", Role::Value).is_some()
 }
@@ -248,7 +248,7 @@ fn count(inst: &Instruction, named: &Named) -> u8 {
     }
 }
 
-/// The same of what is not known when the table is made.
+/// The same, where it depends on other fields of the instruction.
 fn asked(inst: &Instruction, slot: &str) -> u8 {
     let form = inst.form();
     match (form.mnemonic, slot) {
@@ -281,7 +281,7 @@ fn asked(inst: &Instruction, slot: &str) -> u8 {
     }
 }
 
-/// Whether an integer operation of sm_120 is one of pairs.
+/// Whether an integer operation of sm_120 works on pairs.
 fn is_wide_integer(inst: &Instruction) -> bool {
     let form = inst.form();
     form.name.ends_with("64") || inst.says(mods::w::_64) || inst.modifier("sg").ends_with("64")
@@ -349,7 +349,7 @@ fn shape(text: &str) -> (u32, u32) {
     (rows, depth.parse().unwrap_or(8))
 }
 
-/// Registers of a warpgroup's fragments: 64 rows by N columns over 128 lanes.
+/// Registers of a wgmma's fragments: 64 rows by N columns over 128 lanes.
 fn group_fragment(inst: &Instruction, slot: &str) -> u8 {
     let columns: u32 = inst.modifier("sh").split('x').nth(1).and_then(|n| n.parse().ok()).unwrap_or(8);
     let packed = inst.says(mods::dt::F16);

@@ -1,16 +1,16 @@
-//! Which values of an instruction's fields go together.
+//! Which values of an instruction's fields may be combined.
 //!
-//! Fields by themselves say which values they have; rules say which values contradict each other: a 64-bit load into an
-//! odd register, a scope without an order, a matrix shape of another type. Source: nvdisasm 13.5.37, which refuses such
-//! words; learnt form by form from random ones (`tools/sass_rows.py` writes what was found into the table). What ptxas
-//! never makes and nvdisasm reads all the same is legal here.
+//! Fields define their own values; rules say which combinations are illegal: a 64-bit load into an odd register, a
+//! scope without an order, a matrix shape of another type. Source: nvdisasm 13.5.37, which rejects such words; inferred
+//! form by form from random ones (`tools/sass_rows.py` writes the results into the table). Words that ptxas never
+//! generates but nvdisasm accepts are legal here.
 
 use super::inst::{Instruction, field_name, named};
 use super::row::{Field, Kind, Role, Rule};
 use std::fmt::Write;
 
-/// The class of a field's value, as rules count: of a list its value, of registers how they are aligned, of others
-/// whether they are there.
+/// The class of a field's value in a rule: for lists the value, for registers the alignment, for others whether it is
+/// set.
 pub(super) fn class(field: &Field, value: u64) -> u32 {
     let register = matches!(field.kind, Kind::R | Kind::UR);
     match field.kind {
@@ -25,7 +25,7 @@ pub(super) fn class(field: &Field, value: u64) -> u32 {
     }
 }
 
-/// Whether the instruction has a value of every class that the rule names.
+/// Whether the instruction has values of all classes in the rule.
 fn breaks(inst: &Instruction, rule: &Rule) -> bool {
     rule.chips.has(inst.chip())
         && rule.tests.iter().all(|(i, classes)| {
@@ -35,7 +35,7 @@ fn breaks(inst: &Instruction, rule: &Rule) -> bool {
         })
 }
 
-/// The values that contradict each other, as text; `None`: it is an instruction of its chip.
+/// The conflicting values, as text; `None`: the instruction is legal on its chip.
 pub(super) fn contradiction(inst: &Instruction) -> Option<String> {
     let rule = inst.form().rules.iter().find(|r| breaks(inst, r))?;
     let mut text = String::new();

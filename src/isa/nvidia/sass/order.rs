@@ -1,39 +1,39 @@
-//! What an instruction must not be moved past, beside its registers: memory, other threads.
+//! Memory and thread ordering: what an instruction must not be moved across, besides its register dependencies.
 //!
-//! Most of it the form tells, once for all its instructions; of some loads their strength decides.
+//! Most of it is determined by the form; for some loads it depends on their memory order.
 
 use super::inst::Instruction;
 use super::registers::{ABSENT, one_of, place};
 use super::row::{Field, Pipe, Role};
 
-/// How an instruction is ordered beside its registers.
+/// How an instruction is ordered with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Free,
-    /// Reads memory of these spaces; of none where nothing changes it: then it stays after fences alone, as threads may
-    /// end there that must not read.
+    /// Reads memory of these spaces. Of none, if that memory never changes: then it is ordered only after fences,
+    /// because threads that must not read may exit there.
     Load(u8),
-    /// Changes it.
+    /// Writes memory of these spaces.
     Store(u8),
-    /// Nothing that touches memory or other threads crosses it.
+    /// No memory access or interaction with other threads may be moved across it.
     Fence,
 }
 
 const GLOBAL: u8 = 1;
 const SHARED: u8 = 2;
 const LOCAL: u8 = 4;
-/// What depends on which threads run.
+/// Depends on which threads are active.
 const WARP: u8 = 8;
 const GENERIC: u8 = GLOBAL | SHARED | LOCAL;
 
-/// What a form tells: weak loads, where that is asked.
+/// The ordering that a form implies; weak loads, where the memory order matters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FormOrder {
     order: Order,
-    /// The field of a load's strength, where that decides: a strong one may be seen as a store, one of constants knows
-    /// none.
+    /// The field of a load's memory order, if that matters. A strong load counts as a store; loads of constants have no
+    /// order.
     strength: u8,
-    /// It loads from memory into general registers and does nothing else.
+    /// It only loads from memory into general registers.
     pub loads: bool,
 }
 

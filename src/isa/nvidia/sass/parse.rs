@@ -1,4 +1,4 @@
-//! Text → instruction: the template of each form of the mnemonic is matched against the text, with ways back where a
+//! Text → instruction: the template of each form of the mnemonic is matched against the text, with backtracking where a
 //! modifier or an operand may be missing.
 
 use super::bits;
@@ -6,14 +6,14 @@ use super::chip::SmArch;
 use super::control::Control;
 use super::encode::{EncodeError, encode};
 use super::inst::{Guard, Instruction};
-use super::print::{behind, holds, print_at};
+use super::print::{after, holds, print_at};
 use super::row::{Field, File, Form, Kind, Named, Role};
 use super::token;
 use doorbell_sort as sort;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-/// A text that is no instruction. Columns count bytes from 1.
+/// A text that is not an instruction. Columns count bytes from 1.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -21,7 +21,7 @@ pub enum ParseError {
     UnknownMnemonic { column: usize, mnemonic: String },
     #[error("column {column}: the guard is not of the form @P0, @!P0, @UP0")]
     Guard { column: usize },
-    /// The text names an instruction that the chip has not.
+    /// The chip does not have this instruction.
     #[error("column {column}: {source}")]
     Illegal { column: usize, source: EncodeError },
     #[error("column {column}: no form of {mnemonic} reads on at {rest:?}")]
@@ -108,7 +108,7 @@ fn guard(text: &str, begin: usize) -> Result<(Guard, Option<File>, usize), Parse
 
 type Values = SmallVec<[Option<u64>; 24]>;
 
-/// Conditions whose field the text has not told yet, and whether their part was there.
+/// Conditions on fields that have not been parsed yet, and whether their part was present.
 type Pending = SmallVec<[(&'static str, bool); 4]>;
 
 struct Matcher<'a> {
@@ -117,14 +117,14 @@ struct Matcher<'a> {
     guard: Guard,
     /// From the mnemonic on.
     text: &'a str,
-    /// What the instruction must print as to be the best answer.
+    /// The complete text, which the best match must print as.
     whole: &'a str,
     address: u64,
     values: Values,
     pending: Pending,
     deepest: usize,
     found: Option<Instruction>,
-    /// Why what the text says is no instruction.
+    /// Why the text is not a legal instruction.
     illegal: Option<EncodeError>,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Goes on from a choice and forgets it when it leads nowhere.
+    /// Tries one alternative, and undoes it if it does not match.
     fn try_on(&mut self, set: &[(usize, u64)], template: &'static str, at: usize) -> bool {
         let (values, pending) = (self.values.clone(), self.pending.clone());
         for (i, value) in set {
@@ -206,13 +206,13 @@ impl<'a> Matcher<'a> {
         fitting.iter().any(|n| self.try_on(&[(i, u64::from(n.value))], after, at + n.text.len()))
     }
 
-    /// A part in brackets: there, or not.
+    /// An optional part of the template.
     fn part(&mut self, tail: &'static str, at: usize) -> bool {
         let (condition, inside) = tail.split_once(':').unwrap_or((tail, ""));
         let name = condition.trim_start_matches('!').split("==").next().unwrap_or_default();
         let Some(i) = self.form.position(name, Role::Value) else { return false };
         if let Some(value) = self.values[i] {
-            return self.step(if holds(condition, |_| value) { inside } else { behind(inside) }, at);
+            return self.step(if holds(condition, |_| value) { inside } else { after(inside) }, at);
         }
         let pending = self.pending.clone();
         self.pending.push((condition, true));
@@ -221,10 +221,10 @@ impl<'a> Matcher<'a> {
         }
         self.pending = pending;
         self.pending.push((condition, false));
-        self.try_on(&[], behind(inside), at)
+        self.try_on(&[], after(inside), at)
     }
 
-    /// An operand, perhaps a missing one.
+    /// An operand, which may be optional.
     fn place(&mut self, tail: &'static str, at: usize) -> bool {
         let (name, after) = tail.split_once('>').unwrap_or((tail, ""));
         let slot = name.trim_matches(['?', '~']);
@@ -281,7 +281,7 @@ impl<'a> Matcher<'a> {
         Some(end)
     }
 
-    /// The longest text of a list that stands here.
+    /// The longest text of a list at this position.
     fn suffix(&mut self, slot: &str, role: Role, at: usize) -> Option<usize> {
         let Some(i) = self.form.position(slot, role) else { return Some(at) };
         let (value, used) = token::named(&self.form.fields[i], &self.text[at..])?;
@@ -311,7 +311,7 @@ impl<'a> Matcher<'a> {
         Some(at + used)
     }
 
-    /// A part of an address or constant; a part that the form lacks must say nothing.
+    /// A part of an address or constant; a part that the form lacks must be absent.
     fn set_part(&mut self, slot: &str, role: Role, value: token::Part) -> Option<()> {
         let Some(i) = self.form.position(slot, role) else {
             return value.is_nothing().then_some(());
@@ -329,7 +329,8 @@ impl<'a> Matcher<'a> {
         Some(())
     }
 
-    /// All text is read: fields that it does not show get their usual values, and the instruction is printed back.
+    /// The text is complete: sets the fields that it does not show to their usual values, and prints the instruction
+    /// for comparison.
     fn finish(&mut self) -> bool {
         let mut values = self.values.clone();
         for (condition, there) in self.pending.clone() {
@@ -359,7 +360,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether two texts differ in blanks only.
+/// Whether two texts differ only in spaces.
 fn same(a: &str, b: &str) -> bool {
     a.chars().filter(|c| *c != ' ').eq(b.chars().filter(|c| *c != ' '))
 }

@@ -6,7 +6,7 @@ use super::float::{self, Format};
 use super::inst::{Instruction, named};
 use super::row::{Field, File, Index, Kind, Role, Style};
 
-/// The instruction's text, as though it stood at address 0.
+/// The instruction's text, as at address 0.
 #[must_use]
 pub fn print(inst: &Instruction) -> String {
     print_at(inst, 0)
@@ -47,7 +47,7 @@ pub(super) fn hex(value: i64) -> String {
     if value < 0 { format!("-{:#x}", value.unsigned_abs()) } else { format!("{value:#x}") }
 }
 
-/// Whether the part in brackets is there: `f`, `!f` or `f==1,2`.
+/// Whether a condition of a template holds: `f`, `!f` or `f==1,2`.
 pub(super) fn holds(condition: &str, value: impl Fn(&str) -> u64) -> bool {
     if let Some((field, list)) = condition.split_once("==") {
         let value = value(field).to_string();
@@ -59,8 +59,8 @@ pub(super) fn holds(condition: &str, value: impl Fn(&str) -> u64) -> bool {
     }
 }
 
-/// The rest of a template after the bracket that closes the part it begins with.
-pub(super) fn behind(template: &str) -> &str {
+/// The rest of a template after the bracket that closes its first part.
+pub(super) fn after(template: &str) -> &str {
     let mut depth = 1;
     for (i, c) in template.bytes().enumerate() {
         match c {
@@ -99,7 +99,7 @@ impl Printer<'_> {
                 '(' => {
                     let (condition, inside) = tail.split_once(':').unwrap_or((tail, ""));
                     let value = |f: &str| self.inst.get(f, Role::Value).unwrap_or(0);
-                    if holds(condition, value) { inside } else { behind(inside) }
+                    if holds(condition, value) { inside } else { after(inside) }
                 }
                 ')' => tail,
                 _ => {
@@ -110,7 +110,7 @@ impl Printer<'_> {
         }
     }
 
-    /// An operand, with its comma where it may be missing.
+    /// An operand, with its comma if it is optional.
     fn place(&self, name: &str, out: &mut String) {
         let slot = name.trim_matches(['?', '~']);
         let Some(i) = self.inst.form().position(slot, Role::Value) else { return };
@@ -224,7 +224,7 @@ impl Printer<'_> {
             Index::None | Index::Spaced => hex(offset),
             Index::Register if base == 255 && offset != 0 => hex(offset),
             Index::Register => register(base) + &plus,
-            // sm_120's text leaves out a register that is none, sm_90's does not.
+            // The text of sm_120 omits a register that is "none", that of sm_90 does not.
             Index::Uniform
                 if self.inst.chip() == SmArch::Sm120 && self.uniform(slot, Role::Register) == "URZ" && offset != 0 =>
             {

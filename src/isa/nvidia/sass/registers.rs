@@ -1,15 +1,14 @@
-//! Where a form's word names registers: found when the table is made, so that what an instruction reads and writes is
-//! asked of nothing else.
+//! Which fields of a form contain register numbers. Computed when the table is built, so that `effects` is fast.
 //!
-//! Place in the arrows: between the table's rows and `effects`. Left out: how many registers an operand of some matrix
-//! and bulk operations has, which `effects` reads from their modifiers.
+//! Place in the architecture: between the table's rows and `effects`. Left out: the number of registers of some
+//! operands of matrix and bulk operations, which `effects` derives from their modifiers.
 
 use super::row::{Bits, Field, FieldAccess, Index, Kind, Pipe, Role};
 
 /// How an operand names registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// It names none: so do all after it.
+    /// No registers; the end of the list.
     Nothing,
     General,
     Uniform,
@@ -30,23 +29,23 @@ pub(super) enum Naming {
 pub(super) enum Count {
     One,
     Two,
-    /// One, but of an operation on pairs, which some chips have, two.
+    /// One; two for operations on pairs, which some chips have.
     Arithmetic,
     /// As the modifier in that field says.
     Size(u8),
-    /// Other fields decide.
+    /// Depends on other fields.
     Asked,
 }
 
-/// An operand that names registers. Each form has room for as many as any has, so it is kept small.
+/// A register operand. Every form reserves room for the maximum number, so it is kept small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub naming: Naming,
     pub write: bool,
-    /// The field whose zero says that the operand means nothing.
+    /// The field whose zero means that the operand is unused.
     pub unless: u8,
     pub count: Count,
-    /// Where its value stands.
+    /// Position of its value.
     pub at: Bits,
     /// The form's field of its value; of its base register, uniform register and base's width, where it has them.
     pub field: u8,
@@ -102,7 +101,7 @@ pub(super) const fn named<const N: usize>(
         let naming = naming(field.kind);
         let may = matches!(field.access, FieldAccess::MayRead);
         let unless = if may { meaning(mnemonic, slot, fields) } else { ABSENT };
-        // The predicate of HFMA2 says nothing without .RELU.
+        // The predicate of HFMA2 is unused without .RELU.
         let dead = may && same(slot, "pr") && unless == ABSENT;
         if !matches!(naming, Naming::Nothing) && !dead {
             out[count] = Named {
@@ -140,8 +139,8 @@ pub(super) const fn any_uniform(named: &[Named]) -> bool {
     false
 }
 
-/// The field without which an operand means nothing: carry-in predicates say nothing without .X, the predicate of HFMA2
-/// nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.
+/// The field that says whether an operand is used: carry-in predicates need .X, the predicate of HFMA2 needs .RELU, the
+/// cache hint of a bulk copy its flag.
 const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
     let carries = one_of(mnemonic, &["IADD3", "IMAD", "LEA", "UIADD3", "UIMAD", "ULEA"]);
     let compares = one_of(mnemonic, &["ISETP", "UISETP"]);
@@ -154,7 +153,7 @@ const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
     }
 }
 
-/// Operations some of whose operands have as many registers as other fields say.
+/// Operations with operands whose number of registers depends on other fields.
 const ASKED: [&str; 36] = [
     "UIADD3", "CS2R", "CS2UR", "UMOV", "USEL", "UIMNMX", "UISETP", "LEPC", "MATCH", "LDSM", "STSM", "F2F", "FRND",
     "F2I", "I2F", "HMMA", "QMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "SYNCS", "RET", "CALL",

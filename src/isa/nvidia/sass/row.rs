@@ -26,7 +26,7 @@ pub(super) const fn named(value: u16, text: &'static str) -> Named {
     Named { value, key: TextKey::of(text), text }
 }
 
-/// A number that tells the texts of a list apart.
+/// A hash that distinguishes the texts of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextKey(u32);
 
@@ -66,7 +66,7 @@ impl Modifier {
         self.key.slot()
     }
 
-    /// As it is written: empty for the value that is not.
+    /// The text; empty for the value that is not written.
     #[must_use]
     pub const fn text(self) -> &'static str {
         self.text
@@ -96,7 +96,7 @@ pub enum Role {
     /// The operand or modifier itself.
     Value,
     Neg,
-    /// Printed and meant as `~` when field x (.X) is set.
+    /// Printed and meant as `~` if the flag x (.X) is set.
     NegOrInv,
     Abs,
     /// Negation of a predicate.
@@ -106,7 +106,7 @@ pub enum Role {
     Reuse,
     /// Text after the operand: a half, a byte, a layout.
     Suffix,
-    /// The same inside the bars of an absolute value.
+    /// The same, but inside the bars of an absolute value.
     Inner,
     /// Base register of an address or of a constant's index.
     Register,
@@ -184,7 +184,7 @@ pub enum Kind {
     Address(Style),
     /// One of these values.
     List(&'static [Named]),
-    /// This value: an opcode's extension, or a bit that no text shows.
+    /// A fixed value: an opcode extension, or a bit that does not appear in the text.
     Must(u32),
     /// A part of an operand.
     Bits,
@@ -196,18 +196,18 @@ pub struct Field {
     /// The operand or modifier it belongs to, as the template names it.
     pub slot: &'static str,
     pub role: Role,
-    /// None for an operand that is made of parts.
+    /// None for an operand that consists of parts.
     pub bits: Ranges,
     pub kind: Kind,
-    /// What ptxas gives it where the text does not show it.
+    /// The value that ptxas gives it if the text does not show it.
     pub usual: Option<u8>,
     pub(super) key: Key,
     pub(super) access: FieldAccess,
-    /// Not all values of its bits have a meaning.
+    /// Some values of its bits have no meaning.
     pub(super) partial: bool,
     width: u8,
-    /// The half of the word that it lies in if it is one range of bits of one half, else [`SPREAD`]; its lowest bit
-    /// there.
+    /// Which half of the word it is in, and its lowest bit there, if it is one range of bits of one half; else
+    /// [`SPREAD`].
     half: u8,
     shift: u8,
     /// As many ones as it has bits.
@@ -217,7 +217,7 @@ pub struct Field {
 /// In both halves of a word, or in several ranges of bits.
 const SPREAD: u8 = 2;
 
-/// Where a field of at most eight bits stands, if it is one range of bits of one half.
+/// Position of a field of at most eight bits, if it is one range of bits of one half.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bits {
     half: u8,
@@ -228,7 +228,7 @@ pub(super) struct Bits {
 impl Bits {
     pub const NONE: Bits = Bits { half: SPREAD, shift: 0, ones: 0 };
 
-    /// The value in the halves of a word; `None`: the field knows.
+    /// The value in a word given as halves; `None`: use the field's own method.
     #[inline]
     pub const fn read(self, word: &[u64; 2]) -> Option<u64> {
         match self.half {
@@ -238,11 +238,11 @@ impl Bits {
     }
 }
 
-/// What an instruction does with the registers of an operand.
+/// How an instruction accesses the registers of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldAccess {
     Reads,
-    /// Unless other fields say that it means nothing.
+    /// Read, unless other fields make it unused.
     MayRead,
     Writes,
 }
@@ -273,7 +273,7 @@ pub(super) const fn field(slot: &'static str, role: Role, bits: Ranges, kind: Ki
     Field { slot, role, bits, kind, usual: None, key, access, partial, width, half, shift, ones }
 }
 
-/// Slot and role of a field in one number: names of slots have at most seven bytes.
+/// Slot and role of a field as one number: names of slots have at most seven bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(u64);
 
@@ -324,7 +324,7 @@ impl Field {
         self.width as u32
     }
 
-    /// Where it stands, if that is said in short.
+    /// Its position in short form, if it has one.
     #[allow(clippy::cast_possible_truncation)] // at most eight ones
     pub(super) const fn place(&self) -> Bits {
         if self.half == SPREAD || self.width > 8 {
@@ -354,7 +354,7 @@ impl Field {
         bits::joined(&halves)
     }
 
-    /// Its value in the halves of a word, of which most fields need one.
+    /// Its value in a word given as halves; most fields are in one of them.
     #[must_use]
     #[inline]
     pub(super) const fn read(&self, word: &[u64; 2]) -> u64 {
@@ -386,7 +386,7 @@ impl Field {
         *word = bits::halves(bits::put(bits::joined(word), self.bits, value));
     }
 
-    /// The value that a new instruction has: "none" where the field can say so.
+    /// The value in a new instruction: "none" if the field can express that.
     const fn initial(&self) -> u64 {
         match (self.kind, self.usual) {
             (Kind::R | Kind::UR | Kind::P | Kind::UP, None) => self.none(),
@@ -424,7 +424,7 @@ impl Field {
         }
     }
 
-    /// The value it has when nothing is said of it.
+    /// The value if the text does not mention it.
     #[must_use]
     pub(super) const fn unsaid(&self) -> u64 {
         match (self.kind, self.usual) {
@@ -435,7 +435,7 @@ impl Field {
     }
 }
 
-/// Whether a list has every number of so many bits, in order.
+/// Whether a list contains all values of so many bits, in order.
 const fn is_whole(list: &[Named], width: u8) -> bool {
     let mut i = 0;
     while i < list.len() && list[i].value as usize == i {
@@ -498,11 +498,11 @@ pub enum Pipe {
     Misc,
 }
 
-/// A contradiction: no instruction of these chips has a value of all these classes.
+/// A conflict: no instruction of these chips has a value of all these classes.
 #[derive(Debug)]
 pub struct Rule {
     pub chips: SmArchs,
-    /// Place among the form's fields, and classes of its values as a set of bits (see `legal`).
+    /// Index of the form's field, and classes of its values as a bit set (see `legal`).
     pub tests: &'static [(u8, u64)],
 }
 
@@ -515,7 +515,7 @@ pub(super) const fn rule(chips: u8, tests: &'static [(u8, u64)]) -> Rule {
 #[derive(Debug)]
 pub struct Form {
     pub mnemonic: &'static str,
-    /// Tells the forms of a mnemonic apart: the place of its immediate, constant or uniform operand.
+    /// Distinguishes the forms of a mnemonic: the position of its immediate, constant or uniform operand.
     pub name: &'static str,
     /// 13 bits: bits 0 to 11 and 91 of the word.
     pub opcode: u16,
@@ -524,13 +524,13 @@ pub struct Form {
     pub chips: SmArchs,
     pub text: &'static str,
     pub fields: &'static [Field],
-    /// Values that do not go together.
+    /// Combinations of values that are illegal.
     pub rules: &'static [Rule],
     /// The word of a new instruction, without guard and control.
     pub(super) initial: u128,
     /// All bits of its fields.
     pub(super) mask: u128,
-    /// The opcode in its place, where no field has its bits.
+    /// The opcode in its position, if no field overlaps its bits.
     pub(super) base: u128,
     /// Fields of whose values some have no meaning, as a set of bits.
     pub(super) partial: u64,

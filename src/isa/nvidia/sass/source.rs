@@ -16,7 +16,7 @@ use super::parse::{ParseError, parse_for};
 use super::print::print_at;
 use thiserror::Error;
 
-/// A line that is no instruction.
+/// A line that is not an instruction.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line}: {reason}")]
 pub struct SourceError {
@@ -25,7 +25,7 @@ pub struct SourceError {
     pub reason: SourceReason,
 }
 
-/// Why it is none.
+/// The reason.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceReason {
@@ -102,7 +102,7 @@ fn one(code: &str, address: u64, labels: &[(&str, u64, usize)], chip: SmArch) ->
     Ok(encode(&inst)?)
 }
 
-/// Labels, which are words that begin with a dot, become the addresses they stand for.
+/// Replaces labels, which are words that begin with a dot, by their addresses.
 fn with_addresses(text: &str, labels: &[(&str, u64, usize)]) -> Result<String, SourceReason> {
     let mut out = String::with_capacity(text.len());
     for (i, word) in text.split(' ').enumerate() {
@@ -120,7 +120,7 @@ fn with_addresses(text: &str, labels: &[(&str, u64, usize)]) -> Result<String, S
     Ok(out)
 }
 
-/// Sets a field by the name that messages give it.
+/// Sets a field by the name that messages use for it.
 fn hide(inst: &mut Instruction, pair: &str) -> Result<(), SourceReason> {
     let bad = || SourceReason::Hidden { text: pair.to_owned() };
     let (name, value) = pair.split_once('=').ok_or_else(bad)?;
@@ -130,19 +130,19 @@ fn hide(inst: &mut Instruction, pair: &str) -> Result<(), SourceReason> {
     Ok(())
 }
 
-/// A line of a listing: control word, text, and the fields that the text does not tell.
+/// A line of a listing: control word, text, and the fields that the text does not show.
 #[must_use]
 pub fn listing_line(inst: &Instruction, address: u64) -> String {
     let text = print_at(inst, address);
     let mut line = format!("{} {text} ;", inst.control);
-    let Ok(told) = parse_for(&text, address, inst.chip()) else { return line };
-    if told.form() != inst.form() {
+    let Ok(parsed) = parse_for(&text, address, inst.chip()) else { return line };
+    if parsed.form() != inst.form() {
         return line;
     }
     let untold: Vec<String> = inst
         .fields()
-        .zip(told.fields())
-        .filter(|(real, told)| real.1 != told.1)
+        .zip(parsed.fields())
+        .filter(|(real, parsed)| real.1 != parsed.1)
         .map(|(real, _)| format!("{}={:#x}", field_name(real.0), real.1))
         .collect();
     if !untold.is_empty() {

@@ -1,24 +1,24 @@
-//! Tensor maps: the 128 bytes that tell the copy engine of Hopper's multiprocessors (TMA) where a tensor lies and which
-//! box of it one copy moves.
+//! Tensor maps: the 128 bytes that describe to Hopper's tensor memory accelerator (TMA) where a tensor is in memory and
+//! which tile of it one copy moves.
 //!
-//! [`FIELDS`] is the one table of where what stands; [`TensorMap::emit`] and [`TensorMap::parse`] both go by it.
-//! Everything that counts is stored less one. Place in the arrows: NVIDIA's back end writes maps among a kernel's
-//! arguments, instructions (and so `emu::sass`) read them; no packet names one. The address comes first, so that a
-//! launch (or a patch of a recorded one) writes a buffer's address there as it does for any argument. Source: the bits
-//! that ptxas changes for `tensormap.replace`, whose meaning is the PTX ISA's. The other bits (L2 promotion among them)
-//! are zero; nobody has published them, and no card has taken these bytes yet. Left out: interleaved layouts and
+//! [`FIELDS`] is the only table of the layout; [`TensorMap::emit`] and [`TensorMap::parse`] both use it. All counts are
+//! stored minus one. Place in the architecture: NVIDIA's back end writes maps into a kernel's arguments, instructions
+//! (and so `emu::sass`) read them; no packet contains one. The address comes first, so that a launch (or a patch of a
+//! recorded one) writes a buffer's address there as for any argument. Source: the bits that ptxas changes for
+//! `tensormap.replace`, whose meaning is defined by the PTX ISA. The other bits (L2 promotion among them) are zero;
+//! they are not published, and these bytes have not been tested on a card yet. Left out: interleaved layouts and
 //! im2col, whose fields are not known.
 
-/// Bytes of a map, and what their address is a multiple of.
+/// Bytes of a map, and its alignment.
 pub const BYTES: usize = 128;
 pub const ALIGN_BYTES: usize = 64;
-/// Dimensions that a map can have.
+/// Maximum number of dimensions.
 pub const RANK: usize = 5;
-/// What addresses and strides are multiples of.
+/// Alignment of addresses and strides.
 pub const UNIT_BYTES: u64 = 16;
 
-/// A field: what it is called, its lowest bit of the 1024, how many bits it has, and how many bits lie between two of
-/// an array.
+/// A field: its name, its lowest bit among the 1024, its width, and for arrays the distance between two elements in
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,
@@ -37,7 +37,7 @@ const ELEMENT: Field = field("element", 0x08, 7, 4, 0);
 const INTERLEAVE: Field = field("interleave", 0x08, 11, 2, 0);
 const SWIZZLE: Field = field("swizzle", 0x08, 13, 2, 0);
 const FILL: Field = field("fill", 0x08, 15, 1, 0);
-/// Of dimensions 1 to 4, in units of 16 bytes: the low words, and four bits more of each.
+/// Strides of dimensions 1 to 4, in units of 16 bytes: the low words, and four more bits of each.
 const STRIDE_LOW: Field = field("stride", 0x0c, 0, 32, 32);
 const STRIDE_HIGH: Field = field("stride_high", 0x1c, 0, 4, 4);
 const SIZE: Field = field("size", 0x20, 0, 32, 32);
@@ -60,7 +60,7 @@ impl Field {
         })
     }
 
-    /// Sets element `n`; what does not fit is told.
+    /// Sets element `n`; a value that does not fit is an error.
     fn set(&self, map: &mut [u8; BYTES], n: usize, value: u64) -> Result<(), MapError> {
         if self.width < 64 && value >> self.width != 0 {
             let max = (1 << self.width) - 1;
@@ -86,7 +86,7 @@ pub struct MapError {
     pub max: u64,
 }
 
-/// What an element is, by the PTX ISA's numbers.
+/// Element types, by the PTX ISA's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Element {
@@ -133,7 +133,7 @@ impl Element {
     }
 }
 
-/// Rows of the box in shared memory: which pieces of 16 bytes change places within how many bytes.
+/// Swizzle of the tile's rows in shared memory: within how many bytes pieces of 16 bytes are permuted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Swizzle {
@@ -155,25 +155,25 @@ pub struct Dimension {
     pub size: u64,
     /// Bytes from an element to the next; of the first dimension an element's.
     pub stride_bytes: u64,
-    /// Elements that the box reaches over, and every how many-th of them it has.
+    /// Extent of the tile (NVIDIA's `boxDim`) in elements of the tensor, and the traversal stride.
     pub box_size: u16,
     pub step: u8,
 }
 
-/// What a map says.
+/// The contents of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// In the GPU's address space.
     pub address: u64,
     pub element: Element,
     pub swizzle: Swizzle,
-    /// Floats outside of the tensor are not a number, in place of zero.
+    /// Elements outside of the tensor are filled with NaN instead of zero.
     pub fills_nan: bool,
     /// One to five.
     pub dimensions: Vec<Dimension>,
 }
 
-/// Why bytes are no map that is known.
+/// Why bytes are not a supported map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     #[error("a tensor map of rank {rank} and element type {element}")]
@@ -211,10 +211,10 @@ impl TensorMap {
         Ok(map)
     }
 
-    /// What the bytes say.
+    /// Parses the bytes.
     ///
     /// # Errors
-    /// A rank, an element type or a layout that is not known.
+    /// An unknown rank, element type or layout.
     pub fn parse(map: &[u8; BYTES]) -> Result<TensorMap, ParseError> {
         let (rank, element) = (RANK_LESS_ONE.get(map, 0) + 1, ELEMENT.get(map, 0));
         let Some(kind) = Element::ALL.get(element as usize).filter(|_| rank <= RANK as u64) else {

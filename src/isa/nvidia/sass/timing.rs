@@ -1,10 +1,10 @@
-//! When a result may be used: fixed distances, scoreboards, smallest stalls.
+//! Latencies: when a result may be used. Fixed distances, scoreboards, minimum stalls.
 //!
-//! The hardware protects fixed-latency results by nothing: the sum of the stalls between producer and consumer must
-//! reach the distance. Results of variable latency set a scoreboard, for which the consumer waits. Two figures stand
-//! for each pair: the smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the larger of
-//! that and the published tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left
-//! out: the up to two cycles that an addend may come later, register banks, the reuse cache.
+//! The hardware has no interlock for fixed-latency results: the sum of the stalls between producer and consumer must
+//! reach the distance. Results of variable latency set a scoreboard, for which the consumer waits. There are two
+//! figures for each pair: the smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the
+//! larger of that and the published tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on
+//! hardware. Left out: an addend may come up to two cycles later, register banks, the reuse cache.
 
 use super::chip::SmArch;
 use super::effects::{Access, RegFile, Slot};
@@ -17,7 +17,7 @@ use super::row::{Modifier, Pipe, Role};
 pub struct Distance {
     /// The smallest that ptxas leaves, where it was seen; else the safe one.
     pub seen: u8,
-    /// What a first scheduler should keep.
+    /// The distance that our scheduler keeps.
     pub safe: u8,
 }
 
@@ -29,12 +29,12 @@ const fn same(cycles: u8) -> Distance {
     both(cycles, cycles)
 }
 
-/// How the end of an instruction is known.
+/// How completion of an instruction is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// After [`distance`].
     Fixed,
-    /// Through the write scoreboard; instructions of one pipe end in order.
+    /// Through the write scoreboard; instructions of one pipe complete in order.
     Scoreboard,
     /// Through groups: WARPGROUP.DEPBAR, the mbarrier of a bulk copy.
     Group,
@@ -43,7 +43,7 @@ pub enum Completion {
 /// After the instruction that sets a scoreboard, the first that waits for it issues this many cycles later.
 pub const SCOREBOARD_SET: u8 = 2;
 
-/// DEPBAR looks at scoreboards later in its own cycles: before sm_90 ptxas gives S2UR one cycle before it.
+/// DEPBAR checks scoreboards later in its own cycles: before sm_90 ptxas leaves one cycle between S2UR and it.
 pub const SCOREBOARD_SET_FOR_DEPBAR: u8 = 1;
 
 /// A producer's row of the table.
@@ -126,14 +126,14 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
     match (from, to) {
         (Pipe::Mma, Pipe::Mma) if addend && is_long(producer) => both(24, 28),
         (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
-        // The smallest integer shapes, of bytes, of four bits and of bits, are done sooner.
+        // The smallest integer shapes, of bytes, four bits and single bits, complete sooner.
         (Pipe::Mma, _)
             if [mods::sh::_8816, mods::sh::_8832, mods::sh::_88128].iter().any(|m| producer.says(*m))
                 && column(to) < 4 =>
         {
             both(13, 28)
         }
-        // ptxas leaves less between two of them on sm_80 alone.
+        // ptxas leaves less between two of them on sm_80 only.
         (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == SmArch::Sm80 => both(6, 8),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
         (Pipe::Half, Pipe::Alu) if producer.form().mnemonic == "VHMNMX" => both(4, 5),
@@ -210,7 +210,7 @@ fn uniform_predicate(from: Pipe, to: Pipe, read: &Access) -> Distance {
 pub fn completion(inst: &Instruction) -> Completion {
     let form = inst.form();
     match form.pipe {
-        // Where double precision is a unit that several partitions share.
+        // On these chips double precision is a unit that several partitions share.
         Pipe::Double if matches!(inst.chip(), SmArch::Sm86 | SmArch::Sm89 | SmArch::Sm120) => Completion::Scoreboard,
         Pipe::RegToUniform if inst.chip().is_before_hopper() => Completion::Scoreboard,
         Pipe::Gmma | Pipe::Bulk => Completion::Group,
@@ -228,8 +228,8 @@ pub fn completion(inst: &Instruction) -> Completion {
     }
 }
 
-/// Cycles until the result of an instruction without a fixed latency is there, where nothing delays it: a guess that
-/// only an order of instructions and estimates go by.
+/// Estimated latency of an instruction without a fixed one, if nothing delays it. Only scheduling order and estimates
+/// depend on it.
 #[must_use]
 pub const fn guessed_latency(pipe: Pipe) -> u16 {
     match pipe {
@@ -240,8 +240,8 @@ pub const fn guessed_latency(pipe: Pipe) -> u16 {
     }
 }
 
-/// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write
-/// scoreboard).
+/// Whether sources are read late, so that an instruction that overwrites them must wait for a read scoreboard (or for
+/// the write scoreboard).
 #[must_use]
 pub fn reads_late(inst: &Instruction) -> bool {
     let late = completion(inst) == Completion::Scoreboard || inst.form().pipe == Pipe::Bulk;
@@ -252,11 +252,11 @@ pub fn reads_late(inst: &Instruction) -> bool {
         .any(|f| matches!(f.role, Role::Value | Role::Register | Role::Uniform) && f.slot != "d")
 }
 
-/// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is
-/// waited at, before sm_90.
+/// Whether shared memory's queue has certainly read its sources after this instruction: a barrier that waits, before
+/// sm_90.
 ///
-/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS after a barrier with no scoreboard waited
-/// for, and nowhere else.
+/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS after a barrier without waiting for a
+/// scoreboard, and nowhere else.
 #[must_use]
 pub fn ends_shared_reads(inst: &Instruction) -> bool {
     let form = inst.form();
@@ -278,7 +278,7 @@ pub fn least_stall(inst: &Instruction) -> u8 {
         "BAR" | "MEMBAR" => 6,
         "DEPBAR" => 4,
         "UTMALDG" => 12,
-        // To the multiplies, to the wait for their group, to the next multiply.
+        // To wgmma instructions, to the wait for their group, to the next wgmma.
         "WARPGROUP" if inst.form().name == "ARV" => 6,
         "WARPGROUP" => 2,
         _ if inst.form().pipe == Pipe::Gmma && !inst.modifier("gsb").is_empty() => 3,
@@ -287,11 +287,11 @@ pub fn least_stall(inst: &Instruction) -> u8 {
     }
 }
 
-/// Cycles from a producer's issue to that of an instruction which writes the same register: a slower one must not come
-/// in later.
+/// Cycles from a producer's issue to that of an instruction which writes the same register, so that the first write
+/// does not complete last.
 ///
-/// Two results of one pipe end in order. Source: the published tables for sm_90, output dependences, and what ptxas
-/// leaves.
+/// Two results of one pipe complete in order. Source: the published tables for sm_90, output dependences, and what
+/// ptxas leaves.
 #[must_use]
 pub fn overwrite(first: &Instruction, second: &Instruction) -> Distance {
     let (a, b) = (first.form().pipe, second.form().pipe);

@@ -5,12 +5,12 @@ use super::float::{self, Format};
 use super::row::{Field, Kind, Role, Style};
 use smallvec::SmallVec;
 
-/// A part of a compound operand as its text tells it.
+/// A part of a compound operand, as parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
     /// Not written.
     Nothing,
-    /// The register that is none: URZ.
+    /// The register "none": URZ.
     Zero,
     Number(i128),
     Text(&'a str),
@@ -22,7 +22,7 @@ impl Part<'_> {
     }
 }
 
-/// What a reader found and how many bytes it took.
+/// The value that was read, and its length in bytes.
 type Read = Option<(u64, usize)>;
 type Parts<'a> = SmallVec<[(Role, Part<'a>); 5]>;
 

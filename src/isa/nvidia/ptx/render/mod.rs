@@ -170,8 +170,8 @@ impl<'a> Render<'a> {
     fn place_areas(&mut self) {
         let first = warpgroup::areas(self.program);
         let all: Vec<&UOp> = self.program.uops.iter().filter(|u| u.op() == Op::Local).collect();
-        let (before, behind): (Vec<&UOp>, Vec<&UOp>) = all.into_iter().partition(|u| first.contains(*u));
-        for u in before.into_iter().chain(behind) {
+        let (read, others): (Vec<&UOp>, Vec<&UOp>) = all.into_iter().partition(|u| first.contains(*u));
+        for u in read.into_iter().chain(others) {
             let Arg::Local(_, len) = u.arg() else { continue };
             self.areas.insert(u.clone(), u32::try_from(self.shared_bytes).unwrap_or(u32::MAX));
             let bytes = len.saturating_mul(u.dtype().scalar.size_bytes());

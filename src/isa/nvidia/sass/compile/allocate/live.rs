@@ -250,12 +250,12 @@ impl Live {
         while end > 0 {
             let last = end - 1;
             let (mut from, mut k) = (leads[last].min(last), last);
-            let turns = leads[last] <= last;
+            let is_loop = leads[last] <= last;
             while k > from {
                 k -= 1;
                 from = from.min(leads[k]);
             }
-            match turns {
+            match is_loop {
                 true => self.walk_loop(code, &order[from..end], walks),
                 false => _ = self.walk(code, order[last], walks),
             }

@@ -22,7 +22,7 @@ pub struct Pool {
 /// The counts in a kernel, if its initial number of registers is declared.
 pub fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
     let says = |want: &str| f.tuning.iter().any(|t| matches!(t, Tuning::Numbers(name, _) if &**name == want));
-    let told = says("maxnreg") || says("minnctapersm") && (says("maxntid") || says("reqntid"));
+    let declared = says("maxnreg") || says("minnctapersm") && (says("maxntid") || says("reqntid"));
     let mut all = body.items.iter().filter_map(|item| match item {
         Item::Inst(Flat { op: Opcode::Setmaxnreg, opds, .. }) => match opds.first() {
             Some(Opd::Imm(Imm::Int(n))) => u16::try_from(*n).ok(),
@@ -30,7 +30,7 @@ pub fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
         },
         _ => None,
     });
-    let first = all.next().filter(|_| f.entry && told)?;
+    let first = all.next().filter(|_| f.entry && declared)?;
     let (least, most) = all.fold((first, first), |(low, high), n| (low.min(n), high.max(n)));
     Some(Pool { least, most })
 }

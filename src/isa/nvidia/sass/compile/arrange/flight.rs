@@ -128,8 +128,8 @@ pub fn gather(code: &mut Listing) {
         if !arrives(&code.nodes[k]) {
             continue;
         }
-        let behind = code.nodes[k + 1..].iter().zip(k + 1..);
-        let run = behind.take_while(|(n, at)| !starts[*at] && n.inst.form().mnemonic != "WARPGROUP");
+        let following = code.nodes[k + 1..].iter().zip(k + 1..);
+        let run = following.take_while(|(n, at)| !starts[*at] && n.inst.form().mnemonic != "WARPGROUP");
         let run: Vec<&Node> = run.map(|(n, _)| n).collect();
         let closed = code.nodes.get(k + 1 + run.len()).is_some_and(|n| n.inst.form().mnemonic == "WARPGROUP");
         let whole = Access { slot: Slot::C, file: RegFile::General, first: 0, count: highest };

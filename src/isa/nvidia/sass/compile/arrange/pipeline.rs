@@ -49,9 +49,9 @@ pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
         let mut from = code.order.iter().filter(|p| **p != b && code.successors(**p).contains(&b));
         let (Some(before), None) = (from.next().copied(), from.next()) else { continue };
         let uses = uses(code, b);
-        let Some(turn) = PipelinedLoop::of(code, b, (stack, &uses)) else { continue };
-        let words = turn.words();
-        let Some(Rebuilt { ahead, ops, new }) = turn.rebuilt(stack) else { continue };
+        let Some(pipelined) = PipelinedLoop::of(code, b, (stack, &uses)) else { continue };
+        let words = pipelined.words();
+        let Some(Rebuilt { ahead, ops, new }) = pipelined.rebuilt(stack) else { continue };
         most = most.max(words + new.iter().map(|c| u32::from(width(*c))).sum::<u32>());
         code.classes.extend(new);
         code.blocks[b].ops = ops;
@@ -148,7 +148,7 @@ impl<'a> PipelinedLoop<'a> {
         let stored = ops.iter().fold(0, |all, m| all | stored(m));
         let groups = groups(ops);
         let none = vec![false; groups.len()];
-        let mut turn = PipelinedLoop {
+        let mut pipelined = PipelinedLoop {
             ops,
             uses,
             classes: &code.classes,
@@ -159,18 +159,18 @@ impl<'a> PipelinedLoop<'a> {
             groups,
         };
         let condition = again.word?.reg();
-        let at = turn.groups.len() as u32;
-        if turn.use_of(condition).writers == 0 || !turn.gather(condition, at, (stack, false)) {
+        let at = pipelined.groups.len() as u32;
+        if pipelined.use_of(condition).writers == 0 || !pipelined.gather(condition, at, (stack, false)) {
             return None;
         }
         let may_go = |k: &usize| {
-            let m = &ops[turn.groups[*k].0];
+            let m = &ops[pipelined.groups[*k].0];
             let free = !matches!(order(&m.inst), Order::Load(spaces) if spaces & stored != 0);
-            turn.groups[*k].1 == turn.groups[*k].0 + 1 && is_ahead_load(m) && free
+            pipelined.groups[*k].1 == pipelined.groups[*k].0 + 1 && is_ahead_load(m) && free
         };
-        let loads = (0..turn.groups.len()).filter(may_go).collect();
-        turn.choose(loads, stack);
-        ((1..=WORDS).contains(&turn.words()) && !turn.waits()).then_some(turn)
+        let loads = (0..pipelined.groups.len()).filter(may_go).collect();
+        pipelined.choose(loads, stack);
+        ((1..=WORDS).contains(&pipelined.words()) && !pipelined.waits()).then_some(pipelined)
     }
 
     /// Number of words loaded ahead.

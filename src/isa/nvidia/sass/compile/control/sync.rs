@@ -166,8 +166,8 @@ fn overtaken(code: &Listing) -> Vec<bool> {
     // Where each register is next written, and next touched.
     let mut next = vec![(u32::MAX, u32::MAX); REGISTERS];
     for piece in code.pieces.iter().rev() {
-        let turns = code.order[piece.range.clone()].last().and_then(|n| branch(&code.nodes[*n as usize]));
-        if turns.is_some_and(|to| piece.labels.contains(&to)) {
+        let back_edge = code.order[piece.range.clone()].last().and_then(|n| branch(&code.nodes[*n as usize]));
+        if back_edge.is_some_and(|to| piece.labels.contains(&to)) {
             // The last instruction of an iteration is followed by the first of the next one.
             piece.range.clone().rev().for_each(|k| touch(&mut next, code, k, k + piece.range.len()));
         }

@@ -241,8 +241,8 @@ impl Loads {
     fn through_uniform(&mut self, inst: &Instruction, read: Read, out: &mut Vec<Line>) -> Result<Instruction, String> {
         let (from, chip) = (inst.form(), inst.chip());
         let no = || format!("{chip} has no {} of a constant", from.mnemonic);
-        let (before, behind) = from.name.rsplit_once('C').ok_or_else(no)?;
-        let name = format!("{before}U{behind}");
+        let (before, rest) = from.name.rsplit_once('C').ok_or_else(no)?;
+        let name = format!("{before}U{rest}");
         let form = Form::find(from.mnemonic, &name, chip).ok_or_else(no)?;
         let k = self.all.iter().position(|c| (c.bank, c.base) == (read.bank, read.base)).ok_or_else(no)?;
         let register = match self.all[k].register {

@@ -80,7 +80,7 @@ fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>,
     let copies: usize = counting.iter().map(|(.., times, l)| (l.to - l.from + 2) * *times as usize).sum();
     let (mut out, mut done, mut straight) = (Vec::with_capacity(body.items.len() + copies), 0, false);
     for (label, branch, times, l) in counting {
-        let whole = times == l.turns;
+        let whole = times == l.trips;
         out.extend(body.items[done..label + usize::from(!whole)].iter().cloned());
         let mut c = Copies {
             l: &l,
@@ -271,7 +271,7 @@ impl Count {
         Some(Count { from, to, guard, test, counter: *counter, limit: *limit, exact, start })
     }
 
-    fn turns(&self, step: i64) -> Option<i64> {
+    fn trips(&self, step: i64) -> Option<i64> {
         let way = self.limit.checked_sub(self.start)?;
         match self.exact {
             false if step > 0 => Some(way.checked_add(step - 1)? / step),
@@ -290,7 +290,7 @@ struct Loop {
     start: i64,
     /// The comparison, in the block.
     test: u32,
-    turns: u64,
+    trips: u64,
     uses: Uses,
 }
 
@@ -307,14 +307,14 @@ impl Loop {
             return None;
         }
         let small = |v: i64| (-(1 << 30)..1 << 30).contains(&v);
-        let turns = u64::try_from(count.turns(step)?).ok();
-        let turns = turns.filter(|n| *n > 1 && small(count.limit) && small(start) && small(step))?;
+        let trips = u64::try_from(count.trips(step)?).ok();
+        let trips = trips.filter(|n| *n > 1 && small(count.limit) && small(start) && small(step))?;
         for (r, u) in &mut uses.all {
             // The comparison must be the only other reader of the counter.
             let counts = u32::from(*r == counter) + u32::from(u.step.is_some());
             u.outside = reads[*r as usize] > u.reads + counts;
         }
-        Some(Loop { from, to, counter, start, test: test as u32, turns, uses })
+        Some(Loop { from, to, counter, start, test: test as u32, trips, uses })
     }
 
     /// The index of a register in the block's list.
@@ -325,11 +325,11 @@ impl Loop {
     /// The unrolling factor, if more than one.
     fn times(&self) -> Option<u64> {
         let len = (self.to - self.from).max(3) - 2;
-        if self.turns <= 2 * MOST && self.turns as usize * len <= LONGEST_WHOLE {
-            return Some(self.turns);
+        if self.trips <= 2 * MOST && self.trips as usize * len <= LONGEST_WHOLE {
+            return Some(self.trips);
         }
         let room = (LONGEST / len) as u64;
-        (2..=room.min(MOST)).rev().find(|n| self.turns.is_multiple_of(*n))
+        (2..=room.min(MOST)).rev().find(|n| self.trips.is_multiple_of(*n))
     }
 }
 

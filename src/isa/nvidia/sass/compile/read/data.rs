@@ -7,7 +7,7 @@ use crate::sass::compile::AsmError;
 use crate::sass::compile::optimise::facts::bits_of;
 use doorbell_elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
 
-/// The module's variables, and what each slot of bank 4 is the address of.
+/// The module's variables, and whose address each slot of bank 4 holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Data {
     pub variables: Vec<NewVariable>,
@@ -16,10 +16,11 @@ pub struct Data {
     global_bytes: [u32; 2],
 }
 
-/// Gives the variables of a module their places: its own, and those that bodies declare for the whole module.
+/// Assigns addresses to the variables of a module: its own, and those that function bodies declare with module
+/// lifetime.
 ///
 /// # Errors
-/// A kind of variable or first value that is not assembled.
+/// A kind of variable or initial value that is not supported.
 pub fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
     for item in &module.items {
         if let Item::Variable(v) = item {
@@ -34,7 +35,7 @@ pub fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Da
     Ok(())
 }
 
-/// Gives a variable its place.
+/// Assigns an address to a variable.
 fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
     let symbol = match v.space {
         Space::Shared | Space::SharedCta if v.dims == [None] => {
@@ -43,7 +44,7 @@ fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Result<(), AsmEr
         }
         Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut names.shared_bytes)?),
         Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, names, data)?,
-        // Whoever names it gets the error that it is not known here.
+        // Code that uses it gets an unknown-name error.
         Space::Const | Space::Global => return Ok(()),
         _ => {
             return Err(AsmError::new(
@@ -56,7 +57,7 @@ fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Result<(), AsmEr
     Ok(())
 }
 
-/// Gives variables of the module that are declared in a function's body their places, under names of their own.
+/// Assigns addresses to variables with module lifetime that are declared in a function's body, under unique names.
 fn declare_inside(f: &mut Function<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
     let Some(body) = &mut f.body else { return Ok(()) };
     for (scope, v) in body.variables.iter().filter(|(_, v)| matches!(v.space, Space::Global | Space::Const)) {
@@ -69,7 +70,7 @@ fn declare_inside(f: &mut Function<Source>, names: &mut Names, data: &mut Data) 
     Ok(())
 }
 
-/// Bytes of a variable with first values, all of which are in the cubin.
+/// Maximum bytes of an initialised variable; all of it is in the cubin.
 const MOST_INITIALISED: u32 = 256 << 20;
 
 fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmError> {
@@ -133,7 +134,7 @@ fn fill(
         {
             super::call::address(names.function(name).unwrap_or(0))
         }
-        // A place in the bank, not in memory.
+        // An offset in the bank, not a memory address.
         Init::Value(Operand::Symbol(name, addend))
             if let Some(Symbol::Constant(at)) = names.symbols.get(name).filter(|_| size >= 4) =>
         {
@@ -155,8 +156,8 @@ fn fill(
 }
 
 impl Names {
-    /// Gives shared memory whose size the launch says its place, after all that is declared with a size: in any body,
-    /// since functions name it too.
+    /// Places dynamic shared memory after all statically sized shared memory of any body, since functions refer to it
+    /// too.
     ///
     /// # Errors
     /// More shared memory than can be addressed.
@@ -179,7 +180,7 @@ impl Names {
         Ok(())
     }
 
-    /// The same for a kernel of a module without functions: after all that the kernel itself declares.
+    /// The same for a kernel of a module without functions: after what the kernel itself declares.
     ///
     /// # Errors
     /// More shared memory than can be addressed.

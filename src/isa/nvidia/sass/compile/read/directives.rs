@@ -1,12 +1,11 @@
-//! What a kernel's declaration says: its parameters and their places, its sizes, and how many registers those leave to
-//! a thread.
+//! A kernel's declaration: its parameters and their offsets, its sizes, and how many registers these allow a thread.
 
 use super::flat::{Names, Symbol, place};
 use crate::ptx::{Function, Tuning};
 use crate::sass::SmArch;
 use crate::sass::compile::{AsmError, KernelCode};
 
-/// What a kernel's declaration says; its parameters get their places, aligned as the bank that they stand in has them.
+/// Reads a kernel's declaration; parameters get offsets, aligned as they are in the constant bank.
 pub fn head<B>(f: &Function<B>, names: &mut Names, chip: SmArch) -> Result<KernelCode, AsmError> {
     let mut k = KernelCode { name: f.name.to_string(), ..KernelCode::default() };
     (k.threads, k.cluster) = (sizes(f, "reqntid"), sizes(f, "reqnctapercluster"));
@@ -24,7 +23,7 @@ pub fn head<B>(f: &Function<B>, names: &mut Names, chip: SmArch) -> Result<Kerne
     Ok(k)
 }
 
-/// The three sizes of a directive; those that are not said are 1.
+/// The three sizes of a directive; missing ones are 1.
 pub fn sizes<B>(f: &Function<B>, directive: &str) -> Option<[u32; 3]> {
     f.tuning.iter().find_map(|t| match t {
         Tuning::Numbers(name, n) if &**name == directive => {
@@ -35,7 +34,7 @@ pub fn sizes<B>(f: &Function<B>, directive: &str) -> Option<[u32; 3]> {
     })
 }
 
-/// Warps of a block, as far as a function's declaration says.
+/// Warps of a block, as far as a function's declaration determines it.
 pub fn block_warps<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u64 {
     let product = |t: [u32; 3]| t.iter().fold(1u64, |n, k| n.saturating_mul((*k).into()));
     let threads = threads.map(product).or_else(|| number(f, "maxntid"));
@@ -50,15 +49,15 @@ fn number<B>(f: &Function<B>, directive: &str) -> Option<u64> {
     })
 }
 
-/// General registers that may be given out.
+/// Maximum number of general registers.
 pub fn most_registers<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u16 {
-    // Eight registers of a warp are given out together; two of a thread's are the hardware's.
+    // Registers are allocated to a warp in units of eight per thread; the hardware reserves two of a thread's.
     let most = (2048 / block_warps(f, threads) / 8 * 8).clamp(24, 255) - 2;
     number(f, "maxnreg").map_or(most, |n| most.min(n.max(18) - 2)).min(253) as u16
 }
 
-/// Blocks of so many warps that are on a multiprocessor at once, of at most 64 warps, where a thread has so many
-/// registers and two of the hardware's.
+/// Resident blocks of a multiprocessor with at most 64 warps, for blocks of so many warps and threads of so many
+/// registers (plus two reserved ones).
 pub fn resident(block_warps: u64, registers: u32) -> u64 {
     let warps = 2048 / u64::from(registers + 2).next_multiple_of(8);
     warps.min(64) / block_warps

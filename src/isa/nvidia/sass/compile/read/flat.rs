@@ -1,4 +1,4 @@
-//! A function's body as a list: names resolved, scopes gone, registers and labels numbered.
+//! A function's body as a flat list: names resolved, scopes removed, registers and labels numbered.
 
 use super::call::{self, Signatures};
 use super::mnemonics::Mnemonic;
@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 /// A number of a register of the text.
 pub type Reg = u32;
 
-/// Where a named thing is.
+/// The location of a named object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Symbol {
     /// Bytes from the start of the block's shared memory.
@@ -25,18 +25,18 @@ pub enum Symbol {
     Global(u32),
     /// Bytes from the start of the parameters, and how many.
     Param(u32, u32),
-    /// Bytes from the stack pointer: what a call passes and gets.
+    /// Bytes from the stack pointer: arguments and results of a call.
     Outgoing(u32),
-    /// The same seen by the function that is called: bytes from the stack pointer as it was at the call.
+    /// The same as seen by the callee: bytes from the stack pointer at the time of the call.
     Incoming(u32),
     /// A function's number.
     Function(u32),
     Label(u32),
-    /// A name that has not been looked for yet, by its number among the body's.
+    /// A name that is not resolved yet, by its number in the body.
     Named(u32),
 }
 
-/// An operand; what it is made of is kept with the text's.
+/// An operand; compound operands refer to parts in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Opd<'a> {
     Reg(Reg),
@@ -45,7 +45,7 @@ pub enum Opd<'a> {
     Symbol(Symbol, i64),
     Imm(Imm),
     Vector(&'a [Opd<'a>]),
-    /// What a call passes or gets, until its names are resolved.
+    /// Arguments or results of a call, until names are resolved.
     List(&'a [Opd<'a>]),
     Pair(&'a Opd<'a>, &'a Opd<'a>),
     Address(&'a Opd<'a>, i64),
@@ -53,7 +53,7 @@ pub enum Opd<'a> {
 }
 
 impl<'a> Opd<'a> {
-    /// The operand with each of its registers and names replaced; those that it is made of are made anew.
+    /// Replaces each register and name in the operand; compound parts are rebuilt.
     pub fn map<E>(&mut self, store: &'a Store<'a>, f: &mut impl FnMut(&mut Opd<'a>) -> Result<(), E>) -> Result<(), E> {
         let one = |o: &'a Opd<'a>, f: &mut _| {
             let mut o = *o;
@@ -86,7 +86,7 @@ pub struct Flat<'a> {
     pub opds: Operands<'a>,
 }
 
-/// What all passes ask of an instruction's modifiers.
+/// Precomputed properties of an instruction's modifiers.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
     ty: Type,
@@ -95,13 +95,13 @@ pub struct Said {
     results: u8,
     /// How many types there are.
     types: u8,
-    /// Selection knows all its words.
+    /// Selection supports all its words.
     known: bool,
-    /// A bit for each of its words; several words may have the same.
+    /// A bit set of its words; several words may share a bit.
     words: u64,
 }
 
-/// A word's bit among those of the words of an instruction.
+/// A word's bit in the set.
 #[inline(always)] // of a word that is a constant it becomes one
 const fn bit(word: &str) -> u64 {
     match word.as_bytes() {
@@ -134,13 +134,13 @@ impl Said {
 }
 
 impl<'a> Flat<'a> {
-    /// One whose mnemonic is known.
+    /// An instruction with a known mnemonic.
     #[inline]
     pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {
         Flat { pos, guard, op: mnemonic.op, said: mnemonic.said, mods: &mnemonic.mods, opds }
     }
 
-    /// Gives it other modifiers.
+    /// Replaces its modifiers.
     pub fn say(&mut self, mods: &'a [Modifier]) {
         (self.mods, self.said) = (mods, Said::of(self.op, mods));
     }
@@ -149,7 +149,7 @@ impl<'a> Flat<'a> {
         self.mods.iter().filter_map(|m| if let Modifier::Type(t) = m { Some(*t) } else { None })
     }
 
-    /// The last type, which is the only one of most instructions.
+    /// The last type; most instructions have only one.
     #[inline]
     pub fn ty(&self) -> Type {
         self.said.ty
@@ -170,19 +170,19 @@ impl<'a> Flat<'a> {
         self.said.words & bit(word) != 0 && has(self.mods, word)
     }
 
-    /// Whether there is no word among the modifiers.
+    /// Whether the modifiers contain no words.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.said.words == 0
     }
 
-    /// Whether all words among the modifiers are these.
+    /// Whether the modifiers contain no words except these.
     #[inline]
     pub fn only_says(&self, words: &[&str]) -> bool {
         self.is_plain() || self.words().all(|w| words.contains(&w))
     }
 
-    /// Whether selection knows all words among the modifiers.
+    /// Whether selection supports all words of the modifiers.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.said.known
@@ -199,7 +199,7 @@ impl<'a> Flat<'a> {
         self.mods.iter().filter_map(|m| if let Modifier::Word(w) = m { Some(&**w) } else { None })
     }
 
-    /// Mnemonic and modifiers as they stood.
+    /// Mnemonic and modifiers as in the text.
     pub fn name(&self) -> String {
         let mut s = self.op.word().to_owned();
         for m in self.mods {
@@ -221,12 +221,12 @@ impl<'a> Flat<'a> {
     }
 }
 
-/// Whether a word is among modifiers.
+/// Whether the modifiers contain a word.
 fn has(mods: &[Modifier], word: &str) -> bool {
     mods.iter().any(|m| matches!(m, Modifier::Word(w) if w.as_bytes() == word.as_bytes()))
 }
 
-/// How many results there are at most.
+/// Upper bound of the number of results.
 fn count_results(op: Opcode, mods: &[Modifier]) -> u8 {
     use Opcode::*;
     let none = matches!(
@@ -288,9 +288,9 @@ pub struct Body<'a> {
     pub labels: u32,
     /// Bytes of the thread's frame.
     pub local_bytes: u32,
-    /// Bytes at the frame's start for what calls pass.
+    /// Bytes at the frame's start for arguments and results of calls.
     pub outgoing_bytes: u32,
-    /// What warps ask for of each other's registers, where they may.
+    /// The register counts of `setmaxnreg`, if it can be used.
     pub pool: Option<crate::sass::compile::allocate::pool::Pool>,
 }
 
@@ -299,9 +299,9 @@ pub struct Body<'a> {
 pub struct Names {
     pub symbols: HashMap<Name, Symbol>,
     pub shared_bytes: u32,
-    /// What a kernel declares at least, so that memory whose size the launch gives begins at one place in all kernels.
+    /// Minimum over kernels, so that dynamic shared memory starts at the same address in all kernels.
     pub least_shared_bytes: u32,
-    /// Shared memory whose size the launch gives.
+    /// Names of dynamic shared memory.
     pub dynamic: Vec<Name>,
 }
 
@@ -312,21 +312,21 @@ impl Names {
     }
 }
 
-/// Resolves a body's names.
+/// Resolves the names of a body.
 struct Flatten<'a, 'n> {
     store: &'a Store<'a>,
     functions: &'n Signatures,
     names: &'n mut Names,
     scopes: Vec<Scope>,
     body: Body<'a>,
-    /// What stands before an item, or after it.
+    /// Items to insert before or after an item.
     around: Vec<(u32, bool, Item<'a>)>,
 }
 
-/// Registers that a body may declare: what is known of each takes memory, whether it is used or not.
+/// Limit on declared registers: each takes memory in the analyses, used or not.
 const MOST_REGISTERS: u64 = 1 << 20;
 
-/// Flattens a body. Variables declared in it get their places.
+/// Flattens a body. Variables declared in it get addresses.
 pub fn flatten<'a>(source: Source<'a>, ctx: &Context<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
     let store = ctx.store;
     if let Some(fault) = source.fault {
@@ -376,7 +376,7 @@ pub fn flatten<'a>(source: Source<'a>, ctx: &Context<'a>, names: &mut Names) -> 
     Ok(f.body)
 }
 
-/// Puts what is found in the place of a name; else the number of the name that is not known.
+/// Replaces a name by what it refers to; returns the number of a name that is unknown.
 fn resolve(o: &mut Opd, symbols: &[Option<Symbol>]) -> Result<(), u32> {
     if let Opd::Symbol(s, _) = o
         && let Symbol::Named(n) = *s
@@ -386,7 +386,7 @@ fn resolve(o: &mut Opd, symbols: &[Option<Symbol>]) -> Result<(), u32> {
     Ok(())
 }
 
-/// Counts the shared memory that a body declares.
+/// Adds up the shared memory that a body declares.
 pub fn shared(body: &Source, names: &mut Names) -> Result<(), AsmError> {
     let all = body.variables.iter().map(|(_, v)| v);
     for v in all.filter(|v| matches!(v.space, Space::Shared | Space::SharedCta)) {
@@ -395,7 +395,7 @@ pub fn shared(body: &Source, names: &mut Names) -> Result<(), AsmError> {
     Ok(())
 }
 
-/// The type that a register or a constant is passed as in so many bytes.
+/// The type in which a register or a constant of so many bytes is passed.
 fn passed_type(o: &Opd, bytes: u32) -> Option<Type> {
     Some(match (o, bytes) {
         (Opd::Imm(Imm::F32(_) | Imm::F64(_)), 4) => Type::F32,
@@ -408,10 +408,10 @@ fn passed_type(o: &Opd, bytes: u32) -> Option<Type> {
     })
 }
 
-/// What generic addresses have room for: a thread's local memory has a window of so many bytes.
+/// Size of the window for a thread's local memory in generic addresses.
 const LOCAL_BYTES: u32 = 1 << 24;
 
-/// The next free place for a variable.
+/// The next free offset for a variable.
 pub fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
     let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
     let no = |what: &str| AsmError::new(v.pos, format!("{}: {what}", v.name));
@@ -441,9 +441,9 @@ impl<'a> Flatten<'a, '_> {
                 }
                 Symbol::Local(at)
             }
-            // Its place is the call's to say.
+            // Its offset is determined by the call.
             Space::Param => return Ok(()),
-            // It has one already.
+            // It already has an address.
             Space::Global | Space::Const => return Ok(()),
             _ => {
                 let what = format!("{}: a variable in .{} here", v.name, v.space.word());
@@ -456,7 +456,7 @@ impl<'a> Flatten<'a, '_> {
         Ok(())
     }
 
-    /// An access of what calls pass.
+    /// An access to arguments or results of a call.
     #[inline(never)]
     fn access(
         &self,
@@ -470,7 +470,7 @@ impl<'a> Flatten<'a, '_> {
         Item::Inst(Flat::of(like, self.store.access(op, ty), operands.into_iter().collect()))
     }
 
-    /// Results and parameters that are registers are stored before each return, and loaded at the start.
+    /// Register results are stored before each return; register parameters are loaded at the start.
     fn pass_registers(&mut self, passed: &[Passed]) -> Result<(), AsmError> {
         let returns = |k: usize| matches!(self.body.items.get(k), Some(Item::Inst(i)) if i.op == Opcode::Ret);
         let end = self.body.items.len();
@@ -497,13 +497,13 @@ impl<'a> Flatten<'a, '_> {
         Ok(())
     }
 
-    /// Puts what stands before and after items in its place.
+    /// Inserts the additional items.
     fn surround(&mut self) {
         if self.around.is_empty() {
             return;
         }
         let (around, items) = (std::mem::take(&mut self.around), std::mem::take(&mut self.body.items));
-        // Where each place's begin: before an item, after it, and so on.
+        // Sort key of positions: before an item, after it, and so on.
         let place = |(at, before, _): &(u32, bool, Item)| 2 * *at as usize + usize::from(!*before);
         let mut places: Vec<Vec<Item>> = vec![];
         for new in around {
@@ -520,7 +520,7 @@ impl<'a> Flatten<'a, '_> {
         self.body.items.extend(places.flatten());
     }
 
-    /// A scope and those around it.
+    /// A scope and its enclosing scopes.
     fn around(&self, scope: u32) -> impl Iterator<Item = &Scope> {
         let first = self.scopes.get(scope as usize);
         std::iter::successors(first, |s| s.parent.and_then(|p| self.scopes.get(p as usize)))
@@ -531,7 +531,7 @@ impl<'a> Flatten<'a, '_> {
         found.map(|(returns, params)| call::signature(returns, params)).transpose()
     }
 
-    /// Gives the parameters that a call names their places.
+    /// Assigns offsets to the parameters of a call.
     fn lay_out_call(&mut self, (scope, item): (u32, u32), i: &Flat<'a>, names: &Uses<'a>) -> Result<(), AsmError> {
         let parts = call::parts(i, names)?;
         let callee = match call::name(parts.target, names) {
@@ -574,7 +574,7 @@ impl<'a> Flatten<'a, '_> {
         Ok(())
     }
 
-    /// `call` with the functions that it may be of.
+    /// `call` with the functions that it may reach.
     fn call(&self, scope: u32, i: &Flat<'a>, names: &Uses<'a>) -> Result<Vec<Opd<'a>>, AsmError> {
         let parts = call::parts(i, names)?;
         let target = *parts.target;

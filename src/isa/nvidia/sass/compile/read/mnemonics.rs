@@ -1,12 +1,12 @@
-//! Mnemonics with their modifiers, and what is asked of them. Those that texts have most of are taken apart once a
-//! process, others once a text.
+//! Mnemonics with their modifiers and precomputed properties. The most common ones are parsed once per process, others
+//! once per text.
 
 use super::flat::Said;
 use crate::ptx::{self, Modifier, Opcode};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 
-/// A mnemonic with its modifiers, and what is asked of them.
+/// A mnemonic with its modifiers and precomputed properties.
 pub struct Mnemonic {
     pub op: Opcode,
     pub mods: SmallVec<[Modifier; 4]>,
@@ -21,7 +21,7 @@ impl Mnemonic {
     }
 }
 
-/// What texts of compilers have most of.
+/// The most common mnemonics in compilers' output.
 const COMMON: &str = "\
     abs.f32 add.cc.u32 add.f32 add.rn.f32 add.rn.f64 add.s32 add.s64 add.u32 and.b32 and.b64 and.pred bar.sync bfe.u32 bra bra.uni brev.b32 clz.b32 \
     cvt.f32.bf16 cvt.f32.f16 cvt.f64.f32 cvt.rn.bf16x2.f32 cvt.rn.f16.f32 cvt.rn.f32.s32 cvt.rn.f64.s32 cvt.rzi.s32.f32 cvt.s64.s32 cvt.u64.u32 cvta.to.global.u64 \
@@ -35,19 +35,19 @@ const COMMON: &str = "\
     st.global.b16 st.global.b32 st.global.b64 st.global.f32 st.global.f64 st.global.u16 st.global.u32 st.global.u64 st.global.u8 st.global.v4.b32 st.global.v4.f32 \
     st.shared.f32 st.shared.u32 st.shared.v4.b32 st.shared.v4.f32 sub.f32 sub.rn.f32 sub.s32 sub.s64 sub.u32 xor.b32";
 
-/// Places of the table, a power of two.
+/// Slots of the hash table, a power of two.
 const PLACES: usize = 512;
 
 /// Mnemonics by their words.
 pub struct Common {
-    /// The numbers of words, from 1, in their places or the next free ones; 0 where none is.
+    /// For each slot the word's number from 1, or 0 if free. Collisions go to the next free slot.
     places: [u8; PLACES],
     all: Vec<(&'static str, Mnemonic)>,
 }
 
 static ALL: LazyLock<Common> = LazyLock::new(Common::new);
 
-/// Where a word is looked for first.
+/// The first slot in which to look for a word.
 #[inline]
 fn place(word: &[u8]) -> usize {
     let mixed = match (word.first_chunk(), word.last_chunk(), word.first_chunk(), word.last_chunk()) {
@@ -61,7 +61,7 @@ fn place(word: &[u8]) -> usize {
 }
 
 impl Common {
-    /// The one of the process.
+    /// The table shared by the whole process.
     pub fn table() -> &'static Common {
         &ALL
     }

@@ -1,12 +1,12 @@
 //! Read: PTX text → a body as a list of instructions.
 //!
-//! In: the text, and what its module declares. Out: [`flat::Body`], a list of instructions whose registers, labels and
-//! symbols are numbers or places; the module's variables ([`data::Data`]) and functions ([`call::Signatures`]).
-//! Refused: what the text names and does not declare.
+//! In: the text, and its module's declarations. Out: [`flat::Body`], a list of instructions whose registers, labels and
+//! symbols are numbers or addresses; the module's variables ([`data::Data`]) and functions ([`call::Signatures`]).
+//! Undeclared names are errors.
 //!
-//! Order: [`source`] reads a body while the text is parsed ([`mnemonics`] and [`operands`] are how it keeps an
-//! instruction), [`call`] numbers the functions, [`data`] places the variables, [`directives`] takes what a kernel's
-//! declaration says, [`flat`] resolves names.
+//! Order: [`source`] builds a body while the text is parsed ([`mnemonics`] and [`operands`] represent its
+//! instructions), [`call`] numbers the functions, [`data`] assigns addresses to variables, [`directives`] reads a
+//! kernel's declaration, [`flat`] resolves names.
 
 pub mod call;
 pub mod data;

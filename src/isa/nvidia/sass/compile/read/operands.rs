@@ -1,23 +1,23 @@
-//! The operands of an instruction, of which there may be fewer than it takes.
+//! The operands of an instruction, possibly fewer than it needs.
 //!
-//! Selection asks for operands by place; text from outside may lack some. What is asked for and is not there is
-//! [`Opd::Nothing`], and is remembered: the instruction is refused in the end, whatever was made of it.
+//! Selection accesses operands by index, but an input text may lack some. Accessing a missing operand gives
+//! [`Opd::Nothing`] and is recorded, so that the instruction is rejected in the end, whatever was made of it.
 
 use super::flat::Opd;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Index, RangeFrom, RangeTo};
 use std::slice::SliceIndex;
 
-/// Operands of most instructions; what has more keeps all of them apart.
+/// Number of operands stored inline; longer lists are stored separately.
 const FEW: usize = 4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operands<'a> {
     few: [Opd<'a>; FEW],
-    /// How many of them, or more than there are places: all are among the many.
+    /// Number of inline operands, or a larger value if all are in `many`.
     count: u8,
     lacked: Cell<bool>,
-    /// All of them, if there are more than few.
+    /// All operands, if they do not fit inline.
     many: Vec<Opd<'a>>,
 }
 
@@ -29,7 +29,7 @@ impl Default for Operands<'_> {
 }
 
 impl<'a> Operands<'a> {
-    /// What stands in a place, or in its stead if nothing does.
+    /// The operand at an index, or a substitute if there is none.
     #[inline]
     fn part<'s, I: SliceIndex<[Opd<'a>]>>(&'s self, at: I, instead: &'s I::Output) -> &'s I::Output {
         self.get(at).unwrap_or_else(|| {
@@ -58,7 +58,7 @@ impl<'a> Operands<'a> {
         self.many.push(operand);
     }
 
-    /// Whether one was asked for that is not there.
+    /// Whether a missing operand was accessed.
     pub fn lacked(&self) -> bool {
         self.lacked.get()
     }

@@ -1,5 +1,5 @@
-//! A body as it is read: a list of instructions at once, its registers numbered while the text is parsed. Names of
-//! other things may come before what they name; they are numbered too, and resolved when the body is flattened.
+//! A body as it is parsed: a flat list of instructions, with registers numbered during parsing. Other names may be used
+//! before their declaration; they are numbered too, and resolved when the body is flattened.
 
 use super::flat::{Flat, Item, Opd, Symbol};
 use super::mnemonics::{Common, Mnemonic};
@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell};
 use std::hash::{BuildHasher, Hasher};
 
-/// Names by their numbers: the scope that each stands in, and the name.
+/// Names by number: the scope in which each is used, and the name.
 pub type Uses<'a> = [(u32, &'a str)];
 
 /// A body whose names are not resolved yet.
@@ -24,14 +24,14 @@ pub struct Source<'a> {
     /// With their scopes, in the order of the text.
     pub variables: Vec<(u32, Variable)>,
     pub names: Vec<(u32, &'a str)>,
-    /// Items that have names.
+    /// Items that contain names.
     pub named: Vec<u32>,
     /// Calls and branches through tables, with their scopes.
     pub wide: Vec<(u32, u32)>,
     pub labels: u32,
-    /// Results and parameters that are registers, which have the first numbers.
+    /// Results and parameters that are registers; they have the lowest numbers.
     pub passed: Vec<Passed>,
-    /// What is not assembled.
+    /// The first unsupported construct.
     pub fault: Option<AsmError>,
 }
 
@@ -42,10 +42,10 @@ pub struct Passed {
     pub result: bool,
 }
 
-/// What is declared after an open brace.
+/// The declarations of one block.
 #[derive(Default)]
 pub struct Scope {
-    /// The one around it.
+    /// The enclosing scope.
     pub parent: Option<u32>,
     pub symbols: HashMap<Name, Symbol>,
     /// Lists of labels.
@@ -54,7 +54,7 @@ pub struct Scope {
     pub prototypes: HashMap<Name, (Vec<Variable>, Vec<Variable>)>,
 }
 
-/// What the instructions of a text share or point at.
+/// Storage for what the instructions of a text share or point to.
 #[derive(Default)]
 pub struct Store<'a> {
     mnemonics: Kept<Mnemonic>,
@@ -63,12 +63,12 @@ pub struct Store<'a> {
 }
 
 impl<'a> Store<'a> {
-    /// An operand that others are made of.
+    /// An operand that is a part of others.
     pub fn one(&'a self, o: Opd<'a>) -> &'a Opd<'a> {
         self.operands.add(o)
     }
 
-    /// A load or a store of what a call passes.
+    /// A load or a store of an argument or result of a call.
     pub fn access(&'a self, op: Opcode, ty: Type) -> &'a Mnemonic {
         let mods = [Modifier::Space(Space::Param), Modifier::Type(ty)];
         self.mnemonics.add(Mnemonic::new(op, mods.into_iter()))
@@ -80,9 +80,9 @@ impl<'a> Store<'a> {
     }
 }
 
-/// Values of which each stays in its place.
+/// An append-only arena: values never move.
 struct Kept<T> {
-    /// Each has twice as many places as the one before.
+    /// Each part is twice as long as the one before.
     parts: [OnceCell<Vec<OnceCell<T>>>; 28],
     count: Cell<usize>,
 }
@@ -93,7 +93,7 @@ impl<T> Default for Kept<T> {
     }
 }
 
-/// Places of the first part.
+/// Length of the first part.
 const FIRST: usize = 32;
 
 impl<T> Kept<T> {
@@ -101,7 +101,7 @@ impl<T> Kept<T> {
         let n = self.count.replace(self.count.get() + 1) + FIRST;
         let part = (n / FIRST).ilog2() as usize;
         let places = FIRST << part;
-        // PANIC: there is no room for as many as the parts hold.
+        // PANIC: memory runs out before all parts are full.
         let part = self.parts[part].get_or_init(|| (0..places).map(|_| OnceCell::new()).collect());
         part[n - places].get_or_init(|| value)
     }
@@ -111,7 +111,7 @@ impl<T> Kept<T> {
 #[derive(Clone, Copy)]
 struct Hashing;
 
-/// A hash eight bytes at a time: texts have few mnemonics, and each is looked for often.
+/// A hash over eight bytes at a time: texts have few mnemonics, and each is looked up often.
 struct Hash(u64);
 
 impl BuildHasher for Hashing {
@@ -133,27 +133,27 @@ impl Hasher for Hash {
         add(bytes.iter().fold(bytes.len() as u64, |all, c| all << 8 | u64::from(*c)));
     }
 
-    // What ends a string.
+    // The terminator of a string is not hashed.
     fn write_u8(&mut self, _: u8) {}
 
     fn finish(&self) -> u64 {
-        // Tables take their places from the lower bits.
+        // Hash tables use the low bits.
         self.0 ^ self.0 >> 32
     }
 }
 
-/// Reads bodies.
+/// Builds bodies during parsing.
 pub struct Reader<'a> {
     store: &'a Store<'a>,
     common: &'static Common,
-    /// Those that are not common.
+    /// Mnemonics that are not in the common table.
     known: HashMap<&'a str, &'a Mnemonic, Hashing>,
     source: Source<'a>,
-    /// The scope that the text stands in.
+    /// The current scope.
     scope: Option<u32>,
-    /// The label that stands right before.
+    /// The label directly before the current position.
     label: Option<(&'a str, Pos)>,
-    /// The instruction has names.
+    /// The current instruction contains names.
     names: bool,
     listed: bool,
     /// It is a call or a branch through a table.
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         self.source.fault.get_or_insert_with(|| AsmError::new(pos, what()));
     }
 
-    /// Notes that the instruction read last has names, or lists, or more to be looked for.
+    /// Records that the last instruction contains names, lists, or anything else to resolve.
     #[inline(never)]
     fn note(&mut self) {
         let Some(Item::Inst(i)) = self.source.items.last() else { return };
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Constants in parentheses are what stands in them; whether there is nothing else in any.
+    /// Unwraps parenthesised constants; returns whether all parentheses contain only one.
     fn bare_constants(&mut self) -> bool {
         let Some(Item::Inst(i)) = self.source.items.last_mut() else { return false };
         i.opds.iter_mut().all(|o| {

@@ -1,10 +1,10 @@
-//! Register banks: operands of one instruction from different ones.
+//! Register banks: renumbers registers so that the operands of an instruction are in different banks.
 //!
-//! General registers stand in two banks, by parity, and each gives two operands at a time: an instruction whose three
-//! sources are all even or all odd waits a cycle more. Single registers change places until as few as possible do so,
-//! those in loops before others. Source: published measurements of Volta and Turing; ptxas 13.5.37 does so for sm_90:
-//! of 2,827 such FFMA, IMAD, LOP3 and IADD3 in its code 20 have three sources of one parity that no reuse flag spares,
-//! where chance would make it a quarter (of HFMA2 one in eight).
+//! General registers are in two banks, by parity, and each delivers two operands at a time: an instruction whose three
+//! sources are all even or all odd takes an additional cycle. Single registers are exchanged to minimise such cases,
+//! with those in loops weighted higher. Source: published measurements of Volta and Turing. ptxas 13.5.37 does so for
+//! sm_90: of 2,827 such FFMA, IMAD, LOP3 and IADD3 in its code, 20 have three sources of one parity that no reuse flag
+//! avoids, while a random assignment would give a quarter (of HFMA2 one in eight).
 
 use super::list::{Listing, Node};
 use crate::sass::compile::allocate::place::STACK;
@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 const REGISTERS: usize = 256;
 /// Reads as zero, from no bank.
 const ZERO: u8 = 255;
-/// An instruction in a loop counts as so many outside, in a loop of a loop as many times more.
-const TURNS: u32 = 8;
+/// Weight of a loop level: an instruction in a loop counts this many times.
+const LOOP_WEIGHT: u32 = 8;
 const DEEPEST: u32 = 3;
 
 /// An instruction with three different general registers as its sources.
@@ -25,8 +25,8 @@ struct Site {
     weight: u32,
 }
 
-/// Gives registers other numbers, so that fewer instructions have all sources in one bank. Those of tuples and the
-/// stack pointer keep theirs.
+/// Renumbers registers so that fewer instructions have all sources in one bank. Registers of tuples and the stack
+/// pointer keep their numbers.
 pub fn spread(code: &mut Listing, labels: usize) {
     let sites = sites(code, labels);
     if sites.is_empty() {
@@ -55,7 +55,7 @@ fn sites(code: &Listing, labels: usize) -> Vec<Site> {
             && a != b
             && b != c
             && a != c
-            // With its result at least four, as far as they are no constants.
+            // At least four with its result, not counting constants.
             && general_fields(form).nth(3).is_some()
         {
             out.push((at, [a, b, c]));
@@ -65,10 +65,10 @@ fn sites(code: &Listing, labels: usize) -> Vec<Site> {
         return vec![];
     }
     let depth = depths(code, labels);
-    out.into_iter().map(|(at, registers)| Site { registers, weight: TURNS.pow(depth[at].min(DEEPEST)) }).collect()
+    out.into_iter().map(|(at, registers)| Site { registers, weight: LOOP_WEIGHT.pow(depth[at].min(DEEPEST)) }).collect()
 }
 
-/// In how many loops each node stands: between a label and a jump back to it.
+/// Loop depth of each node: a loop is the code between a label and a jump back to it.
 fn depths(code: &Listing, labels: usize) -> Vec<u32> {
     let (mut places, mut changes) = (vec![usize::MAX; labels], vec![0i32; code.nodes.len() + 1]);
     code.pieces.iter().for_each(|p| p.labels.iter().for_each(|l| places[*l] = p.range.start));
@@ -90,12 +90,12 @@ fn depths(code: &Listing, labels: usize) -> Vec<u32> {
 
 struct Names {
     sites: Vec<Site>,
-    /// The sites of each register, one register's after the other's, and where each register's begin.
+    /// The sites of each register, grouped by register, and where each group begins.
     of: Vec<u32>,
     first: [u32; REGISTERS + 1],
     /// Each register's new number.
     now: [u8; REGISTERS],
-    /// Registers that may change places, in order.
+    /// Registers that may be renumbered, in order.
     free: Vec<u8>,
 }
 
@@ -110,11 +110,11 @@ impl Names {
         a == b && b == c
     }
 
-    /// Finds which registers may move.
+    /// Finds which registers may be renumbered.
     fn bind(&mut self, nodes: &[Node]) {
         let (mut bound, mut highest) = ([false; REGISTERS], 0);
         bound[STACK as usize] = true;
-        // Those that order multiplies of a warpgroup name what the multiplies do.
+        // WARPGROUP instructions are skipped: they have the registers of wgmma instructions as operands.
         for n in nodes.iter().filter(|n| n.inst.form().mnemonic != "WARPGROUP") {
             for a in n.effects.reads.iter().chain(&n.effects.writes).filter(|a| a.file == RegFile::General) {
                 let end = a.first.saturating_add(a.count);
@@ -143,7 +143,7 @@ impl Names {
         &self.of[self.first[r] as usize..self.first[r + 1] as usize]
     }
 
-    /// What the sites of these registers cost.
+    /// Cost of the sites of these registers.
     fn cost(&self, a: u8, b: u8) -> u32 {
         let all = self.of(a).iter();
         let others = self.of(b).iter().filter(|k| !self.sites[**k as usize].registers.contains(&a));
@@ -154,7 +154,7 @@ impl Names {
         self.now.swap(a.into(), b.into());
     }
 
-    /// Exchanges registers as long as that makes it better; whether anything was.
+    /// Exchanges registers as long as that reduces the cost; returns whether any were.
     fn improve(&mut self) -> bool {
         let mut order: Vec<usize> = (0..self.sites.len()).filter(|k| self.collides(&self.sites[*k])).collect();
         order.sort_unstable_by_key(|k| (std::cmp::Reverse(self.sites[*k].weight), *k));
@@ -171,7 +171,7 @@ impl Names {
         changed
     }
 
-    /// The exchange that spares most for an instruction.
+    /// The best exchange for an instruction.
     fn best(&mut self, site: usize) -> Option<(u8, u8)> {
         let mut best = (0, None);
         for a in self.sites[site]
@@ -202,7 +202,7 @@ impl Names {
             let old = n.inst.at(field);
             if let Some(new) = usize::try_from(old).ok().and_then(|r| self.now.get(r)).filter(|n| u64::from(**n) != old)
             {
-                // As wide as the number that stood there.
+                // The new number has the same width.
                 let _ = n.inst.set_at(field, u64::from(*new));
             }
         }

@@ -1,7 +1,7 @@
-//! The order of instructions: a list scheduler for each straight piece of code, after registers are given out.
+//! Instruction scheduling: a list scheduler for each basic block, after register allocation.
 //!
-//! What is on the longest path to the end of its piece goes first, as soon as what it needs will be there. Fixed
-//! latencies are those of [`timing`](crate::sass::timing); the others are guesses, that only the order depends on.
+//! Of the instructions whose operands will be ready, the one on the longest path to the end of the block goes first.
+//! Fixed latencies are those of [`timing`](crate::sass::timing); the others are estimates that affect only the order.
 
 use crate::sass::compile::lines::Line;
 use crate::sass::effects::add_effects;
@@ -25,14 +25,14 @@ pub fn number(file: RegFile, index: u8) -> usize {
     base + usize::from(index)
 }
 
-/// The numbers of the registers that an operand names.
+/// The numbers of an operand's registers.
 #[inline]
 pub fn span(a: &Access) -> std::ops::Range<usize> {
     let first = number(a.file, a.first);
     first..first + usize::from(a.count)
 }
 
-/// Calls `f` with the number of each register that an operand names, nearly always one.
+/// Calls `f` with the number of each register of an operand; nearly always there is one.
 #[inline(always)]
 pub fn each(a: &Access, mut f: impl FnMut(usize)) {
     let first = number(a.file, a.first);
@@ -46,21 +46,21 @@ pub fn each(a: &Access, mut f: impl FnMut(usize)) {
     }
 }
 
-/// An instruction with what it does.
+/// An instruction with its effects.
 #[derive(Debug)]
 pub struct Node {
     pub inst: Instruction,
     pub target: Option<usize>,
     pub effects: Effects,
-    /// Its results come after a time that is known.
+    /// Its results have a known latency.
     pub fixed: bool,
-    /// It computes only, in a time that is known: it sets no scoreboard, orders nothing, and control goes on after it.
+    /// It has a fixed latency and no other effects: it sets no scoreboard, orders nothing, and does not branch.
     pub computes: bool,
-    /// Control may leave the straight line after it.
+    /// It may branch.
     pub jumps: bool,
 }
 
-/// Code in pieces. Nodes stay where they are; what is ordered are their numbers.
+/// Code in basic blocks. Nodes stay in place; only their numbers are reordered.
 #[derive(Debug, Default)]
 pub struct Listing {
     pub nodes: Vec<Node>,
@@ -69,7 +69,7 @@ pub struct Listing {
     pub pieces: Vec<Piece>,
 }
 
-/// Straight code: labels may stand before it, a jump may end it.
+/// A basic block: labels may precede it, a jump may end it.
 #[derive(Debug, Default)]
 pub struct Piece {
     pub labels: SmallVec<[usize; 2]>,
@@ -77,7 +77,7 @@ pub struct Piece {
     pub range: std::ops::Range<usize>,
 }
 
-/// Cuts code at labels and after jumps.
+/// Cuts code into blocks at labels and after jumps.
 pub fn listing(lines: &[Line]) -> Listing {
     let mut out = Listing { nodes: Vec::with_capacity(lines.len()), ..Listing::default() };
     out.pieces.push(Piece::default());
@@ -131,13 +131,13 @@ pub fn highest(nodes: &[Node]) -> u32 {
     general.map(|a| u32::from(a.first) + u32::from(a.count)).max().unwrap_or(0)
 }
 
-/// Whether instructions of the pipe compute only.
+/// Whether instructions of the pipe are pure arithmetic.
 fn is_arithmetic(pipe: Pipe) -> bool {
     let uniform = matches!(pipe, Pipe::Uniform | Pipe::UniformMove);
     uniform || matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::ImadWide | Pipe::Half)
 }
 
-/// Whether control may leave the straight line after it.
+/// Whether an instruction may branch.
 pub fn jumps(inst: &Instruction) -> bool {
     if inst.form().pipe != Pipe::Branch {
         return false;
@@ -149,35 +149,35 @@ pub fn jumps(inst: &Instruction) -> bool {
     }
 }
 
-/// Cycles until an instruction of no fixed latency has read its sources: a guess that only the order depends on.
+/// Estimated cycles until an instruction of variable latency has read its sources; affects only the order.
 const SOURCES_READ: u16 = 12;
 
-/// Nobody.
+/// None.
 const NONE: u32 = u32::MAX;
 
-/// What must wait, and how long.
+/// A dependent node, and the latency.
 #[derive(Clone, Copy)]
 struct Edge {
     to: u32,
     latency: u32,
 }
 
-/// Which nodes of a piece wait for which. It is made from the last node to the first, so that the edges of a node stand
-/// together and the longest path to the end is known as soon as they are.
+/// The dependency graph of a block. It is built from the last node to the first, so that the edges of a node are
+/// contiguous and the longest path to the end is known as soon as they are.
 struct Graph {
     edges: Vec<Edge>,
     /// Where each node's edges begin and end.
     of: Vec<(u32, u32)>,
     /// Cycles of the longest path from each node to the end.
     height: Vec<u32>,
-    /// How many nodes each waits for.
+    /// For each node, how many others it waits for.
     waits: Vec<u32>,
-    /// The node that the last edge to each comes from, and that edge.
+    /// For each node, the source of the last edge to it, and that edge.
     met: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    /// For pieces of so many nodes.
+    /// A graph for up to so many nodes.
     fn of(nodes: usize) -> Graph {
         let (edges, of) = (Vec::with_capacity(3 * nodes), Vec::with_capacity(nodes));
         let (height, waits, met) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes), Vec::with_capacity(nodes));
@@ -196,7 +196,7 @@ impl Graph {
         self.met.resize(nodes, (NONE, NONE));
     }
 
-    /// One edge between two nodes, of the longest latency.
+    /// Adds an edge between two nodes, with the longest of their latencies.
     #[inline]
     fn edge(&mut self, from: u32, to: u32, latency: u16) {
         if from == to {
@@ -219,7 +219,7 @@ impl Graph {
     }
 }
 
-/// Cycles until a result is there.
+/// Latency of a result for a reader.
 fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     let (w, r) = (&from.effects.writes[written], &to.effects.reads[read]);
     match from.fixed {
@@ -228,8 +228,8 @@ fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     }
 }
 
-/// The height of an instruction whose result another piece of the code may want, as those of a load for the next
-/// iteration: of such the first goes first.
+/// The path length of an instruction whose result another block may need, such as a load for the next iteration: among
+/// such the first goes first.
 fn alone(nodes: &[Node], i: u32) -> u32 {
     let node = &nodes[i as usize];
     match node.fixed || node.effects.writes.is_empty() {
@@ -238,30 +238,30 @@ fn alone(nodes: &[Node], i: u32) -> u32 {
     }
 }
 
-/// Who comes next.
+/// The next accesses to a register.
 #[derive(Clone, Copy)]
 struct Next {
-    /// The writer of a register, by its number among the nodes of all pieces: of this piece, or of one before it.
+    /// Its next writer, by the node's number over all blocks; a number of an earlier block means none.
     writer: u32,
-    /// The first reader before that, in a list of readers with the one after each: of this piece from `first_reader`
-    /// on.
+    /// The first reader before that writer, as the head of a linked list; readers from `first_reader` on are of this
+    /// block.
     reader: u32,
 }
 
-/// A node that reads a register, which of its reads it is, and the reader after it.
+/// A node that reads a register, which of its reads it is, and the next reader.
 struct Reader {
     node: u32,
     read: u32,
     next: u32,
 }
 
-/// What touches memory after a node.
+/// Memory accesses after a node.
 #[derive(Default)]
 struct Memory {
-    /// Per space: the next store, and what loads before it.
+    /// Per space: the next store, and the loads before it.
     stores: [Option<u32>; 4],
     loads: [SmallVec<[u32; 16]>; 4],
-    /// The next fence, and what comes before it.
+    /// The next fence, and the accesses before it.
     fence: Option<u32>,
     since: SmallVec<[u32; 16]>,
 }
@@ -300,7 +300,7 @@ impl Memory {
     }
 }
 
-/// Builds a piece's graph. Its tables serve one piece after the other.
+/// Builds the graph of one block after the other, reusing its tables.
 struct Builder<'a> {
     nodes: &'a [Node],
     graph: Graph,
@@ -338,13 +338,13 @@ impl Builder<'_> {
                 if let Some(writer) = next.writer.checked_sub(self.base) {
                     self.graph.edge(i, writer, overwritten);
                 }
-                let behind = std::mem::replace(&mut next.reader, self.readers.len() as u32);
-                self.readers.push(Reader { node: i, read: k as u32, next: behind });
+                let following = std::mem::replace(&mut next.reader, self.readers.len() as u32);
+                self.readers.push(Reader { node: i, read: k as u32, next: following });
             }
         }
     }
 
-    /// The graph of a piece.
+    /// Builds the graph of a block.
     fn build(&mut self) {
         let nodes = self.nodes;
         self.graph.clear(nodes.len());
@@ -363,7 +363,7 @@ impl Builder<'_> {
     }
 }
 
-/// Orders the instructions of each piece.
+/// Orders the instructions of each block.
 pub fn schedule(code: &mut Listing) {
     let longest = code.pieces.iter().map(|p| p.range.len()).max().unwrap_or(0);
     let graph = Graph::of(longest);
@@ -387,9 +387,9 @@ pub fn schedule(code: &mut Listing) {
 #[derive(Default)]
 struct Queue {
     earliest: Vec<u32>,
-    /// Those that may go now: the longest path above, below it the complement of the node.
+    /// Nodes that are ready: the path length in the upper half, the complement of the node's number in the lower.
     now: BinaryHeap<u64>,
-    /// Those that may go later: the time above the node.
+    /// Nodes that will be ready later: the time in the upper half.
     later: BinaryHeap<Reverse<u64>>,
 }
 
@@ -398,7 +398,7 @@ impl Queue {
         self.now.push(u64::from(g.height[i as usize]) << 32 | u64::from(!i));
     }
 
-    /// Longest path first: the nodes' numbers from `first` on.
+    /// Longest path first; writes the nodes' numbers, counted from `first`.
     fn list(&mut self, g: &mut Graph, first: u32, out: &mut [u32]) {
         let n = out.len();
         self.earliest.clear();
@@ -432,7 +432,7 @@ impl Queue {
                 if g.waits[to as usize] > 0 {
                     continue;
                 }
-                // What may go in the next cycle need not be put in order by time.
+                // Nodes that become ready in the next cycle need not be sorted by time.
                 match *earliest {
                     at if at > clock + 1 => self.later.push(Reverse(u64::from(at) << 32 | u64::from(to))),
                     _ => self.may_go(g, to),

@@ -1,9 +1,9 @@
-//! Schedule: lines → pieces of straight code in the order that they are issued.
+//! Schedule: lines → basic blocks in issue order.
 //!
-//! In: the chip's lines. Out: [`list::Listing`], whose pieces are ordered.
+//! In: the chip's lines. Out: [`list::Listing`], with ordered blocks.
 //!
-//! Order: [`list::listing`] cuts the code into pieces, [`banks`] gives operands of one instruction registers of
-//! different banks, [`list::schedule`] is the list scheduler.
+//! Order: [`list::listing`] cuts the code into blocks, [`banks`] avoids register bank conflicts, [`list::schedule`] is
+//! the list scheduler.
 
 pub mod banks;
 pub mod list;

@@ -1,7 +1,7 @@
-//! `mbarrier` on chips before sm_90, which count arrivals by an atomic operation.
+//! `mbarrier` on chips before sm_90, where arrivals are counted by an atomic operation.
 //!
-//! The word of one that waits for n arrivals begins as low `2^30 - n`, which each phase begins with, and high `2^31 -
-//! n`, which counts up: its top bit, the carry, is the phase's parity. A state is the word as it was before an arrival.
+//! The word of an mbarrier for n arrivals is initialised to low `2^30 - n`, which each phase starts with, and high
+//! `2^31 - n`, which counts up: its top bit, the carry, is the phase's parity. A state is the word before an arrival.
 //! Source: code of ptxas 13.5 for sm_80.
 
 use super::MemOperand;
@@ -27,7 +27,7 @@ impl Build<'_> {
         }
     }
 
-    /// The place of an mbarrier's word.
+    /// The address of an mbarrier's word.
     fn counts(&mut self, i: &Flat, o: &Opd) -> Result<MemOperand, AsmError> {
         self.place(i, o, false, (1 << 23) - 8)
     }
@@ -116,13 +116,13 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// `cp.async.mbarrier.arrive` without a count of its own, before the arrival: one more is to come.
+    /// `cp.async.mbarrier.arrive` without `.noinc`: before the arrival, increments the number of pending arrivals.
     pub(super) fn expect_one_more(&mut self, place: &MemOperand) {
         self.add_shared(None, &MemOperand { offset: place.offset + 4, ..*place }, Val::Imm(u32::MAX));
     }
 
-    /// Has the threads that are here execute an instruction that takes its address in shared memory from a uniform
-    /// register: those of one address at once, all where it is known to be one.
+    /// Executes an instruction that takes its shared memory address from a uniform register, for the active threads:
+    /// all threads with the same address at once, or all threads if the address is known to be uniform.
     pub(super) fn by_address(&mut self, m: Mach, place: &MemOperand, all_alike: bool) -> Result<(), AsmError> {
         let Some((base, _)) = place.base else {
             self.push(m.at(None, 0, place.offset).effect());

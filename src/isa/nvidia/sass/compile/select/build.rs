@@ -1,4 +1,4 @@
-//! What selection is written with: operands, and arithmetic forms chosen by what their operands are.
+//! Building blocks of selection: operands, and arithmetic forms chosen by the kinds of their operands.
 
 use crate::ptx::{Opcode, Pos, Type};
 use crate::sass::compile::AsmError;
@@ -12,10 +12,10 @@ use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use crate::sass::{Form, Modifier, SmArch, mods, op};
 use std::cell::OnceCell;
 
-/// Where parameters begin in bank 0.
+/// Offset of the parameters in bank 0.
 pub const PARAMS: u32 = 0x210;
 
-/// A 32-bit source with its signs.
+/// A 32-bit source with its sign modifiers.
 #[derive(Clone, Copy, Debug)]
 pub struct Src {
     pub val: Val,
@@ -49,19 +49,19 @@ impl From<u32> for Src {
     }
 }
 
-/// Forms of one operation by the place of the operand that is no register.
+/// Forms of one operation, by the position of the operand that is not a register.
 pub struct Family {
     r: Template,
     i: Option<Template>,
     c: Option<Template>,
     i3: Option<Template>,
     c3: Option<Template>,
-    /// Immediates are floats: a sign can be put into them.
+    /// Immediates are floats, so a sign can be folded into them.
     float: bool,
 }
 
 impl Family {
-    /// Whether it is a sum of its first and its last source: either may come first.
+    /// Whether it adds its first and its last source, which may be exchanged.
     fn sums(&self) -> bool {
         self.i.is_none() && self.c3.is_some()
     }
@@ -105,54 +105,54 @@ families! {
     ffma: FFMA_R FFMA_I FFMA_C FFMA_I3 FFMA_C3 true ();
     fsetp: FSETP_R FSETP_I FSETP_C _ _ true ();
     fmnmx: FMNMX_R FMNMX_I FMNMX_C _ _ true ();
-    /// Its second source stands in c.
+    /// Its second source is in slot c.
     fadd: FADD_R _ _ FADD_I3 FADD_C3 true ();
 }
 
-/// Selection's state.
+/// State of selection.
 pub struct Build<'a> {
     pub code: Code,
     pub facts: &'a RegisterFacts,
     pub body: &'a Body<'a>,
     /// Types of the text's registers.
     pub types: &'a [Type],
-    /// Registers whose value all threads of a warp share, once that was asked for.
+    /// Warp-uniform registers; computed on first use.
     uniform: OnceCell<Vec<bool>>,
-    /// Constants that stand in registers from the start, and what puts them there.
+    /// Constants that are kept in registers from the start, by bank, offset and width.
     constants: hashbrown::HashMap<(u8, u32, bool), Word>,
-    /// Pairs of banks that stand in registers since an instruction of the block at work.
+    /// Pairs of bank words that are in registers since an instruction of the current block.
     pairs: hashbrown::HashMap<(u8, u32), (usize, Word)>,
     loops: OnceCell<bool>,
     pub entry: Vec<Mach>,
-    /// Carry of the text's .cc.
+    /// The text's carry flag (.cc).
     pub carry: Option<Word>,
-    /// The virtual register of each of the text's, once used.
+    /// The virtual register for each register of the text, once used.
     words: Vec<Option<Word>>,
     tuples: Vec<Option<Word>>,
-    /// Block that instructions go to.
+    /// Block to which instructions are appended.
     pub block: usize,
-    /// The first item of the straight code that is selected.
+    /// The first item of the straight-line code being selected.
     pub straight_from: usize,
-    /// Guard of the instruction at work.
+    /// Guard of the current instruction.
     pub guard: Option<Pred>,
     pub pos: Pos,
     /// The stack pointer, made at the start.
     pub stack: Word,
     pub uses_stack: bool,
     pub barriers: u32,
-    /// The module's functions, and which of them this is.
+    /// The module's functions, and the number of the current one.
     pub functions: &'a Signatures,
     pub number: Option<u32>,
-    /// What the text is assembled for; nearly all is selected for sm_90 and made another chip's afterwards.
+    /// The target chip. Nearly everything is selected for sm_90 and translated afterwards.
     pub chip: SmArch,
     /// Functions that are called.
     pub calls: Vec<u32>,
-    /// Addresses of shared memory name this block's rank in its cluster, once that was asked for.
+    /// Whether shared memory addresses contain the block's rank in its cluster; computed on first use.
     ranked: OnceCell<bool>,
-    /// That rank, and addresses with it, made at the start.
+    /// That rank, and addresses with it, computed at the start.
     pub rank: Option<Word>,
     pub shared: hashbrown::HashMap<u32, Word>,
-    /// The next uniform register to be given out.
+    /// The next uniform register to use.
     pub uniforms: u64,
     fault: Option<String>,
 }
@@ -197,13 +197,13 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Whether addresses of shared memory name this block's rank in its cluster.
+    /// Whether shared memory addresses contain this block's rank in its cluster.
     pub fn is_ranked(&self) -> bool {
         !self.chip.is_before_hopper()
             && *self.ranked.get_or_init(|| crate::sass::compile::select::knows_blocks(self.body))
     }
 
-    /// Whether all threads of a warp have the same in a register.
+    /// Whether a register is warp-uniform.
     pub fn is_uniform(&self, r: Reg) -> bool {
         self.uniform.get_or_init(|| crate::sass::compile::optimise::uniform::uniform(self.body, self.facts))[r as usize]
     }
@@ -214,12 +214,12 @@ impl<'a> Build<'a> {
         self.body.outgoing_bytes + at
     }
 
-    /// An error at the instruction at work.
+    /// An error at the current instruction.
     pub fn no<T>(&self, i: &Flat, why: &str) -> Result<T, AsmError> {
         Err(AsmError::new(i.pos, format!("{}: {why}", i.name())))
     }
 
-    /// The first field that could not be set since the last call.
+    /// Returns and clears the first field that could not be set.
     pub fn take_fault(&mut self) -> Option<String> {
         self.fault.take()
     }
@@ -240,7 +240,7 @@ impl<'a> Build<'a> {
         self.code.vreg(PRED)
     }
 
-    /// Appends an instruction under the guard of the text's.
+    /// Appends an instruction with the guard of the current PTX instruction.
     #[inline]
     pub fn push(&mut self, m: Mach) {
         self.always(m);
@@ -251,13 +251,13 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Appends an instruction.
+    /// Appends an instruction without a guard.
     #[inline]
     pub fn always(&mut self, m: Mach) {
         if let Some(e) = m.fault() {
             self.fault.get_or_insert(e.to_string());
         }
-        // Set where it stands: it is long.
+        // Written in place, because it is large.
         let ops = &mut self.code.blocks[self.block].ops;
         ops.push(m);
         if let Some(m) = ops.last_mut() {
@@ -265,7 +265,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Without a guard: for results that only instructions of the same guard read.
+    /// Runs `f` without a guard, for results that are read only by instructions with the same guard.
     pub fn unguarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let guard = self.guard.take();
         let out = f(self);
@@ -275,7 +275,7 @@ impl<'a> Build<'a> {
 
     // --- operands ---
 
-    /// Where a register of the text lives.
+    /// The virtual register of a register of the text.
     #[inline]
     pub fn home(&mut self, r: Reg) -> Word {
         match self.words[r as usize] {
@@ -284,7 +284,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// The same where nothing has asked for it yet.
+    /// The same on first use.
     fn new_home(&mut self, of: Reg) -> Word {
         let r = self.facts.root(of);
         if let Some(w) = self.words[r as usize] {
@@ -314,7 +314,7 @@ impl<'a> Build<'a> {
     pub fn dest(&mut self, i: &Flat, o: &Opd) -> Result<Word, AsmError> {
         match o {
             Opd::Reg(r) => {
-                // Its own, also where readers look at what it is a copy of.
+                // Its own register, even if its readers look through it as a copy.
                 if self.facts.root(*r) != *r {
                     return Ok(match self.types[*r as usize].bits() {
                         128 => self.four(),
@@ -329,7 +329,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// A 32-bit source; smaller ones have anything in their upper bits.
+    /// A 32-bit source; the upper bits of smaller ones are undefined.
     pub fn src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Val, AsmError> {
         Ok(match o {
             Opd::Reg(r) => match self.facts.known[*r as usize] {
@@ -349,7 +349,7 @@ impl<'a> Build<'a> {
                 Val::Word(d)
             }
             Opd::Symbol(Symbol::Constant(at), o) => Val::Imm(at.wrapping_add(*o as u32)),
-            // Parameters of kernels stand in bank 0; `ld.param` through a register finds them there.
+            // Parameters of kernels are in bank 0; `ld.param` through a register finds them there.
             Opd::Symbol(Symbol::Param(at, _), o) => Val::Imm((PARAMS + at).wrapping_add(*o as u32)),
             Opd::Symbol(Symbol::Function(f), 0) => Val::Imm(crate::sass::compile::read::call::address(*f) as u32),
             _ => return self.no(i, "such an operand is not assembled"),
@@ -385,7 +385,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// A word below one of zeros.
+    /// A pair with this low word and a zero high word.
     fn low_word(&mut self, low: Val) -> Word {
         let d = self.two();
         self.unguarded(|b| {
@@ -395,7 +395,7 @@ impl<'a> Build<'a> {
         d
     }
 
-    /// What a predicate says: one that is another's opposite is read there.
+    /// A predicate as an operand; the negation of another predicate is read from that one.
     pub fn truth(&mut self, r: Reg) -> Pred {
         match self.origin(&Opd::Reg(r)).map(|f| (f.op, &*f.opds)) {
             Some((Opcode::Not, [_, Opd::Reg(s)])) => Pred::of(self.home(*s)).not(),
@@ -430,7 +430,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// The value in a register, also zero.
+    /// The value in a register, including zero.
     pub fn in_word(&mut self, v: Val) -> Word {
         match v {
             Val::Word(w) => w,
@@ -443,7 +443,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// A constant of a bank that is put into registers at the start.
+    /// A constant of a bank that is loaded into registers at the start.
     fn constant(&mut self, bank: u8, at: u32, wide: bool) -> Word {
         if let Some(w) = self.constants.get(&(bank, at, wide)) {
             return *w;
@@ -460,8 +460,8 @@ impl<'a> Build<'a> {
         d
     }
 
-    /// A pair of a bank, loaded where the block first wants it: kept from the start it would take two registers from
-    /// all that goes before. Where nothing is done again, later blocks find it at the end of the first.
+    /// A pair of bank words, loaded at its first use in the block: loading it at the start would occupy two registers
+    /// in all code before. If the code has no loop, later blocks find it at the end of the first.
     fn constant_here(&mut self, bank: u8, at: u32) -> Word {
         let block = if self.block != 0 && !self.goes_back() { 0 } else { self.block };
         if let Some((_, w)) = self.pairs.get(&(bank, at)).filter(|p| p.0 == block) {
@@ -475,7 +475,7 @@ impl<'a> Build<'a> {
         d
     }
 
-    /// Whether a branch of the text leads back.
+    /// Whether the text has a backward branch.
     fn goes_back(&self) -> bool {
         *self.loops.get_or_init(|| {
             let mut seen = vec![false; self.body.labels as usize];
@@ -492,12 +492,12 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Whether a pair of a bank does not stand in registers yet.
+    /// Whether a pair of bank words is not in registers yet.
     pub fn takes_constant(&self, bank: u8, at: u32) -> bool {
         !self.constants.contains_key(&(bank, at, true))
     }
 
-    /// A number that is put into a register at the start.
+    /// An immediate that is put into a register at the start.
     pub fn immediate(&mut self, n: u32) -> Word {
         if let Some(w) = self.constants.get(&(u8::MAX, n, false)) {
             return *w;
@@ -511,7 +511,7 @@ impl<'a> Build<'a> {
         d
     }
 
-    /// The instruction that gives a register its only value, if what it reads has one value only as well.
+    /// The only definition of a register, if the registers that it reads have only one definition as well.
     pub fn origin(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         let Opd::Reg(r) = o else { return None };
         let r = self.facts.root(*r) as usize;
@@ -527,18 +527,18 @@ impl<'a> Build<'a> {
         (i.guard.is_none() && i.opds[1..].iter().all(stable)).then_some(i)
     }
 
-    /// [`Build::origin`] of a register that nothing else reads.
+    /// [`Build::origin`] of a register that has no other reader.
     pub fn only_use(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         let Opd::Reg(r) = o else { return None };
         if self.facts.reads[*r as usize] == 1 { self.origin(o) } else { None }
     }
 
-    /// [`Build::only_use`] of a register that the same straight code writes.
+    /// [`Build::only_use`] of a register that is written in the same straight-line code.
     pub fn only_use_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         self.only_use(o).filter(|_| self.is_written_here(o))
     }
 
-    /// [`Build::origin`] of a register that the same straight code writes.
+    /// [`Build::origin`] of a register that is written in the same straight-line code.
     pub fn origin_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         self.origin(o).filter(|_| self.is_written_here(o))
     }
@@ -595,14 +595,14 @@ impl<'a> Build<'a> {
         ops.iter_mut().for_each(|o| o.nature = nature);
     }
 
-    /// The last `n` instructions are one for the allocator.
+    /// Glues the last `n` instructions, so that they are one for the allocator.
     pub fn glue(&mut self, n: usize) {
         let ops = &mut self.code.blocks[self.block].ops;
         let at = ops.len() - n + 1;
         ops[at..].iter_mut().for_each(|o| o.glued = true);
     }
 
-    /// `d = f(a, b, c)`: picks the form; operands that no form takes go to registers.
+    /// `d = f(a, b, c)`: chooses the form; operands that no form takes are moved to registers.
     pub fn alu(&mut self, f: &Family, d: Word, mut s: [Src; 3], finish: impl FnOnce(Mach) -> Mach) {
         let template = self.template(f, &mut s);
         let mut m = template.reading(&s);
@@ -615,7 +615,7 @@ impl<'a> Build<'a> {
         self.template(f, &mut s).reading(&s)
     }
 
-    /// The form that takes the operands; those that none takes go to registers.
+    /// The form for these operands; operands that no form takes are moved to registers.
     fn template<'f>(&mut self, f: &'f Family, s: &mut [Src; 3]) -> &'f Template {
         let [a, b, c] = s;
         let fixed = |v: &Src| !matches!(v.val, Val::Word(_) | Val::Imm(0));
@@ -661,7 +661,7 @@ impl<'a> Build<'a> {
         self.sum64(d, [a, b], [false, false]);
     }
 
-    /// `d = ±a ± b` of 64 bits; at most one is negated.
+    /// `d = ±a ± b` of 64 bits; at most one operand is negated.
     pub fn sum64(&mut self, d: Word, s: [Wide; 2], neg: [bool; 2]) {
         let (mut a, mut b) = ((s[0], neg[0]), (s[1], neg[1]));
         if !matches!(a.0, Wide::Pair(_)) && matches!(b.0, Wide::Pair(_)) {
@@ -721,10 +721,10 @@ impl<'a> Build<'a> {
         self.push(m.p("pp", Pred::TRUE).p("pq", Pred::of(low)));
     }
 
-    /// A predicate of three through a truth table (index `4a + 2b + c`).
+    /// A logic function of three predicates by its truth table (index `4a + 2b + c`).
     pub fn plop(&mut self, d: Word, s: [Pred; 3], table: u8) {
         let m = Mach::new(op::PLOP3_P).w("pu", d).n("lut", u64::from(table));
-        // Its operands may be of either file: number and file share a field.
+        // Its operands may be in either predicate file: number and file share a field.
         let m = s.into_iter().zip(["pa", "pb", "pc"]).fold(m, |m, (p, slot)| m.p(slot, p));
         self.push(m);
     }
@@ -740,7 +740,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// A sign goes into a constant.
+/// Folds a sign into a constant.
 fn folded(s: Src) -> Src {
     match s.val {
         Val::Imm(v) if s.neg || s.abs => {

@@ -1,10 +1,9 @@
-//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of tiles of a
-//! tensor.
+//! Bulk copies, which run asynchronously in the TMA unit: `cp.async.bulk`, of byte rows and of tensor tiles.
 //!
-//! Their operands stand in uniform registers, and a warp issues one for all its threads, while the text means one for
-//! each thread. So threads take turns: one of those that are left is elected, its values go to uniform registers, the
-//! copy is issued; all go round until nobody is left. Nearly always it is one thread that copies, and no back edge is
-//! taken.
+//! Their operands are in uniform registers, and a warp issues one copy for all its threads, while in PTX each thread
+//! issues its own. So the active threads are served one after the other in a loop: one of the remaining threads is
+//! elected, its values are moved to uniform registers, the copy is issued. Nearly always only one thread copies, and
+//! the back edge is not taken.
 
 use super::build::{Build, PARAMS, Src, lea};
 use super::cluster::reduction;
@@ -14,7 +13,7 @@ use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide};
 use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::sass::{Modifier, mods, op};
 
-/// The scoreboard that counts groups of bulk copies: nothing else uses it in code that has them.
+/// The scoreboard that counts groups of bulk copies; it has no other use in code with bulk copies.
 pub const GROUPS: u64 = 1;
 
 /// A bulk copy's operands in uniform registers.
@@ -25,7 +24,7 @@ struct Uniforms {
     b: Vec<Val>,
     c: Option<Val>,
     policy: Option<Wide>,
-    /// The first register of `a` stands at a multiple of this.
+    /// The first register of `a` is aligned to this.
     align: u64,
 }
 
@@ -53,8 +52,8 @@ impl Build<'_> {
         }
     }
 
-    /// Destination and source, as the text has them in order.
-    fn ways(&self, i: &Flat) -> (Option<Space>, Option<Space>) {
+    /// State spaces of destination and source, in the order of the text.
+    fn spaces(&self, i: &Flat) -> (Option<Space>, Option<Space>) {
         let mut all = i.mods.iter().filter_map(|m| match m {
             crate::ptx::Modifier::Space(s) => Some(*s),
             _ => None,
@@ -63,7 +62,7 @@ impl Build<'_> {
     }
 
     fn copy_bulk(&mut self, i: &Flat) -> Result<(), AsmError> {
-        let (to, from) = self.ways(i);
+        let (to, from) = self.spaces(i);
         let to_shared = to != Some(Space::Global);
         let from_shared = from != Some(Space::Global);
         if to.is_none() || from.is_none() || !to_shared && !from_shared {
@@ -95,17 +94,17 @@ impl Build<'_> {
                 Mach::new(op::UBLKRED_U).m(to).m(operation).m(element)
             }
         };
-        self.in_turns(m, u)
+        self.for_each_thread(m, u)
     }
 
     fn prefetch_bulk(&mut self, i: &Flat) -> Result<(), AsmError> {
         let b = self.address_words(i, &i.opds[0], true)?;
         let c = Some(self.units(i, &i.opds[1], None)?);
         let policy = self.policy(i, i.opds.get(2))?;
-        self.in_turns(Mach::new(op::UBLKPF_U), Uniforms { b, c, policy, align: 2, ..Uniforms::default() })
+        self.for_each_thread(Mach::new(op::UBLKPF_U), Uniforms { b, c, policy, align: 2, ..Uniforms::default() })
     }
 
-    /// `cp.async.bulk.tensor`, and what reduces and prefetches.
+    /// `cp.async.bulk.tensor`, and its reducing and prefetching variants.
     fn copy_tile(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.words().any(|w| w.starts_with("im2col::") || w.starts_with("tile::")) {
             return self.no(i, "only plain tiles and im2col are assembled");
@@ -115,7 +114,7 @@ impl Build<'_> {
         let Some(dimensions) = dimensions else { return self.no(i, "the number of dimensions is missing") };
         let dim = [mods::dim::_1D, mods::dim::_2D, mods::dim::_3D, mods::dim::_4D, mods::dim::_5D][dimensions];
         let (prefetches, reduces) = (i.has("prefetch"), i.has("reduce"));
-        let loads = !prefetches && self.ways(i).0 != Some(Space::Global);
+        let loads = !prefetches && self.spaces(i).0 != Some(Space::Global);
         if columns && (prefetches || dimensions < 2 || loads != i.has("im2col")) {
             return self.no(i, "copies of 3 to 5 dimensions are, loads by im2col and others by im2col_no_offs");
         }
@@ -164,11 +163,10 @@ impl Build<'_> {
             },
         };
         let m = if columns { m.m(mods::im::IM2COL) } else { m };
-        self.in_turns(m.m(dim), u)
+        self.for_each_thread(m.m(dim), u)
     }
 
-    /// Where in the filter a copy by im2col is, below the mask of blocks: of 16 bits, two of 8, or three of 5 (ptxas
-    /// 13.5).
+    /// im2col offsets of a copy, placed below the mask of blocks: one of 16 bits, two of 8, or three of 5 (ptxas 13.5).
     fn column_offsets(&mut self, i: &Flat, o: &Opd, count: usize, mask: Val) -> Result<Val, AsmError> {
         let Opd::Vector(list) = o else { return self.no(i, "offsets are expected") };
         if list.len() != count {
@@ -194,10 +192,10 @@ impl Build<'_> {
     /// `prefetch.tensormap`.
     pub(super) fn prefetch_map(&mut self, i: &Flat) -> Result<(), AsmError> {
         let a = self.address_words(i, &i.opds[0], true)?;
-        self.in_turns(Mach::new(op::UTMACCTL_U).m(mods::op::PF), Uniforms { a, align: 2, ..Uniforms::default() })
+        self.for_each_thread(Mach::new(op::UTMACCTL_U).m(mods::op::PF), Uniforms { a, align: 2, ..Uniforms::default() })
     }
 
-    /// What the copy engine keeps of a tensor map is read again. All threads that are here name one map.
+    /// Invalidates the TMA unit's cached copy of a tensor map. All active threads name the same map.
     pub(super) fn forget_map(&mut self, i: &Flat) -> Result<(), AsmError> {
         let a = self.address_words(i, &i.opds[0], true)?;
         self.aside(|b| {
@@ -209,7 +207,7 @@ impl Build<'_> {
         })
     }
 
-    /// An address as words: two of global memory, one of shared memory.
+    /// An address as words: two for global memory, one for shared memory.
     pub(super) fn address_words(&mut self, i: &Flat, o: &Opd, wide: bool) -> Result<Vec<Val>, AsmError> {
         if !wide {
             return Ok(vec![self.address_value(i, o)?]);
@@ -235,7 +233,7 @@ impl Build<'_> {
         Ok(vec![Val::Word(at), Val::Word(at.plus(1))])
     }
 
-    /// A number of bytes in units of 16, above it the blocks that all get them.
+    /// A number of bytes in units of 16; the upper part is the mask of the blocks that receive a multicast.
     fn units(&mut self, i: &Flat, o: &Opd, mask: Option<&Opd>) -> Result<Val, AsmError> {
         let bytes = self.src(i, o, Type::U32)?;
         let units = match bytes {
@@ -261,7 +259,7 @@ impl Build<'_> {
         })
     }
 
-    /// The blocks that get a copy, in the upper half of a word.
+    /// The mask of the blocks that receive a multicast, in the upper half of a word.
     fn cast_mask(&mut self, i: &Flat, o: &Opd) -> Result<Val, AsmError> {
         Ok(match self.src(i, o, Type::U16)? {
             Val::Imm(n) => Val::Imm(n << 16),
@@ -282,8 +280,8 @@ impl Build<'_> {
         }
     }
 
-    /// Issues an instruction once for each thread that is here.
-    fn in_turns(&mut self, m: Mach, u: Uniforms) -> Result<(), AsmError> {
+    /// Issues an instruction once for each active thread.
+    fn for_each_thread(&mut self, m: Mach, u: Uniforms) -> Result<(), AsmError> {
         self.aside(|b| {
             let (again, done) = (b.fresh(), b.fresh());
             b.code.blocks[b.block].term = Term::Jump(again);
@@ -309,7 +307,7 @@ impl Build<'_> {
         })
     }
 
-    /// The values that an elected thread has, in neighbouring uniform registers.
+    /// Moves the values of the elected thread to consecutive uniform registers.
     fn elected(&mut self, values: &[Val], align: u64, mine: crate::sass::compile::mir::Word) -> u64 {
         let first = self.uniform_registers(values.len() as u64, align);
         for (register, v) in (first..).zip(values) {
@@ -326,7 +324,7 @@ impl Build<'_> {
     }
 }
 
-/// The elements of a bulk reduction as the table writes them.
+/// The element type of a bulk reduction, as the table names it.
 fn element(ty: Type, operation: Modifier) -> Option<Modifier> {
     Some(match ty {
         Type::U32 | Type::B32 => mods::ty::NONE,

@@ -1,4 +1,4 @@
-//! Calls, returns, branches by tables.
+//! Calls, returns, branches through tables.
 
 use super::build::{Build, Src};
 use crate::ptx::Type;
@@ -8,7 +8,7 @@ use crate::sass::compile::read::call::address;
 use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::sass::{mods, op};
 
-/// R1, where it is no operand that registers are given out for.
+/// R1, outside of register allocation.
 const STACK: u64 = 1;
 
 impl Build<'_> {
@@ -27,7 +27,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Goes on in a block that only threads whose guard is set enter; the block after it.
+    /// Continues in a block that only threads enter whose guard is set; returns the block after it.
     pub(super) fn only_where_guarded(&mut self) -> Option<usize> {
         let p = self.guard.take()?;
         let (inside, next) = (self.fresh(), self.fresh());
@@ -36,7 +36,7 @@ impl Build<'_> {
         Some(next)
     }
 
-    /// One of several functions, by its address; the last is taken for granted.
+    /// Calls one of several functions, by its address; the last one is not compared.
     fn call_any(&mut self, i: &Flat, list: &[Opd]) -> Result<(), AsmError> {
         let at = self.wide(i, &i.opds[0], Type::U64)?.low();
         let join = self.fresh();
@@ -64,7 +64,7 @@ impl Build<'_> {
     fn call_one(&mut self, i: &Flat, f: u32) -> Result<(), AsmError> {
         let functions = self.functions;
         let Some(callee) = functions.list.get(f as usize) else { return self.no(i, "an unknown function") };
-        // What a failed assertion says has nowhere to go: it ends the grid as `trap` does.
+        // The message of a failed assertion is dropped: it ends the grid as `trap` does.
         if !callee.has_body && callee.name == "__assertfail" {
             self.trap();
             return Ok(());
@@ -74,7 +74,7 @@ impl Build<'_> {
         }
         let recursive = |f: u32| functions.list.get(f as usize).is_some_and(|f| f.recursive);
         let inside = self.number.is_some_and(recursive);
-        // Threads come back from a recursion at different times.
+        // Threads may return from a recursion at different times.
         let meets = callee.recursive && !inside;
         let before = self.block;
         if meets {
@@ -117,7 +117,7 @@ impl Build<'_> {
         self.start(next);
     }
 
-    /// A function's last block: the frame goes, control goes back.
+    /// A function's last block: releases the frame and returns.
     pub(super) fn return_block(&mut self) {
         let Some(last) = self.code.returns else { return };
         self.code.blocks[self.block].term = Term::Jump(last);

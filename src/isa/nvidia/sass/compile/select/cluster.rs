@@ -1,9 +1,9 @@
-//! What the blocks of a cluster do together: their barrier, each other's shared memory, stores that an mbarrier counts;
-//! one thread of a warp, registers that warps give each other.
+//! Thread block clusters: their barrier, access to other blocks' shared memory, stores that an mbarrier counts; also
+//! `elect` and register reallocation.
 //!
-//! An address of the cluster's shared memory has the block's rank in its high byte. Code that hands such addresses on
-//! makes those of its own variables with its rank ([`Build::shared_value`]); where only this block's shared memory is
-//! meant they are constants.
+//! An address in the cluster's shared memory has the block's rank in its high byte. Code that passes such addresses on
+//! adds its rank to the addresses of its own variables ([`Build::shared_value`]); if only this block's shared memory is
+//! meant, they are constants.
 
 use super::build::{Build, Src, iadd3, lea, prmt};
 use super::memory::MemOperand;
@@ -15,20 +15,20 @@ use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd};
 use crate::sass::{Modifier, mods, op};
 
-/// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have
+/// The first of the uniform registers that non-arithmetic instructions use in rotation; those below and above have
 /// other uses.
 const UNIFORM: u64 = 12;
 
-/// Where bank 0 has the blocks of a cluster along each axis.
+/// Offset in bank 0 of the cluster's size along each axis.
 const BLOCKS: u32 = 0x144;
 
-/// Where bank 0 says that the launch names a cluster.
+/// Offset in bank 0 of the flag that the launch has explicit clusters.
 pub const EXPLICIT: u32 = 0x140;
 
-/// The uniform predicate of a request for registers.
+/// The uniform predicate that tells whether a request for registers succeeded.
 const GRANTED: u64 = 0;
 
-/// Whether code knows of the other blocks of its cluster, or hands addresses to what does.
+/// Whether code accesses other blocks of its cluster, or passes addresses to code that does.
 pub fn knows_blocks(body: &Body) -> bool {
     body.items.iter().any(|item| {
         let Item::Inst(i) = item else { return false };
@@ -54,7 +54,7 @@ impl Build<'_> {
         }
     }
 
-    /// That many uniform registers, the first at a multiple of `align`; they are used again after a while.
+    /// That many uniform registers, aligned to `align`; they are reused in rotation.
     pub(super) fn uniform_registers(&mut self, count: u64, align: u64) -> u64 {
         let end = if self.chip.is_before_hopper() { SCALARS.start } else { CONSTANTS.start };
         let at = self.uniforms.max(UNIFORM).next_multiple_of(align);
@@ -63,7 +63,7 @@ impl Build<'_> {
         at
     }
 
-    /// Does something where the guard holds, with no guard of its own: for instructions that take none.
+    /// Emits code in a separate block under the guard, for instructions that cannot be guarded.
     pub(super) fn aside(&mut self, f: impl FnOnce(&mut Self) -> Result<(), AsmError>) -> Result<(), AsmError> {
         let next = self.only_where_guarded();
         f(self)?;
@@ -74,7 +74,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The value of an address in shared memory of this block, of a constant place.
+    /// The address of a constant offset in this block's shared memory.
     pub fn shared_value(&mut self, at: u32) -> Val {
         if !self.is_ranked() {
             return Val::Imm(at);
@@ -142,7 +142,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The same place in the shared memory of the block of another rank.
+    /// `mapa`: the same offset in the shared memory of the block with another rank.
     fn map_address(&mut self, i: &Flat) -> Result<(), AsmError> {
         let d = self.dest(i, &i.opds[0])?;
         let rank = self.src(i, &i.opds[2], Type::U32)?;
@@ -154,7 +154,7 @@ impl Build<'_> {
             }
             false => (self.src(i, &i.opds[1], Type::U32)?, None),
         };
-        // Three bytes of the address below one of the rank.
+        // Three bytes of the address, and the rank as the top byte.
         let to = if wide { self.one() } else { d };
         self.alu(prmt(), to, [rank.into(), 0x654.into(), low.into()], |m| m);
         if let Some(high) = high {
@@ -184,7 +184,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Whether a generic address is one of a space.
+    /// `isspacep`: whether a generic address is in a space.
     fn is_in_space(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some(p) = self.pred_dest(&i.opds[0]) else { return self.no(i, "a predicate is expected") };
         let kind = match i.space() {
@@ -199,8 +199,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody
-    /// could say how many there are: then it does nothing, as with ptxas.
+    /// `setmaxnreg`: releases registers, or waits for more. If the initial number of registers is not declared, their
+    /// number is unknown and nothing is done, as in ptxas.
     fn set_registers(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some(n) = i.opds.first().and_then(|o| self.constant_of(o)) else {
             return self.no(i, "a number of registers is expected");
@@ -221,7 +221,7 @@ impl Build<'_> {
             b.start(again);
             b.push(Mach::new(op::USETMAXREG_A).n("n", n).n("pu", GRANTED).effect());
             let p = b.pred();
-            // The third predicate of these may be uniform: its file stands in the lowest bit.
+            // The third predicate may be uniform: the lowest bit selects its file.
             let m = Mach::new(op::PLOP3_P).w("pu", p).p("pa", Pred::TRUE).p("pb", Pred::TRUE);
             b.push(m.n("pc", GRANTED << 1 | 1).n("lut", 0x80).n("lut2", 0).effect());
             b.code.blocks[b.block].term = Term::Branch(Pred::of(p), done, again, true);
@@ -238,7 +238,7 @@ impl Build<'_> {
         }
         self.aside(|b| {
             let (p, inside, done) = (b.pred(), b.fresh(), b.fresh());
-            // A launch that names no cluster is one of single blocks, which have no such barrier.
+            // A launch without clusters consists of single blocks, which have no such barrier.
             let (other, explicit) = (if arrives { done } else { b.fresh() }, b.in_word(Val::Const(0, EXPLICIT)));
             b.compare(p, mods::cmp::EQ, false, explicit.into(), 1.into());
             b.code.blocks[b.block].term = Term::Branch(Pred::of(p), inside, other, true);
@@ -262,7 +262,7 @@ impl Build<'_> {
         })
     }
 
-    /// Special registers that give a block's place among clusters; false: it is none of them.
+    /// Special registers for a block's position in the cluster and grid; false: it is none of them.
     pub(super) fn cluster_register(&mut self, d: Word, name: &str, axis: usize) -> bool {
         let place = [mods::s::SR_CTAID_X, mods::s::SR_CTAID_Y, mods::s::SR_CTAID_Z][axis];
         let rest = match name {
@@ -333,7 +333,7 @@ impl Build<'_> {
     }
 }
 
-/// The operation of a reduction as the table writes it.
+/// The operation of a reduction, as the table names it.
 pub(super) fn reduction(i: &Flat) -> Option<Modifier> {
     i.words().find_map(|w| {
         Some(match w {

@@ -1,4 +1,4 @@
-//! Branches, ends, barriers, fences; special registers.
+//! Branches, exits, barriers, fences, special registers.
 
 use super::build::{Build, Src, iadd3, imad};
 use crate::ptx::{Opcode, Type};
@@ -68,7 +68,7 @@ impl Build<'_> {
             }
             Opcode::Bar | Opcode::Barrier => self.barrier(i),
             Opcode::Pmevent => self.event(i),
-            // The launch of the grid that waits for this one, and the wait for the one before.
+            // Programmatic dependent launch: launching dependents, and waiting for prerequisites.
             Opcode::Griddepcontrol => {
                 let form = if i.has("wait") { op::ACQBULK_N } else { op::PREEXIT_N };
                 self.push(Mach::new(form).effect());
@@ -78,7 +78,7 @@ impl Build<'_> {
         }
     }
 
-    /// Events of performance counters, by number or as a mask.
+    /// Performance monitor events, by number or as a mask.
     fn event(&mut self, i: &Flat) -> Result<(), AsmError> {
         let events = match (self.constant_of(&i.opds[0]), i.has("mask")) {
             (Some(mask @ ..0x1_0000), true) => mask,
@@ -118,7 +118,7 @@ impl Build<'_> {
         }
     }
 
-    /// A barrier whose number or count of threads is in a register: where both are they stand in one.
+    /// A barrier whose number or thread count is in a register: if both are, they are packed into one.
     fn barrier_of_registers(
         &mut self,
         i: &Flat,
@@ -222,7 +222,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// What the launch has put into bank 0.
+    /// Special registers that the launch puts into bank 0.
     fn launch_register(&mut self, d: Word, stem: &str, wide: bool) -> bool {
         let bank = |base: u32, at: Option<usize>| at.map(|k| base + 4 * k as u32);
         let found = match stem.split_once('.') {
@@ -253,7 +253,7 @@ impl Build<'_> {
         true
     }
 
-    /// A word of bank 0 that the launch fills, by its place on sm_90.
+    /// A word of the launch in bank 0, by its offset on sm_90.
     pub(super) fn launch_word(&mut self, at: u32) -> Val {
         if !has_twice(at, self.chip) {
             return Val::Const(0, at);
@@ -287,7 +287,7 @@ impl Build<'_> {
         true
     }
 
-    /// Bytes of shared memory: without those that the driver keeps, or with all that may be reached.
+    /// Bytes of shared memory: without those that the driver reserves, or all.
     fn shared_register(&mut self, d: Word, stem: &str) -> bool {
         if !matches!(stem, "total_smem_size" | "aggr_smem_size") {
             return false;
@@ -307,7 +307,7 @@ impl Build<'_> {
         true
     }
 
-    /// Fields of the machine's registers: a warp's number, and how many warps there may be.
+    /// Bit fields of hardware registers: warp number, maximum number of warps.
     fn field_register(&mut self, d: Word, stem: &str) -> bool {
         let (register, mask) = match stem {
             "warpid" => (mods::s::SR_VIRTID, 0x7f),
@@ -345,7 +345,7 @@ fn axis(name: &str) -> Option<usize> {
     ["x", "y", "z"].iter().position(|a| *a == name)
 }
 
-/// Registers that are read as they are.
+/// Special registers that are read directly.
 fn plain_register(stem: &str) -> Option<Modifier> {
     Some(match stem {
         "tid.x" => mods::s::SR_TID_X,

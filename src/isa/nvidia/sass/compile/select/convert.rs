@@ -8,7 +8,7 @@ use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
 use crate::sass::compile::read::flat::{Flat, Opd};
 use crate::sass::{Modifier, mods, op};
 
-/// A type as what conversions make; signed integers of 32 bits have no name.
+/// The name of a conversion's result type; signed 32-bit integers have none.
 fn name(ty: Type) -> Modifier {
     match (ty.bits(), ty.is_signed(), ty.is_float()) {
         (_, _, true) => match ty {
@@ -49,7 +49,7 @@ fn byte_names(ty: Type) -> (Modifier, Modifier) {
     if ty == Type::E4m3x2 { (mods::dt::E4M3, mods::st::E4M3) } else { (mods::dt::E5M2, mods::st::E5M2) }
 }
 
-/// The marks of a conversion to e4m3 or e5m2.
+/// Modifiers of a conversion to e4m3 or e5m2.
 fn byte_float(i: &Flat, m: Mach, to: Type) -> Mach {
     let m = m.m(byte_names(to).0);
     let m = if i.has("satfinite") { m.m(mods::sat::SATFINITE) } else { m };
@@ -82,7 +82,7 @@ impl Build<'_> {
         }
     }
 
-    /// Two floats into a word.
+    /// Packs two floats into a word.
     fn pack(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
         if matches!((to, from), (Type::E4m3x2 | Type::E5m2x2, Type::F32)) {
             return self.pack_bytes(i, to);
@@ -101,11 +101,11 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has
-    /// lowest.
+    /// Packs two integers, saturated to a smaller type, the first one in the upper part; above both go the lowest bits
+    /// of the third operand.
     fn pack_ints(&mut self, i: &Flat, types: &[Type]) -> Result<(), AsmError> {
         let &[to, Type::S32, ref third @ ..] = types else { return self.no(i, "words with a sign are packed") };
-        // What of the third word is taken is written, and follows from the type: all, 24 bits or 28.
+        // How much of the third word is taken is an explicit modifier, which follows from the type: all, 24 bits or 28.
         let (name, part) = match to {
             Type::U16 => (mods::dt::U16, 0),
             Type::S16 => (mods::dt::S16, 0),
@@ -185,7 +185,7 @@ impl Build<'_> {
             }
             match v {
                 Val::Imm(_) => self.mov(d, v),
-                // What reads halves does not look at the other bits; a larger register has them extended.
+                // Instructions that read halves ignore the other bits; a wider register has them extended.
                 _ if narrow.bits() == 16 && to.bits() == 16 && self.opd_bits(&i.opds[0]) <= 16 => self.mov(d, v),
                 _ if narrow.bits() == 16 && to.bits() == 16 => self.extend_to(d, v, to),
                 _ => self.extend_to(d, v, narrow),
@@ -228,7 +228,7 @@ impl Build<'_> {
         let s = self.src(i, &i.opds[1], from)?;
         let x = self.extended(s, from);
         if to.bits() > 32 {
-            // Of all that is smaller only what is below zero does not fit, and only without a sign.
+            // Among smaller types only negative values are out of range, and only of an unsigned type.
             let low = self.one();
             let signed = from.is_signed();
             self.unguarded(|b| match signed && !to.is_signed() {
@@ -271,7 +271,7 @@ impl Build<'_> {
             now = Wide::Pair(t);
         }
         let (p, t) = (self.pred(), self.two());
-        // What is not below zero compares as without a sign.
+        // Non-negative values compare as unsigned.
         let as_signed = signed && to_signed;
         self.compare64(p, mods::cmp::GT, as_signed, now, Wide::Imm(largest));
         self.select64(t, Pred::of(p), Wide::Imm(largest), now);
@@ -353,7 +353,7 @@ impl Build<'_> {
         };
         match extend {
             None => self.push(m),
-            // Of doubles the result is not extended: "not a number" is the sign bit alone.
+            // For doubles the result is not extended: NaN is the sign bit alone.
             Some(to) => {
                 self.unguarded(|b| b.push(m));
                 self.extend_to(extended, Val::Word(d), to);
@@ -446,7 +446,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// To the nearest tf32, halves away from zero: half a unit is added and what is below goes.
+    /// To the nearest tf32, ties away from zero: half a unit is added and the low bits are cut off.
     fn round_away(&mut self, d: Word, w: Word, finite: bool) {
         let (more, t, p) = (self.one(), self.one(), self.pred());
         let infinite = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };

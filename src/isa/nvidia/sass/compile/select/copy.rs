@@ -1,4 +1,4 @@
-//! Copies that run beside the threads: `cp.async` and its groups.
+//! Asynchronous copies by threads: `cp.async` and its groups.
 
 use super::build::{Build, Src, iadd3};
 use crate::ptx::{Space, Type};
@@ -8,8 +8,8 @@ use crate::sass::compile::mir::{Mach, Pred, Val, Wide};
 use crate::sass::compile::read::flat::{Flat, Opd};
 use crate::sass::{mods, op};
 
-/// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the
-/// next one.
+/// The scoreboard that counts groups of copies; it has no other use in code with such copies. Bulk copies use the next
+/// one.
 pub const GROUPS: u64 = 0;
 
 /// Whether an address is in this block's shared memory.
@@ -58,19 +58,19 @@ impl Build<'_> {
             16 => mods::sz::_128,
             _ => return self.no(i, "4, 8 or 16 bytes are copied"),
         };
-        // A cache policy, the last operand where there is one, is a hint.
+        // A cache policy, if present the last operand, is only a hint.
         let operands = i.opds.len() - usize::from(i.has("L2::cache_hint"));
-        let (copies, behind) = match i.opds.get(3).filter(|_| operands > 3) {
+        let (copies, after) = match i.opds.get(3).filter(|_| operands > 3) {
             None => (Pred::TRUE, Val::Imm(0)),
             Some(o) => self.copied(i, o, bytes as u32)?,
         };
         let to = self.place(i, &i.opds[0], false, 1 << 19)?;
         let mut from = self.place(i, &i.opds[1], true, 1 << 11)?;
-        if let (Some((w, n)), true) = (from.base, behind != Val::Imm(0)) {
+        if let (Some((w, n)), true) = (from.base, after != Val::Imm(0)) {
             let d = self.two();
-            let behind = self.in_word(behind);
+            let after = self.in_word(after);
             self.unguarded(|b| {
-                let more = b.zero_extended(behind);
+                let more = b.zero_extended(after);
                 b.add64(d, Wide::Pair(w), Wide::Pair(more));
             });
             from.base = Some((d, n));
@@ -86,7 +86,7 @@ impl Build<'_> {
         if operands > 3 {
             m = m.m(mods::zf::ZFILL).p("pp", copies);
         }
-        // As ptxas has it before such copies.
+        // ptxas does the same before such copies.
         for _ in 0..3 {
             let idle = Mach::new(op::LDS_R).m(mods::sz::NONE).at(None, 0, 0).effect();
             self.always(idle.guarded(Some(Pred::TRUE.not())));
@@ -95,8 +95,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Whether the source is read: it is not ignored, or its size is not 0; and how far its address is moved to say
-    /// that fewer bytes than the copy's are read.
+    /// Whether the source is read (it is not ignored, and its size is not 0), and the value by which its address is
+    /// adjusted to express a size smaller than the copy's.
     fn copied(&mut self, i: &Flat, o: &Opd, bytes: u32) -> Result<(Pred, Val), AsmError> {
         if let Some(n) = self.constant_of(o) {
             let read = if n == 0 { Pred::TRUE.not() } else { Pred::TRUE };
@@ -106,18 +106,18 @@ impl Build<'_> {
             Opd::Reg(r) if self.types[*r as usize] == Type::Pred => Ok((self.pred_src(i, o)?.not(), Val::Imm(0))),
             Opd::Not(_) => Ok((self.pred_src(i, o)?.not(), Val::Imm(0))),
             o => {
-                let (n, p, left, behind) = (self.src(i, o, Type::U32)?, self.pred(), self.one(), self.one());
+                let (n, p, left, after) = (self.src(i, o, Type::U32)?, self.pred(), self.one(), self.one());
                 self.unguarded(|b| {
                     b.compare(p, mods::cmp::NE, false, n.into(), Src::ZERO);
                     b.alu(iadd3(), left, [Src::from(n).negated(), bytes.into(), Src::ZERO], |m| m);
-                    b.lop(behind, [left.into(), (bytes - 1).into(), Src::ZERO], 0xc0);
+                    b.lop(after, [left.into(), (bytes - 1).into(), Src::ZERO], 0xc0);
                 });
-                Ok((Pred::of(p), Val::Word(behind)))
+                Ok((Pred::of(p), Val::Word(after)))
             }
         }
     }
 
-    /// `cp.async.mbarrier.arrive`: the copies before arrive at an mbarrier when they are done.
+    /// `cp.async.mbarrier.arrive`: arrives at an mbarrier when the thread's earlier copies are complete.
     fn copies_arrive(&mut self, i: &Flat) -> Result<(), AsmError> {
         let place = self.place(i, &i.opds[0], false, 1 << 23)?;
         let m = Mach::new(op::ARRIVES_U);
@@ -138,7 +138,7 @@ impl Build<'_> {
 
     // --- uniform operands ---
 
-    /// A value that all threads which run here share, in a uniform register.
+    /// Moves a value that all active threads share to a uniform register.
     pub(super) fn put_uniform(&mut self, v: Val, register: u64) {
         match v {
             Val::Imm(n) => self.unguarded(|b| b.push(Mach::new(op::UMOV_I).n("d", register).n("b", n.into()).effect())),
@@ -151,7 +151,7 @@ impl Build<'_> {
 
     /// A shared or global address in a uniform register or pair.
     pub(super) fn put_uniform_address(&mut self, i: &Flat, o: &Opd, wide: bool, register: u64) -> Result<(), AsmError> {
-        // Without an offset of its own: the limit leaves none.
+        // With no offset field, so the limit is 1.
         let place = self.place(i, o, wide, 1)?;
         match place.base {
             None => self.put_uniform(Val::Imm(place.offset as u32), register),

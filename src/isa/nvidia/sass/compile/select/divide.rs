@@ -132,8 +132,8 @@ impl Build<'_> {
         self.push(m);
     }
 
-    /// `x / y` for doubles that are floats: what is left corrects the last bit, so that half its digits do for the
-    /// reciprocal.
+    /// `x / y` for doubles that are floats: the remainder corrects the last bit, so a reciprocal with half of the
+    /// digits is enough.
     fn divide_doubles(&mut self, x: Word, y: Word) -> Word {
         let seed = self.double_seed(y, mods::fn_::RCP64H);
         let r = self.reciprocal_step_double(y, seed);

@@ -1,7 +1,7 @@
 //! Arithmetic of f64.
 //!
-//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere;
-//! `near` has the short paths.
+//! Division, reciprocal and square root are correctly rounded, in each direction. The code here is right for all
+//! inputs; `near` has the fast paths.
 
 use super::build::{Build, Src, iadd3, isetp, lop3};
 use super::float::rounding;
@@ -22,7 +22,7 @@ pub(super) const ONE: Wide = Wide::Imm(1f64.to_bits());
 /// The smallest normal number.
 const LEAST: Wide = Wide::Imm(f64::MIN_POSITIVE.to_bits());
 
-/// A number's parts; exponents stand at bit 20, as in a high word.
+/// A number split into its parts; exponents are at bit 20, as in a high word.
 struct Apart {
     /// The number, 2^54 times as large if it was denormal.
     number: Word,
@@ -37,7 +37,7 @@ struct Apart {
 /// A number times a power of two.
 struct Scaled {
     out: Word,
-    /// That by which the power's last part was multiplied, and this part's exponent, at bit 20.
+    /// The factor of the power's last part, and this part's exponent, at bit 20.
     exact: Word,
     rest: Word,
 }

@@ -114,8 +114,8 @@ impl Build<'_> {
             Opcode::Lg2 => self.small_logarithm(d, s[0]),
             Opcode::Sin | Opcode::Cos => {
                 let t = self.one();
-                let turn = Src::from((std::f32::consts::FRAC_1_PI / 2.0).to_bits());
-                self.unguarded(|b| b.alu(fmul(), t, [s[0], turn, Src::ZERO], |m| m.m(mods::rnd::RZ)));
+                let per_radian = Src::from((std::f32::consts::FRAC_1_PI / 2.0).to_bits());
+                self.unguarded(|b| b.alu(fmul(), t, [s[0], per_radian, Src::ZERO], |m| m.m(mods::rnd::RZ)));
                 self.mufu(d, t.into(), if i.op == Opcode::Sin { mods::fn_::SIN } else { mods::fn_::COS });
             }
             Opcode::Testp => {

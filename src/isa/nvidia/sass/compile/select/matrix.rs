@@ -1,4 +1,4 @@
-//! Matrix multiplication of a warp, and loads of its fragments.
+//! Matrix multiplication of a warp (`mma`), and loads of its fragments.
 
 use super::build::Build;
 use crate::ptx::{Opcode, Space, Type};
@@ -55,7 +55,7 @@ impl Build<'_> {
         }
     }
 
-    /// Registers for a result: the text's where they are neighbours, else a tuple, and what to copy from it.
+    /// Registers for a result: the text's if they are neighbours, else a tuple that is copied afterwards.
     pub(super) fn fragment_dest<'o>(
         &mut self,
         i: &Flat,
@@ -121,7 +121,7 @@ impl Build<'_> {
         self.multiply_held(i, m, words, out)
     }
 
-    /// Half of A's elements are there, and words that say which.
+    /// Sparse: half of A's elements are stored, with metadata words that say which.
     fn multiply_sparse(&mut self, i: &Flat, shape: &str, types: [Type; 3]) -> Result<(), AsmError> {
         let (form, sh, words) = match (shape, types[1]) {
             ("m16n8k16", Type::F16 | Type::Bf16) => (op::HMMA_SP, mods::sh::_16816, [2, 2]),
@@ -142,7 +142,7 @@ impl Build<'_> {
         self.multiply_held(i, m, words, out)
     }
 
-    /// A multiply of fragments as the text has them: words of A and B, and of the sum.
+    /// A multiply with fragments as in the text: number of words of A and B, and of the result.
     fn multiply_held(&mut self, i: &Flat, m: Mach, words: [u8; 2], out: u8) -> Result<(), AsmError> {
         let a = self.stored(i, &i.opds[1], Type::B32, words[0])?;
         let b = self.stored(i, &i.opds[2], Type::B32, words[1])?;

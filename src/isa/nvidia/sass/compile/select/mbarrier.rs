@@ -1,7 +1,7 @@
 //! Barriers in shared memory: `mbarrier`.
 //!
-//! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit
-//! is the phase's parity. A state is the word as it was before an arrival.
+//! The word of an mbarrier for n arrivals is initialised to low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top
+//! bit is the phase's parity. A state is the word before an arrival.
 
 use super::build::{Build, Src, iadd3};
 use crate::ptx::{Space, Type};
@@ -50,7 +50,7 @@ impl Build<'_> {
         let Opd::Address(base, _) = &i.opds[0] else { return self.no(i, "an address is expected") };
         let same = |b: &Self, o: &Opd| if let Opd::Reg(r) = o { b.is_uniform(*r) } else { true };
         if !(same(self, base) && same(self, &i.opds[1])) {
-            // Threads may set up one each.
+            // Each thread may initialise an mbarrier of its own.
             let data = self.two();
             self.unguarded(|b| words.iter().enumerate().for_each(|(k, w)| b.mov(data.plus(k as u8), *w)));
             let place = self.place(i, &i.opds[0], false, 1 << 23)?;
@@ -110,8 +110,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The state of .TMASK is that before any lane of the warp arrived, its low word these lanes: each adds what those
-    /// below it have brought.
+    /// .TMASK returns the state before any lane of the warp arrived, with the mask of arriving lanes in its low word:
+    /// each lane adds the arrivals of the lanes below it.
     fn add_arrivals_of_lower_lanes(&mut self, state: Word, each: Val) {
         let [below, lanes, number, arrivals] = [self.one(), self.one(), self.one(), self.one()];
         self.push(Mach::new(op::S2R_S).w("d", below).m(mods::s::SR_LTMASK));
@@ -121,13 +121,13 @@ impl Build<'_> {
         self.multiply(state.plus(1), arrivals.into(), each.into(), state.plus(1).into());
     }
 
-    /// Makes what came before known to the other blocks of the cluster.
+    /// Release at cluster scope: makes earlier writes visible to the other blocks of the cluster.
     pub(super) fn release_cluster(&mut self) {
         self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::CTA).effect());
         self.release_gpu();
     }
 
-    /// The same without what shared memory needs.
+    /// The same, without the part for shared memory.
     pub(super) fn release_gpu(&mut self) {
         self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::GPU).effect());
         self.push(Mach::new(op::ERRBAR_N).effect());
@@ -175,7 +175,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Arrivals that a state had still to come.
+    /// The number of arrivals that a state was waiting for.
     fn pending(&mut self, i: &Flat) -> Result<(), AsmError> {
         let d = self.dest(i, &i.opds[0])?;
         let high = self.wide(i, &i.opds[1], Type::B64)?.high();

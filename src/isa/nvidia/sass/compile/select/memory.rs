@@ -8,14 +8,14 @@ use crate::sass::compile::optimise::facts::{Known, SHARED_START};
 use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::sass::{Form, Modifier, mods, op};
 
-/// Where bank 0 has the address of the parameters.
+/// Offset in bank 0 of the parameters' address.
 const PARAMETERS: u32 = 0x198;
 
 /// A base register with its words, and a byte offset.
 pub struct MemOperand {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
-    /// From above the frame.
+    /// The offset counts from the end of the frame.
     pub above: bool,
 }
 
@@ -52,7 +52,7 @@ fn size_text(bytes: usize, signed: bool) -> Modifier {
     }
 }
 
-/// How strongly an access is ordered.
+/// The memory order modifier of an access.
 fn semantics(i: &Flat) -> Modifier {
     if i.is_plain() {
         return mods::sem::NONE;
@@ -67,12 +67,12 @@ fn semantics(i: &Flat) -> Modifier {
     }
 }
 
-/// Whether it may be in the shared memory of another block.
+/// Whether it may access the shared memory of another block.
 fn is_elsewhere(i: &Flat) -> bool {
     i.space() == Some(Space::SharedCluster)
 }
 
-/// Whether an address is of what a call passes.
+/// Whether an address is that of an argument or result of a call.
 fn passed(o: &Opd) -> bool {
     let Opd::Address(base, _) = o else { return false };
     matches!(**base, Opd::Symbol(Symbol::Outgoing(_) | Symbol::Incoming(_), _))
@@ -84,7 +84,7 @@ impl Build<'_> {
             Opcode::Ld | Opcode::Ldu => self.load(i),
             Opcode::St => self.store(i),
             Opcode::Cvta => self.cvta(i),
-            // Hints, and what they are made of: nothing looks at it.
+            // Cache policies are hints and are ignored, so their creation is too.
             Opcode::Createpolicy => {
                 let d = self.dest(i, &i.opds[0])?;
                 self.mov64(d, Wide::Imm(0));
@@ -96,7 +96,7 @@ impl Build<'_> {
         }
     }
 
-    /// Where an address points. Wide ones (global, generic) have two words.
+    /// The address of an operand. Wide ones (global, generic) have two words.
     pub(super) fn place(&mut self, i: &Flat, o: &Opd, wide: bool, limit: i64) -> Result<MemOperand, AsmError> {
         let Opd::Address(base, offset) = o else { return self.no(i, "an address is expected") };
         if wide && matches!(i.op, Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red) && is_elsewhere(i) {
@@ -158,7 +158,7 @@ impl Build<'_> {
         }
     }
 
-    /// A place in a shared variable: a constant where only this block's shared memory is meant.
+    /// An address in a shared variable: a constant if only this block's shared memory is meant.
     fn shared_place(&mut self, i: &Flat, at: u32, offset: i64) -> MemOperand {
         let own = match i.op {
             Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red => !is_elsewhere(i),
@@ -204,7 +204,7 @@ impl Build<'_> {
         Ok(m.above(place.above).at_place(&place))
     }
 
-    /// Registers that a load fills: the text's where they are neighbours.
+    /// Registers that a load writes: the text's if they are neighbours.
     fn load_dest(&mut self, i: &Flat, ty: Type, bytes: usize, sub_word: bool) -> Result<(Word, u8), AsmError> {
         let words = bytes.div_ceil(4) as u8;
         let fresh = |b: &mut Self| match words {
@@ -250,7 +250,7 @@ impl Build<'_> {
         first
     }
 
-    /// What is left to do after a load: taking words apart, copies, extension to 64 bits.
+    /// Code after a load: unpacking words, copies, extension to 64 bits.
     fn load_rest(&mut self, i: &Flat, d: Word, ty: Type, sub_word: bool) -> Result<(), AsmError> {
         match &i.opds[0] {
             Opd::Vector(v) if sub_word => {
@@ -352,7 +352,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// What a store writes, as neighbours; `None`: one word of zeros.
+    /// The value of a store, in consecutive registers; `None`: one word of zeros.
     pub(super) fn stored(&mut self, i: &Flat, o: &Opd, ty: Type, words: u8) -> Result<Option<Word>, AsmError> {
         let Opd::Vector(v) = o else {
             return Ok(match words {
@@ -417,10 +417,10 @@ impl Build<'_> {
         Ok(d)
     }
 
-    /// What the caches may do with a line.
+    /// The cache operator.
     fn cache_hint(&mut self, i: &Flat) -> Result<(), AsmError> {
         if !matches!(i.space(), None | Some(Space::Global)) {
-            // Local memory is the thread's own, and near.
+            // Local memory is private to the thread, so it has none.
             return Ok(());
         }
         let kind = match i.op {
@@ -450,7 +450,7 @@ impl Build<'_> {
                 self.mov(d, s.low());
                 self.mov(d.plus(1), Val::Imm(0));
             }
-            // The driver says where parameters and constants lie among all memory.
+            // The driver provides the generic address of parameters and constants.
             (Some(Space::Param | Space::ParamEntry), false) => self.parameter_address(d, s),
             (Some(Space::Const), to) => self.sum64(d, [s, Wide::Const(0, 0xd0)], [false, to]),
             (Some(Space::Local), to) => self.sum64(d, [s, Wide::Const(0, 0x20)], [false, to]),
@@ -459,7 +459,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Bytes among the constants of bank 0 as an address in all memory.
+    /// The generic address of an offset in bank 0.
     pub(super) fn parameter_address(&mut self, d: Word, at: Wide) {
         let start = Wide::Const(0, PARAMETERS);
         match at {

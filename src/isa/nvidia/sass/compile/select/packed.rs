@@ -33,7 +33,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// sm_120 has no VABSDIFF4: the larger byte less the smaller one, and their sum as products with ones.
+    /// sm_120 has no VABSDIFF4: byte-wise maximum minus minimum, and their sum by a dot product with ones.
     fn differences_of_extremes(&mut self, d: Word, (a, b): (Word, Word), addend: Option<Word>) {
         let [larger, smaller, difference] = [self.one(), self.one(), self.one()];
         self.unguarded(|s| {
@@ -74,7 +74,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// A half of a word as a number.
+    /// A half of a word as an integer.
     fn half_of(&mut self, v: Val, ty: Type, upper: bool) -> Word {
         let (t, signed) = (self.one(), ty.is_signed());
         self.unguarded(|s| match upper {

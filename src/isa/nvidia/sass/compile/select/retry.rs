@@ -1,4 +1,4 @@
-//! Atomics that the machine does not have: a loop of compare and swap.
+//! Atomics without a hardware instruction: a compare-and-swap loop.
 
 use super::build::{Build, Src, fadd};
 use super::memory::MemOperand;
@@ -92,7 +92,7 @@ impl Build<'_> {
         if wide { m.m(mods::e::E).m(mods::sem::STRONG_GPU) } else { m }
     }
 
-    /// The word that a half stands in, and by how many bits it is shifted there.
+    /// The aligned word that contains a half, and the half's bit offset in it.
     fn aligned(&mut self, place: &mut MemOperand, wide: bool) -> Word {
         let (at, sum, bits, shift) = (self.one(), self.one(), self.one(), self.one());
         let low = match place.base {
@@ -117,7 +117,7 @@ impl Build<'_> {
         shift
     }
 
-    /// The word with one half changed.
+    /// The word with one half replaced.
     fn new_half(
         &mut self,
         i: &Flat,

@@ -1,7 +1,6 @@
-//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the paths
-//! to memory.
+//! Instructions that modify and publish tensor maps: `tensormap.replace`, `tensormap.cp_fenceproxy`, proxy fences.
 //!
-//! A map has 128 bytes; which of its bits a field is, is what ptxas 13.5.37 changes for it.
+//! A map has 128 bytes; the positions of its fields are those that ptxas 13.5.37 writes.
 
 use super::build::{Build, Src, iadd3};
 use super::memory::MemOperand;
@@ -11,7 +10,7 @@ use crate::sass::compile::mir::{Mach, Val, Wide, Word};
 use crate::sass::compile::read::flat::{Flat, Opd};
 use crate::sass::{mods, op};
 
-/// A field of words of a map: byte offset of the word, lowest bit, bits, and bits that are cleared with it.
+/// A field in the words of a map: byte offset of the word, lowest bit, width, and bits that are cleared with it.
 struct Bits {
     at: i64,
     low: u32,
@@ -91,7 +90,7 @@ impl Build<'_> {
         self.replace_bits(i, &Bits { at: 0x1c, low: 4 * k as u32, width: 4, clears: 0 }, Val::Word(high))
     }
 
-    /// Changes bits of a word.
+    /// Replaces bits of a word.
     fn replace_bits(&mut self, i: &Flat, bits: &Bits, value: Val) -> Result<(), AsmError> {
         let place = self.map_word(i, bits.at)?;
         if bits.width == 32 {
@@ -134,8 +133,8 @@ impl Build<'_> {
         );
     }
 
-    /// A map goes from shared to global memory, a word by each thread of the warp, and is made known to the copy
-    /// engine.
+    /// Copies a map from shared to global memory, one word by each thread of the warp, and makes it visible to the TMA
+    /// unit.
     fn publish(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.opds.get(2).and_then(|o| self.constant_of(o)) != Some(MAP_BYTES) {
             return self.no(i, "128 bytes are copied");
@@ -166,7 +165,7 @@ impl Build<'_> {
     pub(super) fn proxy_fence(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.words().any(|w| w.starts_with("tensormap")) {
             if i.has("acquire") {
-                // What the copy engine knows of the map is forgotten.
+                // Invalidates the TMA unit's cached copy of the map.
                 self.push(Mach::new(op::DEPBAR_L).n("l", 0x3f).effect());
                 return self.forget_map(i);
             }

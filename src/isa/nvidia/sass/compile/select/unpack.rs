@@ -1,12 +1,12 @@
-//! Matrices of elements that the machine does not multiply as they are.
+//! Matrix multiplication with element types that the hardware does not multiply directly.
 //!
-//! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are
-//! those that only one has and those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same
-//! stretches of the depth of both factors, so that a register's halves may be multiplied in any order. sm_120
-//! multiplies neither bits nor 8 rows of bytes: its bits are bytes, its rows 16.
+//! 8-bit floats are converted to halves, which represent them exactly; 4-bit integers to bytes; the xor of bits counts
+//! the bits set only in a and those set only in b; 16 rows of doubles are two times 8 rows. Lanes hold the same part of
+//! the depth of both factors, so the halves of registers may be multiplied in any order. sm_120 multiplies neither bits
+//! nor 8 rows of bytes: bits are converted to bytes, and 8 rows are padded to 16.
 //!
-//! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before
-//! the addend comes to it.
+//! Signed 4-bit values stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down
+//! before the addend is added.
 
 use super::build::{Build, Src, iadd3};
 use crate::ptx::Type;
@@ -15,7 +15,7 @@ use crate::sass::compile::mir::{Mach, Val, Word};
 use crate::sass::compile::read::flat::{Flat, Opd};
 use crate::sass::{Modifier, SmArch, mods, op};
 
-/// The registers of A, B and C; no C: zeros.
+/// The registers of A, B and C; without C, zeros are added.
 struct Factors {
     a: Vec<Word>,
     b: Vec<Word>,
@@ -33,7 +33,7 @@ impl Build<'_> {
         Ok(Factors { a, b, c })
     }
 
-    /// A fragment of nothing but zeros.
+    /// Whether a fragment contains only zeros.
     pub(super) fn is_zero(&self, o: &Opd) -> bool {
         matches!(o, Opd::Vector(v) if v.iter().all(|o| self.constant_of(o) == Some(0)))
     }
@@ -139,7 +139,7 @@ impl Build<'_> {
         self.copy_out(i, copies, d)
     }
 
-    /// Bytes of 8 rows and 16 of the depth, as many as give a sum of two words, or of 16 and 32.
+    /// Multiplies bytes: 8 rows and a depth of 16 if the sum has two words, otherwise 16 rows and 32.
     fn multiply_bytes(&mut self, m: Mach, (to, out): (Word, u8), [a, b]: [(Word, u8); 2], c: Option<Word>) {
         if out == 4 {
             return self.multiply_words(m.m(mods::sh::_16832), (to, out), [a, b], c);
@@ -147,7 +147,7 @@ impl Build<'_> {
         if self.chip != SmArch::Sm120 {
             return self.multiply_words(m.m(mods::sh::_8816), (to, out), [a, b], c);
         }
-        // It multiplies 16 rows: those that are not there are zeros.
+        // It multiplies 16 rows; the missing ones are zeros.
         let (x, all) = (self.two(), self.four());
         self.mov(x, Val::Word(a.0));
         self.mov(x.plus(1), Val::Imm(0));
@@ -160,7 +160,7 @@ impl Build<'_> {
         (0..2).for_each(|k| self.mov(to.plus(k), Val::Word(all.plus(k))));
     }
 
-    /// The text's own multiply of 8 rows of bytes.
+    /// A multiply of 8 rows of bytes in the text.
     pub(super) fn multiply_eight_rows(&mut self, i: &Flat, m: Mach) -> Result<(), AsmError> {
         let Factors { a, b, c } = self.factors(i, 2)?;
         let ([a], [b]) = (&a[..], &b[..]) else { return self.no(i, "this number of registers is not assembled") };
@@ -215,7 +215,7 @@ impl Build<'_> {
         d
     }
 
-    /// Counts of the bits that both have, or that one of the two has.
+    /// Counts the bits set in both, or in exactly one of the two.
     pub(super) fn multiply_bits(&mut self, i: &Flat, sh: Modifier) -> Result<(), AsmError> {
         let out = if sh == mods::sh::_88128 { 2 } else { 4 };
         let Factors { a, b, c } = self.factors(i, out)?;
@@ -243,14 +243,14 @@ impl Build<'_> {
         self.copy_out(i, copies, d)
     }
 
-    /// `to = c +` how many bits both have.
+    /// `to = c +` the number of bits set in both.
     fn count_bits(&mut self, sh: Modifier, (to, out): (Word, u8), [a, b]: [&[Word]; 2], c: Option<Word>) {
         if self.chip != SmArch::Sm120 {
             let m = Mach::new(op::BMMA_D).m(sh).m(mods::op::AND_POPC);
             let (x, y) = (self.gathered(a), self.gathered(b));
             return self.multiply_words(m, (to, out), [x, y], c);
         }
-        // Every eighth bit of a word is four bytes of the depth, of both factors alike.
+        // Every eighth bit of a word gives four bytes of the depth, in both factors.
         let rows = usize::from(out / 2);
         let parts = b.len() * 8 / rows;
         let mut sum = c;
@@ -269,7 +269,7 @@ impl Build<'_> {
         }
     }
 
-    /// A bit of each byte of a word.
+    /// One bit from each byte of a word.
     fn every_eighth(&mut self, w: Word, bit: u32) -> Word {
         let (t, d) = (self.one(), self.one());
         self.shift(t, [Src::ZERO, bit.into(), w.into()], mods::dir::R, mods::ty::U32, true);

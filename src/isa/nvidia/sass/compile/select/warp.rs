@@ -1,4 +1,4 @@
-//! What the threads of a warp do together: shuffles, votes, matches, reductions.
+//! Warp-level operations: shuffles, votes, matches, reductions.
 
 use super::build::Build;
 use crate::ptx::{Opcode, Type};
@@ -22,7 +22,7 @@ impl Build<'_> {
         }
     }
 
-    /// Threads named by a mask that is not all of them meet first.
+    /// Converges the threads of a member mask first, unless it names all threads.
     pub(super) fn meet(&mut self, i: &Flat, mask: &Opd) -> Result<(), AsmError> {
         if self.constant_of(mask).is_some_and(|m| m as u32 == u32::MAX) {
             return Ok(());
@@ -134,7 +134,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Reductions land in a uniform register; one that nothing else uses.
+    /// The hardware puts the result of a reduction into a uniform register; this one has no other use.
     fn reduce(&mut self, i: &Flat) -> Result<(), AsmError> {
         const UNIFORM: u64 = 4;
         if let Some(mask) = i.opds.get(2) {

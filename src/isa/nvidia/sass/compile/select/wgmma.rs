@@ -1,10 +1,10 @@
-//! Matrix multiplies of a warpgroup: `wgmma`.
+//! Warpgroup matrix multiplication: `wgmma`.
 //!
-//! They run beside the threads. `wgmma.fence` is WARPGROUP.ARRIVE, a multiply HGMMA, QGMMA, IGMMA or BGMMA, the last
-//! multiply before `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in
-//! neighbouring registers from a multiple of eight on, descriptors in four neighbouring uniform registers. That no
-//! register of a multiply in flight is given to something else is
-//! [`flight`](crate::sass::compile::arrange::flight)'s.
+//! The instructions run asynchronously. `wgmma.fence` becomes WARPGROUP.ARRIVE; a multiply becomes HGMMA, QGMMA, IGMMA
+//! or BGMMA; the last multiply before `commit_group` carries the end-of-group flag; `wait_group` becomes
+//! WARPGROUP.DEPBAR. Accumulators are in consecutive registers from a multiple of eight, descriptors in four
+//! consecutive uniform registers. [`flight`](crate::sass::compile::arrange::flight) ensures that the registers of a
+//! multiply in flight are not reused.
 
 use super::build::Build;
 use crate::ptx::Type;
@@ -16,15 +16,15 @@ use crate::sass::{Form, Modifier, is_group_multiply, mods, op};
 /// URZ.
 const NO_UNIFORM: u64 = 63;
 
-/// The uniform predicate that says whether sums are added to what is there.
+/// The uniform predicate that says whether to accumulate.
 const ADDS: u64 = 1;
 
-/// What a multiply's name says.
+/// The shape and types in a multiply's mnemonic.
 struct Shape {
     form: [&'static Form; 2],
     columns: u32,
     sh: Modifier,
-    /// Sums in halves, two in a register.
+    /// The accumulator consists of halves, two per register.
     packed: bool,
     a: Type,
     b: Type,
@@ -54,7 +54,7 @@ impl Shape {
         known.then_some(Shape { form, columns, sh, packed: d == Type::F16, a, b })
     }
 
-    /// Registers of the sums.
+    /// Registers of the accumulator.
     fn words(&self) -> u8 {
         (self.columns / if self.packed { 4 } else { 2 }) as u8
     }
@@ -85,11 +85,11 @@ impl Shape {
     }
 }
 
-/// Where the sums of a multiply go.
+/// The accumulator registers of a multiply.
 struct Sums<'o> {
     at: Word,
     words: u8,
-    /// Registers to copy them to, where these are no neighbours.
+    /// Registers to copy the accumulator to, if the text's registers are not consecutive.
     copies: &'o [Opd<'o>],
 }
 
@@ -116,8 +116,8 @@ impl Build<'_> {
         })
     }
 
-    /// The last multiply marks the end of its group. Where there is none since the last group here, one that does
-    /// nothing does.
+    /// The last multiply gets the end-of-group flag. If there is none in this block since the last group, one without
+    /// effect is added.
     fn end_group(&mut self) {
         let ops = &mut self.code.blocks[self.block].ops;
         if let Some(m) = ops.iter_mut().rev().find(|m| is_group_multiply(&m.inst))
@@ -153,7 +153,7 @@ impl Build<'_> {
             let before = count(self);
             let factor = self.stored(i, a, Type::B32, 4)?;
             if count(self) != before {
-                // Copies after the text's fence are fenced as well.
+                // The copies come after the text's fence, so they need another one.
                 self.push(Mach::new(op::WARPGROUP_ARV).effect());
             }
             m = match factor {
@@ -172,7 +172,7 @@ impl Build<'_> {
         self.issue(i, m.effect(), &sums)
     }
 
-    /// Registers for the sums: the text's where they are neighbours.
+    /// Registers for the accumulator: the text's if they are consecutive.
     fn sums<'o>(&mut self, i: &Flat, o: &Opd<'o>, words: u8) -> Result<Sums<'o>, AsmError> {
         let Opd::Vector(v) = o else { return self.no(i, "a vector of sums is expected") };
         if v.len() != usize::from(words) {
@@ -185,7 +185,7 @@ impl Build<'_> {
         Ok(Sums { at, words, copies: v })
     }
 
-    /// The multiply; where its sums are copied it is waited for.
+    /// Issues the multiply. If its accumulator is copied, waits for it.
     fn issue(&mut self, i: &Flat, m: Mach, sums: &Sums) -> Result<(), AsmError> {
         if sums.copies.is_empty() {
             self.push(m);
@@ -213,7 +213,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Scales and layouts: whether sums are added to, signs of the factors, transposed factors.
+    /// The remaining operands: whether to accumulate, signs of the factors, transposition.
     fn scaled_by(&mut self, i: &Flat, m: Mach, rest: &[Opd], fragment: bool) -> Result<Mach, AsmError> {
         let mut m = m;
         match rest.first() {
@@ -225,7 +225,8 @@ impl Build<'_> {
                 m = m.n("pp", 7 - ADDS);
             }
         }
-        // Signs of A and B, then where both may be transposed the order of A unless it is in registers, and of B.
+        // Signs of A and B; then, for types that can be transposed, the order of A unless it is in registers, and that
+        // of B.
         let transposed = if fragment { &[mods::tb::TNSPB][..] } else { &[mods::ta::TNSPA, mods::tb::TNSPB][..] };
         for (k, o) in rest.iter().skip(1).enumerate() {
             let Some(n) = self.constant_of(o) else { return self.no(i, "a scale or order that is no constant") };

@@ -99,10 +99,11 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// A sum; with a product of 32-bit words that only this reads as one instruction.
+    /// A sum; a product of 32-bit words that has no other reader is fused into one instruction with it.
     fn add_wide(&mut self, i: &Flat, d: Word, s: [Wide; 3]) -> Result<(), AsmError> {
         for (x, y) in [(0, 1), (1, 0)] {
-            // An offset that several pointers have is a product of each: one instruction, where the sum takes two.
+            // An offset that several pointers share is recomputed as a product for each: one instruction, where an
+            // addition takes two.
             let from = match s[y] {
                 Wide::Const(..) => self.origin_here(&i.opds[1 + x]),
                 _ => None,
@@ -222,7 +223,7 @@ impl Build<'_> {
         if !signed {
             return self.mov64(d, Wide::Pair(top));
         }
-        // A negative factor counts as itself plus 2^64.
+        // A negative factor was multiplied as itself plus 2^64.
         let mut sum = top;
         for (x, other) in [(a, b), (b, a)] {
             let (sign, part, next) = (self.one(), self.two(), self.two());

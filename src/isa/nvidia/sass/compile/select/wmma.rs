@@ -1,8 +1,9 @@
-//! `wmma`: matrices of a warp whose fragments nobody but us lays out.
+//! `wmma`: matrix multiplication of a warp with opaque fragments, whose layout is ours to choose.
 //!
-//! Fragments are those of the machine's multiply, 16 rows by 8 columns at a time (doubles: 8 by 8): lane `4g + t` holds
-//! row `g` and from column `w t` on `w` elements. Of A this reads (m, k), of B (n, k), of C (m, n). Where the text has
-//! more registers than elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
+//! Fragments are those of the hardware's multiply, 16 rows by 8 columns at a time (doubles: 8 by 8): lane `4g + t`
+//! holds row `g`, and `w` elements from column `w t` on. For A this reads (m, k), for B (n, k), for C (m, n). If the
+//! text has more registers than elements, the others are unused. In shapes of 8 rows, A and B are exchanged and C is
+//! transposed.
 
 use super::build::{Build, Src, iadd3, imad_wide};
 use crate::ptx::{Space, Type};
@@ -12,7 +13,7 @@ use crate::sass::compile::read::flat::{Flat, Opd};
 use crate::sass::{Form, Modifier, mods, op};
 use smallvec::SmallVec;
 
-/// How a matrix lies in registers and in memory.
+/// The layout of a matrix in registers and in memory.
 struct Fragment {
     /// First row and column of each register, for lane 0.
     at: SmallVec<[(u32, u32); 8]>,
@@ -21,7 +22,7 @@ struct Fragment {
     bytes: u32,
     /// Columns between neighbouring lanes.
     step: u32,
-    /// Neighbouring columns are neighbours in memory.
+    /// Neighbouring columns are contiguous in memory.
     along: bool,
 }
 
@@ -82,13 +83,13 @@ fn fragment(which: char, ty: Type, (m, n, k): (u32, u32, u32), row: bool) -> Opt
     }
 }
 
-/// Memory that a fragment is in: the address of a lane's first element, and the distance of rows (or columns).
+/// The memory of a fragment: the address of a lane's first element, and the stride of rows (or columns).
 struct Tile {
     base: Word,
     wide: bool,
     stride: Val,
     bytes: u32,
-    /// Addresses of lines already made.
+    /// Addresses of lines computed so far.
     lines: Vec<(u32, Word)>,
 }
 
@@ -120,7 +121,7 @@ impl Build<'_> {
         }
     }
 
-    /// The first element of this lane.
+    /// The address of this lane's first element.
     fn tile(&mut self, i: &Flat, f: &Fragment, (address, stride): (usize, Option<&Opd>)) -> Result<Tile, AsmError> {
         let wide = !matches!(i.space(), Some(Space::Shared | Space::SharedCta));
         let place = self.place(i, &i.opds[address], wide, 1 << 23)?;
@@ -132,7 +133,7 @@ impl Build<'_> {
         self.push(Mach::new(op::S2R_S).w("d", lane).m(mods::s::SR_LANEID));
         self.shift(g, [Src::ZERO, 2.into(), lane.into()], mods::dir::R, mods::ty::U32, true);
         self.lop(t, [lane.into(), 3.into(), Src::ZERO], 0xc0);
-        // Elements from the first: one of the two steps is 1, the other the stride.
+        // Offsets in elements: one of the two strides is 1.
         let (lines, others, by) = if f.along { (g, t, f.step) } else { (t, g, 1) };
         let (scaled, sum) = (self.one(), self.one());
         let line_step = if f.along { 1 } else { f.step };
@@ -180,7 +181,7 @@ impl Build<'_> {
         d
     }
 
-    /// Line and column of a register's element, as memory counts.
+    /// Line and column of a register's element in memory order.
     fn spot(f: &Fragment, at: (u32, u32), element: u32) -> (u32, u32) {
         let (row, column) = (at.0, at.1 + element);
         if f.along { (row, column) } else { (column, row) }
@@ -300,7 +301,7 @@ impl Build<'_> {
     fn multiply_fragments(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some((m, n, k)) = shape(i) else { return self.no(i, "no shape") };
         let types: SmallVec<[Type; 4]> = i.types().collect();
-        // Of halves only the sums' types are named.
+        // For halves only the accumulator types are named.
         let (d_ty, a_ty) = match types.as_slice() {
             [d, _] => (*d, Type::F16),
             [d, a, _, _] => (*d, *a),
@@ -332,7 +333,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// One multiply of the machine.
+    /// One hardware multiply.
     pub(super) fn multiply_part(
         &mut self,
         i: &Flat,

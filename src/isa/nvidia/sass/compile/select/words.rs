@@ -1,5 +1,5 @@
-//! The modifiers that selection knows of each instruction: any other one is refused, not overlooked. Instructions that
-//! are not here are refused by name.
+//! The modifiers that selection supports for each instruction. Any other modifier is an error instead of being ignored.
+//! Instructions that are not listed are unsupported.
 
 use crate::ptx::Opcode;
 
@@ -40,7 +40,7 @@ const MEMORY: &[&str] = &[
     "L2::cache_hint",
 ];
 
-/// What is done to memory in one step.
+/// Operations of read-modify-write accesses.
 const REDUCTIONS: &[&str] = &["add", "min", "max", "inc", "dec", "and", "or", "xor"];
 
 const COPIES: &[&str] = &[
@@ -96,7 +96,7 @@ const MBARRIERS: &[&str] = &[
     "cluster",
 ];
 
-/// Whether an instruction may have a modifier. What of it fits a type is for the instruction's own selection to say.
+/// Whether an instruction may have a modifier. Whether it fits the type is checked by the instruction's own selection.
 pub fn knows(op: Opcode, word: &str) -> bool {
     use Opcode::*;
     let lists: &[&[&str]] = match op {
@@ -228,7 +228,7 @@ pub fn knows(op: Opcode, word: &str) -> bool {
         Ldmatrix => &[&["sync", "aligned", "m8n8", "x1", "x2", "x4", "trans"]],
         Mov | And | Or | Xor | Not | Cnot | Shl | Shr | Lop3 | Bfe | Bfi | Brev | Clz | Popc | Selp | Copysign
         | Sad | Dp4a | Activemask | Trap | Brkpt | Nanosleep => &[],
-        // Refused as a whole, or with words of their own.
+        // Unsupported as a whole, or checked separately.
         _ => return true,
     };
     let shape = matches!(op, Mma | Wmma | Wgmma) && word.starts_with('m') && word.contains('n') && word.contains('k');
