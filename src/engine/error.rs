@@ -1,4 +1,4 @@
-//! The one error of the engine: what stopped a realize, with the layer it came from.
+//! The engine's error type: why a realize failed, with the layer that the error came from.
 
 use crate::codegen::CodegenError;
 use crate::device::DeviceError;
@@ -9,8 +9,7 @@ use crate::tensor::TensorError;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why something could not be computed. Cheap to clone where it is a Tensor's own error, since many Tensors may carry
-/// it.
+/// Why something could not be computed. A Tensor's own error is cheap to clone, since many Tensors may carry it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +17,7 @@ pub enum Error {
     Tensor(Box<TensorError>),
     #[error(transparent)]
     Spec(#[from] crate::uop::SpecError),
-    /// SPEC=2: a rewrite rule made a node that breaks the rules of its stage.
+    /// SPEC=2: a rewrite rule made a node that violates the spec of its stage.
     #[error(transparent)]
     Rewrite(#[from] crate::uop::RewriteError),
     #[error(transparent)]
@@ -31,26 +30,26 @@ pub enum Error {
     Elf(#[from] ElfError),
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// An environment variable that means nothing.
+    /// An environment variable with an invalid value.
     #[error(transparent)]
     Option(#[from] super::OptionError),
     #[error(transparent)]
     Jit(#[from] JitError),
     #[error("{what}: {source}")]
     File { what: String, source: std::io::Error },
-    #[error("to_vec: the tensor holds {have}, {want} was asked for")]
+    #[error("to_vec: the tensor holds {have}, {want} was requested")]
     WrongType { have: crate::uop::Scalar, want: crate::uop::Scalar },
     #[error("item: the tensor has {0} elements, not one")]
     NotOne(usize),
-    /// What a recorded function itself ran into.
+    /// An error of the recorded function itself.
     #[error("{0}")]
     Function(String),
-    /// Our own invariant does not hold.
+    /// An internal invariant is violated.
     #[error("engine: {0}")]
     Internal(String),
 }
 
-/// What a recorded function refuses.
+/// Why a function cannot be recorded or replayed.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JitError {
@@ -79,7 +78,7 @@ pub enum JitError {
 }
 
 impl Error {
-    /// Whether it is about the device itself (none of that name, cannot be opened), not about what was to be computed.
+    /// Whether the error concerns the device itself (unknown name, cannot be opened), not the computation.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(
@@ -93,7 +92,7 @@ impl Error {
             )
         )
     }
-    /// One word for the layer it came from.
+    /// One word for the layer that the error came from.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -101,7 +100,7 @@ impl Error {
             Error::Spec(_) | Error::Rewrite(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
-            // The text is PTX: no other target has a language yet.
+            // The text is PTX: no other target compiles from text yet.
             Error::Isa(IsaError::Source { .. }) => "ptx",
             Error::Isa(_) => "isa",
             Error::Elf(_) => "elf",
