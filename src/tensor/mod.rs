@@ -10,6 +10,7 @@
 // Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
 #![allow(clippy::needless_borrows_for_generic_args)]
 
+mod adaptive;
 mod args;
 mod assign;
 mod conv;
@@ -36,6 +37,7 @@ mod product;
 mod random;
 mod reduction;
 mod remainder;
+mod resize;
 mod value;
 mod variable;
 mod window;
@@ -56,12 +58,13 @@ pub use movement::Movement;
 pub use norm::Composite;
 pub use order::Order;
 pub(crate) use order::group_count;
-pub use padding::PadMode;
+pub use padding::{IntoPadding, PadMode};
 pub use per_axis::PerAxis;
 pub use pool::{Pool, Pooling};
 pub use product::Product;
 pub use random::Generator;
 pub use reduction::Reduction;
+pub use resize::{Resize, ResizeMode, Resizing, Target};
 pub use value::{Operand, Value};
 pub use variable::Variable;
 
@@ -69,7 +72,8 @@ pub use variable::Variable;
 pub mod prelude {
     pub use super::{
         Composite, Conv, Convolution, ELLIPSIS, Elementwise, Generator, Index, Indexing, Loss, Math, Movement,
-        NEW_AXIS, Order, PadMode, Pool, Pooling, Product, Reduction, ScatterReduce, Tensor, Value, Variable, slice,
+        NEW_AXIS, Order, PadMode, Pool, Pooling, Product, Reduction, Resize, ResizeMode, Resizing, ScatterReduce,
+        Tensor, Value, Variable, slice,
     };
     pub use crate::uop::{Dim, Scalar};
 }

@@ -4,6 +4,7 @@
 use super::args::{self, IntoAxes, IntoDim, IntoShape};
 use super::error::{Problem, Shown};
 use super::graph;
+use super::padding::IntoPadding;
 use super::value::{Expr, Value, build, lift, lift_many};
 use crate::uop::{ConstVal, DType, Dim, Op, UOp, numel};
 
@@ -69,21 +70,49 @@ pub trait Movement: Value {
         let list = axes.into_axes();
         build("flip", [self.node()], |[x]| Ok(graph::flip(x, &args::axes(list.as_deref(), x.shape().len())?)))
     }
-    /// Zeros (or false) around: (before, after) of each axis. Negative counts cut.
+    /// Zeros (or false) around; negative counts cut. Counts are pairs, first axis first:
+    /// `pad(&[(0, 0), (top, bottom), (left, right)])`, or numbers as torch's `pad` has them, last axis first:
+    /// `pad(&[left, right, top, bottom])`, where axes without numbers stay as they are.
     #[track_caller]
-    fn pad(&self, counts: &[(i64, i64)]) -> Self {
+    fn pad(&self, counts: impl IntoPadding) -> Self {
         self.pad_value(counts, 0i64)
     }
     /// As [`Movement::pad`] with another value around.
     #[track_caller]
-    fn pad_value(&self, counts: &[(i64, i64)], value: impl Into<ConstVal>) -> Self {
+    fn pad_value(&self, counts: impl IntoPadding, value: impl Into<ConstVal>) -> Self {
         let value = value.into();
-        lift("pad", [self.node()], |[x]| super::padding::constant(&x, counts, value))
+        lift("pad", [self.node()], |[x]| super::padding::constant(&x, &counts.into_padding(x.rank())?, value))
     }
     /// As [`Movement::pad`], with the padding taken from the inside by `mode`.
     #[track_caller]
-    fn pad_mode(&self, counts: &[(i64, i64)], mode: super::PadMode) -> Self {
-        lift("pad_mode", [self.node()], |[x]| super::padding::pad(&x, counts, mode))
+    fn pad_mode(&self, counts: impl IntoPadding, mode: super::PadMode) -> Self {
+        lift("pad_mode", [self.node()], |[x]| super::padding::pad(&x, &counts.into_padding(x.rank())?, mode))
+    }
+    /// Zeros behind each axis up to this size; -1 keeps a size. A smaller size is an error.
+    #[track_caller]
+    fn pad_to(&self, shape: impl IntoShape) -> Self {
+        let want = shape.into_shape();
+        build("pad_to", [self.node()], |[x]| {
+            let counts: Vec<(Dim, Dim)> = kept(x.shape(), want)?
+                .iter()
+                .zip(x.shape())
+                .map(|(want, own)| (Dim::Int(0), graph::dim_op(Op::Sub, want, own)))
+                .collect();
+            if counts.iter().any(|(_, more)| more.uop().vmin() < 0) {
+                return Err(Problem::shape(format!("{} has an axis that is longer", Shown(x.shape()))));
+            }
+            Ok(graph::pad(x, &counts))
+        })
+    }
+    /// The first elements of each axis, this many; -1 keeps a size. A larger size is an error.
+    #[track_caller]
+    fn shrink_to(&self, shape: impl IntoShape) -> Self {
+        let want = shape.into_shape();
+        build("shrink_to", [self.node()], |[x]| {
+            let keep: Vec<(Dim, Dim)> = kept(x.shape(), want)?.into_iter().map(|d| (Dim::Int(0), d)).collect();
+            check_shrink(x.shape(), &keep)?;
+            Ok(graph::shrink(x, &keep))
+        })
     }
     /// Keeps `begin..end` of each axis.
     #[track_caller]
@@ -296,6 +325,16 @@ pub(crate) fn check_sizes(sizes: &[Dim]) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// `want` with -1 replaced by the axis' own size.
+fn kept(own: &[Dim], want: Vec<Dim>) -> Result<Vec<Dim>, Problem> {
+    if want.len() != own.len() {
+        return Err(Problem::argument(format!("{} sizes for rank {}", want.len(), own.len())));
+    }
+    let all: Vec<Dim> = want.into_iter().zip(own).map(|(w, o)| if w.is(-1) { o.clone() } else { w }).collect();
+    check_sizes(&all)?;
+    Ok(all)
 }
 
 /// `want` with its -1 replaced.

@@ -18,6 +18,49 @@ pub enum PadMode {
     Circular,
 }
 
+/// Counts of padding: pairs (before, after) of each axis, first axis first, or a flat list, last axis first, two
+/// numbers an axis, for as many of the last axes as it has pairs.
+pub trait IntoPadding {
+    /// A pair for each of `rank` axes.
+    ///
+    /// # Errors
+    /// A flat list is longer than the axes, or has half a pair.
+    fn into_padding(self, rank: usize) -> Result<Vec<(i64, i64)>, Problem>;
+}
+impl IntoPadding for &[(i64, i64)] {
+    fn into_padding(self, _: usize) -> Result<Vec<(i64, i64)>, Problem> {
+        Ok(self.to_vec())
+    }
+}
+impl IntoPadding for &[i64] {
+    fn into_padding(self, rank: usize) -> Result<Vec<(i64, i64)>, Problem> {
+        if self.len() % 2 != 0 || self.len() / 2 > rank {
+            let n = self.len();
+            return Err(Problem::argument(format!(
+                "{n} counts in a flat list for rank {rank}: two an axis, last first"
+            )));
+        }
+        let mut pairs = vec![(0, 0); rank - self.len() / 2];
+        pairs.extend(self.chunks_exact(2).rev().map(|pair| (pair[0], pair[1])));
+        Ok(pairs)
+    }
+}
+macro_rules! padding_lists {
+    ($($t:ty),*) => {$(
+        impl<const N: usize> IntoPadding for &[$t; N] {
+            fn into_padding(self, rank: usize) -> Result<Vec<(i64, i64)>, Problem> {
+                self.as_slice().into_padding(rank)
+            }
+        }
+        impl IntoPadding for &Vec<$t> {
+            fn into_padding(self, rank: usize) -> Result<Vec<(i64, i64)>, Problem> {
+                self.as_slice().into_padding(rank)
+            }
+        }
+    )*};
+}
+padding_lists! { i64, (i64, i64) }
+
 fn check_rank(x: &Expr, counts: &[(i64, i64)]) -> Result<(), Problem> {
     if let Some(far) = counts.iter().flat_map(|(a, b)| [*a, *b]).find(|c| !(-LARGEST..=LARGEST).contains(c)) {
         return Err(Problem::argument(format!("a count of {far}; at most {LARGEST}")));

@@ -1,5 +1,6 @@
 //! Pooling: the largest element or the mean of each window, over any number of axes; and the way back.
 
+use super::adaptive::pooled;
 use super::elementwise::{Elementwise, to_float};
 use super::error::{Problem, Shown};
 use super::graph;
@@ -130,6 +131,41 @@ pub trait Pooling: Value {
     #[track_caller]
     fn avg_pool3d(&self, how: Pool) -> Self {
         lift("avg_pool3d", [self.node()], |[x]| avg_pool(&x, &how, Some(3)))
+    }
+    /// The mean of each of `size` windows that cover the axes evenly, one number for all axes or one for each:
+    /// `adaptive_avg_pool2d(1)` is the mean of the whole image.
+    #[track_caller]
+    fn adaptive_avg_pool(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_avg_pool", [self.node()], |[x]| pooled(&x, size.into(), None, false))
+    }
+    #[track_caller]
+    fn adaptive_avg_pool1d(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_avg_pool1d", [self.node()], |[x]| pooled(&x, size.into(), Some(1), false))
+    }
+    #[track_caller]
+    fn adaptive_avg_pool2d(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_avg_pool2d", [self.node()], |[x]| pooled(&x, size.into(), Some(2), false))
+    }
+    #[track_caller]
+    fn adaptive_avg_pool3d(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_avg_pool3d", [self.node()], |[x]| pooled(&x, size.into(), Some(3), false))
+    }
+    /// The largest element of each of `size` windows that cover the axes evenly.
+    #[track_caller]
+    fn adaptive_max_pool(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_max_pool", [self.node()], |[x]| pooled(&x, size.into(), None, true))
+    }
+    #[track_caller]
+    fn adaptive_max_pool1d(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_max_pool1d", [self.node()], |[x]| pooled(&x, size.into(), Some(1), true))
+    }
+    #[track_caller]
+    fn adaptive_max_pool2d(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_max_pool2d", [self.node()], |[x]| pooled(&x, size.into(), Some(2), true))
+    }
+    #[track_caller]
+    fn adaptive_max_pool3d(&self, size: impl Into<PerAxis<usize>>) -> Self {
+        lift("adaptive_max_pool3d", [self.node()], |[x]| pooled(&x, size.into(), Some(3), true))
     }
     /// The elements put back to the places that [`Pooling::max_pool_with_indices`] found, with zeros elsewhere. The
     /// result has `size` on the pooled axes or, with `None`, what one pooling with these options shrinks to the axes

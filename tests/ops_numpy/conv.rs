@@ -1,6 +1,6 @@
 //! What a case of the group `conv` is in the Tensor API.
 
-use super::{int, pairs, sizes};
+use super::{float, int, ints, pairs, sizes};
 use doorbell::tensor::prelude::*;
 use serde_json::Value as Json;
 
@@ -16,6 +16,25 @@ fn window(p: &Json) -> Pool {
     let how = how.padded(pairs(&p["padding"]));
     let how = if p["ceil"] == true { how.ceiled() } else { how };
     if p["count_include_pad"] == false { how.uncounted() } else { how }
+}
+
+fn resize(p: &Json) -> Resize {
+    let mode = match p["mode"].as_str() {
+        Some("nearest") => ResizeMode::Nearest,
+        Some("nearest-exact") => ResizeMode::NearestExact,
+        Some("linear") => ResizeMode::Linear,
+        Some("bilinear") => ResizeMode::Bilinear,
+        Some("trilinear") => ResizeMode::Trilinear,
+        Some("bicubic") => ResizeMode::Bicubic,
+        Some("area") => ResizeMode::Area,
+        other => panic!("no mode {other:?}"),
+    };
+    let factors = || p["scale"].as_array().expect("factors").iter().map(|s| s.as_f64().expect("a factor"));
+    let how = match &p["size"] {
+        Json::Null => Resize::by(factors().collect::<Vec<f64>>(), mode),
+        size => Resize::to(sizes(size), mode),
+    };
+    if p["align_corners"] == true { how.align_corners() } else { how }
 }
 
 /// Each op by its name for this number of axes, which the name without a number agrees with.
@@ -41,6 +60,19 @@ pub fn conv(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
         ("avg_pool", 1, [x]) => x.avg_pool1d(window(p)),
         ("avg_pool", 2, [x]) => x.avg_pool2d(window(p)),
         ("avg_pool", 3, [x]) => x.avg_pool3d(window(p)),
+        ("adaptive_avg_pool", 1, [x]) => x.adaptive_avg_pool1d(sizes(&p["size"])),
+        ("adaptive_avg_pool", 2, [x]) => x.adaptive_avg_pool2d(sizes(&p["size"])),
+        ("adaptive_avg_pool", 3, [x]) => x.adaptive_avg_pool3d(sizes(&p["size"])),
+        ("adaptive_max_pool", 1, [x]) => x.adaptive_max_pool1d(sizes(&p["size"])),
+        ("adaptive_max_pool", 2, [x]) => x.adaptive_max_pool2d(sizes(&p["size"])),
+        ("adaptive_max_pool", 3, [x]) => x.adaptive_max_pool3d(sizes(&p["size"])),
+        ("interpolate", _, [x]) => x.interpolate(resize(p)),
+        ("pad_flat", _, [x]) => match p["mode"].as_str()? {
+            "constant" => x.pad_value(&ints(&p["padding"]), float(p, "value")),
+            "reflect" => x.pad_mode(&ints(&p["padding"]), PadMode::Reflect),
+            "replicate" => x.pad_mode(&ints(&p["padding"]), PadMode::Replicate),
+            _ => x.pad_mode(&ints(&p["padding"]), PadMode::Circular),
+        },
         _ => return None,
     })
 }

@@ -49,7 +49,7 @@ fn settled(modules: &[&dyn Module]) -> Parameters {
 }
 
 pub fn cases() -> Vec<Case> {
-    let all = [convolutions(), norms(), gradients(), sums(), selections(), stores(), descents(), adams()];
+    let all = [convolutions(), windows(), norms(), gradients(), sums(), selections(), stores(), descents(), adams()];
     all.into_iter().flatten().collect()
 }
 
@@ -83,6 +83,26 @@ fn convolutions() -> Vec<Case> {
         valued("51 conv of conv", 2, 0, &[chained]),
         valued("42 three products and a residual", 4, 0, &[textures(true)]),
         valued("42 two products", 3, 0, &[textures(false)]),
+    ]
+}
+
+/// Not of the table: each is held to what it needs today.
+fn windows() -> Vec<Case> {
+    let (x, w) = (input(&[1, 4, 8, 9]), input(&[4, 3, 4, 4]));
+    let resized = |mode| x.interpolate(Resize::to([12, 7], mode));
+    let (largest, index) = x.max_pool2d_with_indices(Pool::square(3).strided(2).padded(1));
+    let twice = x.interpolate(Resize::by(2.0, ResizeMode::Nearest));
+    let up = x.conv_transpose2d(&w, None, Conv::padded(1).strided(2));
+    let loss = resized(ResizeMode::Bilinear).square().sum(());
+    vec![
+        valued("transposed convolution, stride 2", 1, 0, &[up.relu()]),
+        valued("bilinear: one an axis", 2, 0, &[resized(ResizeMode::Bilinear)]),
+        valued("bicubic: one an axis", 2, 0, &[resized(ResizeMode::Bicubic)]),
+        valued("bilinear, gradient", 4, 0, &loss.gradient(&[&x])),
+        valued("nearest by a whole factor, and what follows", 1, 0, &[twice.relu()]),
+        valued("means of uneven windows: one an axis", 2, 0, &[x.adaptive_avg_pool2d([3, 4])]),
+        valued("largest elements and their places", 1, 0, &[largest, index]),
+        valued("means of windows beyond the end", 1, 0, &[x.avg_pool2d(Pool::square(3).strided(2).ceiled())]),
     ]
 }
 

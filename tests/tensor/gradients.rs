@@ -134,6 +134,11 @@ fn product_gradients_agree_with_differences() {
     check(&[&[1, 1, 5, 5], &[1, 1, 2, 2]], |x| x[0].conv2d(&x[1], None, Conv::default().dilated([2, 1])));
     check(&[&[1, 2, 4, 4]], |x| x[0].max_pool2d(Pool::square(2).strided([1, 2])));
     check(&[&[1, 2, 5, 4]], |x| x[0].avg_pool2d(Pool::square(2).padded([(1, 0), (0, 1)])));
+    check(&[&[1, 2, 5], &[2, 3, 3]], |x| x[0].conv_transpose(&x[1], None, Conv::padded(1).strided(2)));
+    check(&[&[1, 1, 5, 4]], |x| x[0].adaptive_avg_pool2d([3, 2]) + x[0].adaptive_max_pool2d([3, 2]));
+    check(&[&[1, 1, 3, 4]], |x| x[0].interpolate(Resize::to([5, 3], ResizeMode::Bilinear)));
+    check(&[&[1, 1, 3, 4]], |x| x[0].interpolate(Resize::to([5, 3], ResizeMode::Bicubic).align_corners()));
+    check(&[&[1, 1, 4]], |x| x[0].max_unpool1d(&Tensor::new([[[5, 0, 3, 2]]]), Pool::square(2), None));
     check(&[&[1, 2, 3], &[1, 2, 3], &[1, 2, 2]], |x| x[0].attention(&x[1], &x[2], None, true));
 }
 

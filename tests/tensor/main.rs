@@ -14,6 +14,7 @@ mod order;
 mod random;
 mod select;
 mod values;
+mod windows;
 
 use doorbell::engine::interp;
 use doorbell::tensor::prelude::*;

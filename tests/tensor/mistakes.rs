@@ -67,6 +67,9 @@ fn movement(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         x.pad(&d.pairs()),
         x.pad_value(&d.pairs(), f64::NAN),
         x.pad_mode(&d.pairs(), mode),
+        x.pad(&[d.axis(), d.axis(), d.axis(), d.axis()]),
+        x.pad_to([d.axis(), d.axis()]),
+        x.shrink_to([d.axis(), d.axis()]),
         x.shrink(&d.pairs()),
         x.narrow(a, d.axis(), d.axis()),
         x.squeeze(a),
@@ -166,6 +169,10 @@ fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         Conv::padded([(1, d.axis()), (d.axis(), 1)]).grouped(d.count()).strided([d.size(), 1]).dilated([1, d.count()]);
     let transposed = Conv { output_padding: d.count().into(), ..conv };
     let size = [d.count(), d.size()];
+    let modes =
+        [ResizeMode::Nearest, ResizeMode::NearestExact, ResizeMode::Linear, ResizeMode::Bicubic, ResizeMode::Area];
+    let mode = modes[d.roll(5) as usize];
+    let resize = Resize { align_corners: d.roll(3) == 0, ..Resize::by(d.axis() as f64 * 0.7, mode) };
     vec![
         x.sum([a, b]),
         x.prod(a),
@@ -195,6 +202,10 @@ fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         x.max_pool(square),
         x.avg_pool(Pool::window(d.count()).padded(d.axis()).ceiled().uncounted()),
         x.max_pool2d_with_indices(pool).1,
+        x.adaptive_avg_pool([d.count(), d.size()]),
+        x.adaptive_max_pool2d(d.count()),
+        x.interpolate(resize),
+        x.interpolate(Resize::to([d.count(), d.size()], mode)),
         x.max_unpool(&x.cast(Scalar::I32), square, None),
         x.max_unpool2d(&y.cast(Scalar::I32), pool, Some(&size)),
         Tensor::einsum("ij,jk->ik", &[x, y]),

@@ -65,6 +65,9 @@ def cases():
     yield from transposed()
     yield from maxima()
     yield from means()
+    yield from adaptive()
+    yield from resized()
+    yield from padding()
 
 
 # input, weight, stride, dilation, padding, groups
