@@ -35,7 +35,7 @@ fn mlp() -> (Step, [Tensor; 2]) {
     let y: Vec<i32> = (0..512).map(|i| i % 10).collect();
     let step: Step = Box::new(move |x: &[Tensor]| {
         opt.zero_grad();
-        let loss = l2.forward(&l1.forward(&x[0]).relu()).sparse_categorical_crossentropy(&x[1], None, 0.0);
+        let loss = l2.forward(&l1.forward(&x[0]).relu()).sparse_categorical_crossentropy(&x[1]);
         loss.backward()?;
         let mut out = vec![loss];
         out.extend(opt.schedule_step()?);

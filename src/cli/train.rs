@@ -1,8 +1,8 @@
 //! `doorbell train`: a small convolutional network on real hand-written digits (embedded), or on MNIST's files.
 //!
-//! Two blocks of convolution, batch norm and relu, the second pooled, then one linear layer; AdamW with a one-cycle
-//! learning rate; one recorded step per batch. Held-out rows are classified after each epoch; the state is also written
-//! after each epoch, so that an interrupted run keeps its progress.
+//! Two blocks of convolution, batch norm and relu, the second pooled, then one linear layer; AdamW with a one-cycle learning
+//! rate; one recorded step a batch. Held-out rows are classified after each epoch; the state is written after each epoch too,
+//! so that an interrupted run leaves what it had learnt.
 
 use super::curve::{self, Point};
 use super::{CliError, Output};
@@ -20,10 +20,10 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub struct TrainArgs {
-    /// Passes over the training rows
+    /// Times through the training rows
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     epochs: u32,
-    /// Rows per step
+    /// Rows a step
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=4096))]
     batch: u32,
     /// Highest learning rate of the cycle
@@ -32,13 +32,13 @@ pub struct TrainArgs {
     /// Seed of the initial weights and of the order of rows
     #[arg(long, default_value_t = 0)]
     seed: u32,
-    /// Which digits are held out: every sixth row, or the last 297 (by other writers)
+    /// Which digits are held out: every sixth row, or the last 297 (other people's hands)
     #[arg(long, value_enum, default_value_t = Split::Sixth)]
     split: Split,
     /// Train on MNIST's IDX files (plain or gz) in this directory instead
     #[arg(long, value_name = "DIR")]
     mnist: Option<PathBuf>,
-    /// Directory for digits.safetensors and digits.svg
+    /// Where digits.safetensors and digits.svg go
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
@@ -62,7 +62,7 @@ struct Net {
     norm1: BatchNorm,
     conv2: Conv2d,
     norm2: BatchNorm,
-    /// Large pictures are also pooled after the first block.
+    /// Large pictures are pooled after the first block too.
     pool_first: bool,
     linear: Linear,
 }
@@ -93,8 +93,7 @@ impl Net {
     }
 }
 
-/// One training step of the digits' network, forward, backward and optimiser, on a batch of 4 generated pictures: for
-/// `dump`.
+/// One training step of the digits' network, forward, backward and optimiser, on a batch of 4 made-up pictures: for `dump`.
 ///
 /// # Errors
 /// The device's.
@@ -109,7 +108,7 @@ pub fn one_step() -> Result<(), Error> {
     let (x, y) = (Tensor::from_slice(&pixels, [ROWS, 1, 8, 8]), Tensor::from_slice(&labels, [ROWS]));
     let mut step = Jit::new(move |x: &[Tensor]| {
         opt.zero_grad();
-        let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1], None, 0.0);
+        let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1]);
         loss.backward()?;
         let mut out = vec![loss];
         out.extend(opt.schedule_step()?);
@@ -138,7 +137,7 @@ impl Shuffle {
     }
 }
 
-/// One-cycle schedule: rises from a tenth of `peak` over the first quarter, then falls as a cosine to nearly zero.
+/// One-cycle: up from a tenth of `peak` over the first quarter, then a cosine to nearly nothing.
 fn learning_rate(peak: f64, step: usize, steps: usize) -> f64 {
     let t = step as f64 / steps.max(1) as f64;
     if t < 0.25 {
@@ -162,7 +161,7 @@ pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
     std::fs::create_dir_all(&args.out).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
-    // A second handler in one process (tests) is refused; the first one remains.
+    // A second handler in one process (tests) is refused; the first one stays.
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst));
     let began = Instant::now();
     let mut run = Run::new(args, name, train, test)?;
@@ -170,7 +169,7 @@ pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
     run.report(began, interrupted.load(Ordering::SeqCst), output)
 }
 
-/// Checks that the network can use the pictures.
+/// What the network needs of its pictures.
 fn usable(train: &Dataset, test: &Dataset) -> Result<(), String> {
     let size = |d: &Dataset| format!("{} x {}", d.height, d.width);
     if test.is_empty() {
@@ -216,7 +215,7 @@ impl<'a> Run<'a> {
         let net = self.net.clone();
         let mut step = Jit::new(move |x: &[Tensor]| {
             opt.zero_grad();
-            let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1], None, 0.0);
+            let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1]);
             loss.backward()?;
             let mut out = vec![loss];
             out.extend(opt.schedule_step()?);
@@ -256,7 +255,7 @@ impl<'a> Run<'a> {
             if interrupted.load(Ordering::SeqCst) {
                 bar.abandon();
                 output.say(&format!(
-                    "interrupted in epoch {}; the weights are in {}",
+                    "interrupted in epoch {}; what was learnt is in {}",
                     epoch + 1,
                     self.path("safetensors").display()
                 ));
@@ -276,7 +275,7 @@ impl<'a> Run<'a> {
         (Tensor::from_slice(&x, shape), Tensor::from_slice(&y, [rows.len()]))
     }
 
-    /// Share of the held-out rows that are classified correctly.
+    /// Share of the held-out rows that are classified right.
     fn accuracy<F>(&self, classify: &mut Jit<F>) -> Result<f64, CliError>
     where
         F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>,
@@ -287,7 +286,7 @@ impl<'a> Run<'a> {
         let part = self.test.len().min(PART);
         let mut right = 0;
         for first in (0..self.test.len()).step_by(part.max(1)) {
-            // The last part overlaps the previous one, so that all have the recorded shape.
+            // The last part overlaps the one before, so that all have the recorded shape.
             let from = first.min(self.test.len() - part);
             let x = Tensor::from_slice(
                 &pixels[from * size..(from + part) * size],
@@ -318,7 +317,7 @@ impl<'a> Run<'a> {
         self.step_ms.sort_unstable_by(f64::total_cmp);
         let median = self.step_ms.get(steps / 2).copied().unwrap_or(0.0);
         output.say(&format!(
-            "{}: {:.2} % of {} held-out rows correct after {} epochs, {steps} steps in {seconds:.2} s ({median:.2} ms per step, {} kernels) on {}",
+            "{}: {:.2} % of {} held-out rows right after {} epochs, {steps} steps in {seconds:.2} s ({median:.2} ms a step, {} kernels) on {}",
             self.name,
             100.0 * accuracy,
             self.test.len(),

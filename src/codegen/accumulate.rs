@@ -12,8 +12,7 @@ pub(super) fn identity(op: Op, dtype: DType) -> UOp {
     let t = dtype.scalar;
     let v = match op {
         Op::Mul => ConstVal::Int(1),
-        Op::Max if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
-        Op::Max => ConstVal::Int(t.int_range().0),
+        Op::Max => t.lowest(),
         _ => ConstVal::Int(0),
     };
     UOp::constant(dtype, v)

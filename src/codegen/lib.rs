@@ -56,7 +56,7 @@ pub enum OptChoice {
 }
 
 /// Why a kernel could not be compiled.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodegenError {
     #[error("kernel graph: range {0} is open at the sink: no Store or Reduce lists it")]
@@ -80,6 +80,13 @@ pub enum CodegenError {
     Decompose(#[from] doorbell_uop::RewriteError),
     #[error(transparent)]
     OptText(#[from] opt::ParseOptError),
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for CodegenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Compiles one kernel graph for `target`. `fast_math`: float rewrites that ignore NaN, infinities and signed zeros are

@@ -121,7 +121,7 @@ impl Target {
             // Storage types: their arithmetic is done in f32 (Cast, Load and Store of f16 and bf16 are native).
             Scalar::F16 if self.f16_math && matches!(op, Add | Sub | Mul | Neg | Max | MulAcc) => true,
             Scalar::F16 | Scalar::BF16 => matches!(op, Cast | Bitcast | Load | Store | Where),
-            Scalar::F8E4M3 | Scalar::F8E5M2 => false,
+            t if t.is_fp8() => false,
             _ => true,
         }
     }

@@ -8,7 +8,7 @@ use doorbell_hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
 
 /// The error type of the device layer.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     #[error("unknown device {asked:?}, valid: {valid}")]
@@ -52,6 +52,13 @@ pub enum DeviceError {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Wait(#[from] WaitError),
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for DeviceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<EmitError> for DeviceError {

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// Why an object cannot be written, read, linked or relocated. Offsets are bytes from the start of the ELF file.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ElfError {
     /// A structure or section reaches beyond the end of the file.
@@ -61,4 +61,11 @@ pub enum ElfError {
     /// An `Object` to be written contradicts itself.
     #[error("object: {what} {index}: {why}")]
     BadObject { what: &'static str, index: usize, why: &'static str },
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for ElfError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

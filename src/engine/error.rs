@@ -1,4 +1,4 @@
-//! The engine's error type: why a realize failed, with the layer that the error came from.
+//! The one error of the engine: what stopped a realize, with the layer it came from.
 
 use crate::codegen::CodegenError;
 use crate::device::DeviceError;
@@ -9,15 +9,16 @@ use crate::tensor::TensorError;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why something could not be computed. A Tensor's own error is cheap to clone, since many Tensors may carry it.
-#[derive(Debug, Error)]
+/// Why something could not be computed. Cheap to clone where it is a Tensor's own error, since many Tensors may carry
+/// it.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     #[error(transparent)]
     Tensor(Box<TensorError>),
     #[error(transparent)]
     Spec(#[from] crate::uop::SpecError),
-    /// SPEC=2: a rewrite rule made a node that violates the spec of its stage.
+    /// SPEC=2: a rewrite rule made a node that breaks the rules of its stage.
     #[error(transparent)]
     Rewrite(#[from] crate::uop::RewriteError),
     #[error(transparent)]
@@ -30,27 +31,41 @@ pub enum Error {
     Elf(#[from] ElfError),
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// An environment variable with an invalid value.
+    /// An environment variable that means nothing.
     #[error(transparent)]
     Option(#[from] super::OptionError),
     #[error(transparent)]
     Jit(#[from] JitError),
     #[error("{what}: {source}")]
     File { what: String, source: std::io::Error },
-    #[error("to_vec: the tensor holds {have}, {want} was requested")]
+    #[error(
+        "to_vec: the Tensor holds {have}, {want} was asked for: read it as to_vec::<{}>(), or convert it first by \
+         cast(Scalar::{want:?})", rust_name(*.have)
+    )]
     WrongType { have: crate::uop::Scalar, want: crate::uop::Scalar },
+    #[error("to_nested: the Tensor has {have} axes, {want} nested Vecs were asked for")]
+    WrongRank { have: usize, want: usize },
+    #[error("the Tensor {shape} of {dtype} is memory without a value (Tensor::empty): assign to it before it is read")]
+    Empty { shape: String, dtype: crate::uop::Scalar },
     #[error("item: the tensor has {0} elements, not one")]
     NotOne(usize),
-    /// An error of the recorded function itself.
+    /// What a recorded function itself ran into.
     #[error("{0}")]
     Function(String),
-    /// An internal invariant is violated.
+    /// Our own invariant does not hold.
     #[error("engine: {0}")]
     Internal(String),
 }
 
-/// Why a function cannot be recorded or replayed.
-#[derive(Debug, Error, PartialEq, Eq)]
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a recorded function refuses.
+#[derive(Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JitError {
     #[error("jit: nothing was captured: the function ran no kernel")]
@@ -77,8 +92,15 @@ pub enum JitError {
     TwoValues { name: String, first: i64, second: i64 },
 }
 
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for JitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
-    /// Whether the error concerns the device itself (unknown name, cannot be opened), not the computation.
+    /// Whether it is about the device itself (none of that name, cannot be opened), not about what was to be computed.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(
@@ -92,7 +114,7 @@ impl Error {
             )
         )
     }
-    /// One word for the layer that the error came from.
+    /// One word for the layer it came from.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -100,7 +122,7 @@ impl Error {
             Error::Spec(_) | Error::Rewrite(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
-            // The text is PTX: no other target compiles from text yet.
+            // The text is PTX: no other target has a language yet.
             Error::Isa(IsaError::Source { .. }) => "ptx",
             Error::Isa(_) => "isa",
             Error::Elf(_) => "elf",
@@ -108,10 +130,21 @@ impl Error {
             Error::Option(_) => "option",
             Error::Jit(_) => "jit",
             Error::File { .. } => "file",
-            Error::WrongType { .. } | Error::NotOne(_) => "data",
+            Error::WrongType { .. } | Error::WrongRank { .. } | Error::Empty { .. } | Error::NotOne(_) => "data",
             Error::Function(_) => "function",
             Error::Internal(_) => "internal",
         }
+    }
+}
+
+/// The Rust type of an element, as `to_vec` names it.
+fn rust_name(t: crate::uop::Scalar) -> String {
+    use crate::uop::Scalar;
+    match t {
+        Scalar::F16 => "half::f16".into(),
+        Scalar::BF16 => "half::bf16".into(),
+        t if t.is_fp8() => "f32>() after cast(Scalar::F32), as to_vec::<f32".into(),
+        t => t.name().into(),
     }
 }
 

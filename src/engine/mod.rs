@@ -1,7 +1,7 @@
 //! Realize, program cache, JIT, counters, profile; and the reference interpreter.
 //!
-//! The only module that uses both Tensors and devices: it schedules a Tensor's graph, compiles missing kernels,
-//! allocates memory for buffers, submits, and reads back. It depends on every module below it.
+//! The one room that sees both Tensors and devices: it schedules a Tensor's graph, compiles the kernels it lacks, gives
+//! buffers their memory, submits, and reads back. Depends on every room below it.
 
 mod backends;
 mod cache;
@@ -23,6 +23,7 @@ mod run;
 mod search;
 mod select;
 mod session;
+mod show;
 #[cfg(feature = "emu")]
 pub mod software;
 mod validate;
@@ -39,3 +40,4 @@ pub use options::{OptionError, Options};
 pub use realize::synchronize;
 pub use select::Unique;
 pub use session::{Entered, Messages, OpenDevice, Session, close, finish, install, session};
+pub use show::FromNested;

@@ -1,30 +1,29 @@
-//! Options as a value: read from the environment once, at the edge, and passed down (docs/architecture.md, decision
-//! 10).
+//! Options as a value: read from the environment once, at the edge, and handed down (architecture, decision 10).
 //!
-//! Names and meanings are tinygrad's; the README has the table.
+//! The names and meanings are the ones the field knows from tinygrad; the README has the table.
 
 use crate::uop::SpecLevel;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// All settings of a session. `Options::default()` corresponds to an empty environment.
+/// Everything a run can be told from outside. `Options::default()` is what an empty environment gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`).
     pub device: String,
-    /// What is printed: 1 devices and JIT, 2 a line per kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
+    /// What is printed: 1 devices and JIT, 2 a line a kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
     pub debug: u8,
-    /// Compile kernels without opts (`NOOPT=1`).
+    /// Use no opts (`NOOPT=1`).
     pub noopt: bool,
-    /// Beam width of the search for opts; 0 uses the heuristic (`BEAM`).
+    /// Width of the search for opts, 0: heuristic (`BEAM`).
     pub beam: usize,
-    /// Verification of graphs: 0 none, 1 at stage boundaries, 2 also every node that a rewrite rule makes (`SPEC`).
+    /// Verification of graphs: 0 none, 1 at the boundaries, 2 every node that a rewrite rule makes as well (`SPEC`).
     pub spec: u8,
-    /// With `false`, a JIT runs its function on every call (`JIT=0`).
+    /// 0: a JIT runs its function every time (`JIT`).
     pub jit: bool,
     /// Write a trace for Perfetto here at the end (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
-    /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
+    /// `avx2`, `avx512` or `amx` instead of what the CPU offers (`ARCH`).
     pub arch: Option<String>,
     /// Cores that the CPU device may use, `None`: all (`THREADS`).
     pub threads: Option<usize>,
@@ -32,39 +31,45 @@ pub struct Options {
     pub fast_math: bool,
     /// Run every kernel in the reference interpreter too and compare (`VALIDATE=1`; slow).
     pub validate: bool,
-    /// Folder for the cache of search results and `ptxas`'s cubins; `None`: no cache (`CACHEDIR`, `CACHELEVEL=0`).
+    /// Where results of searches and cubins of `ptxas` are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
-    /// NVIDIA's assembler, to use for PTX instead of this project's own (`PTXAS=path`).
+    /// NVIDIA's assembler, which makes machine code of PTX (`PTXAS=path`).
     pub ptxas: Option<PathBuf>,
-    /// Accepts releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
+    /// Takes releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
     pub nv_any_driver: bool,
-    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): for Hopper and later, on machines
-    /// where BAR0 is not passed through.
+    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): from Hopper on, where BAR0 is not
+    /// passed through.
     pub nv_bar1_doorbell: bool,
-    /// RM alone manages NVIDIA's page tables, without nvidia-uvm (`NV_RM_ONLY=1`). If there is no nvidia-uvm, this is
-    /// always the case.
+    /// NVIDIA's page tables are filled by RM alone, without nvidia-uvm (`NV_RM_ONLY=1`); where there is none it is so
+    /// anyway.
     pub nv_rm_only: bool,
-    /// Copies on NVIDIA's cards share the graphics engine's runlist, instead of using a separate copy engine
-    /// (`NV_SHARED_COPY=1`).
+    /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of
+    /// their own.
     pub nv_shared_copy: bool,
-    /// Products of f32 may use matrix units that drop the last 13 bits of each factor's mantissa (`ALLOW_TF32=1`).
+    /// Products of f32 may use matrix units that leave out the last 13 bits of each factor (`ALLOW_TF32=1`).
     pub allow_tf32: bool,
     /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
     pub nv_wgmma: bool,
-    /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it polls with short
-    /// sleeps).
+    /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it naps and looks).
     pub nv_events: bool,
-    /// Kernels for Hopper may load tiles with the tensor memory accelerator (`NV_TMA=0`: only with threads).
+    /// Its tiles may be brought by the copy engine in boxes (`NV_TMA=0`: only by the threads).
     pub nv_tma: bool,
 }
 
-/// An environment variable with an invalid value.
-#[derive(Clone, Debug, Error, PartialEq)]
+/// A variable whose value means nothing.
+#[derive(Clone, Error, PartialEq)]
 #[error("{name}={value} is not valid: {expected}")]
 pub struct OptionError {
     pub name: &'static str,
     pub value: String,
     pub expected: &'static str,
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for OptionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl Default for Options {
@@ -96,12 +101,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The spec level of `spec`.
+    /// What `spec` stands for.
     pub fn spec_level(&self) -> SpecLevel {
         SpecLevel::from_number(u32::from(self.spec))
     }
 
-    /// Reads options from the process's environment.
+    /// From the process's environment.
     ///
     /// # Errors
     /// The first variable that cannot be understood.
@@ -109,7 +114,7 @@ impl Options {
         Options::from_lookup(|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
     }
 
-    /// Reads options from any source of variables.
+    /// From any source of variables.
     ///
     /// # Errors
     /// The first variable that cannot be understood.

@@ -1,15 +1,15 @@
-//! Computing Tensors: schedule, compile, submit, read back.
+//! Tensors to values: schedule, compile, submit, read back.
 
 use super::jit::capturing;
 use super::memory::{dense_view, size_of};
 use super::{Error, JitError, Session, session};
 use crate::schedule;
-use crate::tensor::{Element, Elementwise, Tensor, Value};
+use crate::tensor::{Element, Elementwise, Shown, Tensor, Value, strong};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// A Tensor that was assigned to: after each run it has a new version of its buffer, in the same memory.
+/// A Tensor that was assigned to: after each run it holds a new version of the same memory.
 #[derive(Clone)]
 pub struct Assigned {
     tensor: Tensor,
@@ -19,7 +19,7 @@ impl Assigned {
     pub(super) fn new(tensor: &Tensor) -> Assigned {
         Assigned { tensor: tensor.clone() }
     }
-    /// Whether this is the same Tensor.
+    /// Whether this is that very Tensor.
     pub(super) fn is(&self, t: &Tensor) -> bool {
         self.tensor.is(t)
     }
@@ -42,17 +42,17 @@ fn next_version(view: &UOp) -> Option<UOp> {
 }
 
 impl Session {
-    /// Computes all `tensors`; each is then a view of a buffer.
+    /// Computes all of `tensors` and leaves each as a view of a buffer.
     ///
     /// # Errors
-    /// The first error that a Tensor carries; errors of scheduling, compiling or running.
+    /// The first mistake a Tensor carries; what scheduling, compiling or running refuses.
     pub fn realize(&self, tensors: &[Tensor]) -> Result<(), Error> {
-        // Two threads whose graphs contain the same assignment would both execute it: the second one waits, and then
-        // finds it done.
-        let mut _assigning = None;
+        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it
+        // made.
+        let mut _turn = None;
         for t in tensors {
-            if _assigning.is_none() && assigns(&t.node()?) {
-                _assigning = Some(self.assigning.lock().unwrap_or_else(PoisonError::into_inner));
+            if _turn.is_none() && assigns(&t.node()?) {
+                _turn = Some(self.assigning.lock().unwrap_or_else(PoisonError::into_inner));
             }
         }
         let mut roots: Vec<(UOp, Arc<str>)> = Vec::with_capacity(tensors.len());
@@ -82,19 +82,25 @@ impl Session {
             if u.op() == Op::Assign {
                 capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
             }
-            // Looks up the realized node and drops the graph.
+            // Looks the realized node up and lets go of the graph.
             t.node()?;
         }
         Ok(())
     }
 
-    /// The device for a Tensor whose graph contains no device.
+    /// Where a Tensor is computed whose graph names no device.
     fn device_of(&self, t: &Tensor) -> Arc<str> {
         t.device()
     }
 
     /// The bytes of a Tensor, dense and row-major, on the host.
     fn bytes(&self, t: &Tensor) -> Result<(Vec<u8>, Scalar, usize), Error> {
+        let (bytes, t, shape) = self.dense_bytes(t)?;
+        Ok((bytes, t, shape.iter().product()))
+    }
+
+    /// As `bytes`, with the shape.
+    pub(super) fn dense_bytes(&self, t: &Tensor) -> Result<(Vec<u8>, Scalar, Vec<usize>), Error> {
         if capturing(|c| c.error = Some(JitError::ReadDuringCapture)).is_some() {
             return Err(JitError::ReadDuringCapture.into());
         }
@@ -102,24 +108,25 @@ impl Session {
         self.realize(std::slice::from_ref(&dense))?;
         let u = dense.node()?;
         let lost = || Error::Internal(format!("a realized tensor is not a dense buffer: {}", u.tree()));
-        let len = u.shape().iter().map(size_of).product::<Option<usize>>().ok_or_else(lost)?;
+        let shape = u.shape().iter().map(size_of).collect::<Option<Vec<usize>>>().ok_or_else(lost)?;
+        let len: usize = shape.iter().product();
         let t = u.dtype().scalar;
         if len == 0 {
-            return Ok((Vec::new(), t, 0));
+            return Ok((Vec::new(), t, shape));
         }
         let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
         let r = buffer.buffer_ref().ok_or_else(lost)?;
-        // A buffer that was never written has no memory.
+        // Memory that nobody has written yet has no place.
         if r.memory.get().is_none() {
-            return Err(lost());
+            return Err(Error::Empty { shape: Shown(u.shape()).to_string(), dtype: t });
         }
         let mut bytes = vec![0u8; len * t.size_bytes()];
         self.source(r, t.size_bytes())?.read((offset * t.size_bytes()) as u64, &mut bytes)?;
-        Ok((bytes, t, len))
+        Ok((bytes, t, shape))
     }
 }
 
-/// Whether computing the value writes to existing memory.
+/// Whether memory is written before the value is there.
 fn assigns(u: &UOp) -> bool {
     !is_memory(u) && u.toposort().iter().any(|u| u.op() == Op::Assign)
 }
@@ -136,10 +143,10 @@ fn is_memory(u: &UOp) -> bool {
     }
 }
 
-/// The same values with a strong dtype, dense in memory.
+/// The same values with a strong dtype, as one dense run of memory.
 fn dense(t: &Tensor) -> Result<Tensor, Error> {
     let u = t.node()?;
-    let strong = DType::of(u.dtype().scalar.strong());
+    let strong = DType::of(strong(u.dtype().scalar));
     let u = if u.dtype() == strong { u } else { u.cast(strong) };
     if is_memory(&u) && dense_view(&u).is_some() {
         return Ok(t.clone());
@@ -151,7 +158,7 @@ impl Tensor {
     /// Computes the Tensor; afterwards it is a view of a buffer.
     ///
     /// # Errors
-    /// The first error that it carries; errors of scheduling, compiling or running.
+    /// The first mistake it carries; what scheduling, compiling or running refuses.
     pub fn realize(&self) -> Result<&Tensor, Error> {
         session()?.realize(std::slice::from_ref(self))?;
         Ok(self)
@@ -163,7 +170,8 @@ impl Tensor {
     pub fn realize_all(tensors: &[Tensor]) -> Result<(), Error> {
         session()?.realize(tensors)
     }
-    /// All elements in row-major order; `T` must be the dtype's Rust type.
+    /// All elements in row-major order; `T` must be the dtype's Rust type (`cast` first for another one, or
+    /// [`Tensor::to_f64`] for any). With the shape: [`Tensor::to_nested`].
     ///
     /// # Errors
     /// As `realize`; `WrongType`.
@@ -197,7 +205,7 @@ impl Tensor {
     /// The only element as a number.
     ///
     /// # Errors
-    /// As `realize`; `NotOne` if there is not exactly one.
+    /// As `realize`; `NotOne` if there is more or less than one.
     pub fn item(&self) -> Result<f64, Error> {
         match self.to_f64()?.as_slice() {
             [x] => Ok(*x),
@@ -209,7 +217,7 @@ impl Tensor {
 /// Waits until everything submitted so far is done, on every open device.
 ///
 /// # Errors
-/// A device's work did not complete in time.
+/// A device's work did not end in time.
 pub fn synchronize() -> Result<(), Error> {
     for d in session()?.open_devices() {
         d.device.synchronize(d.device.patience())?;

@@ -1,8 +1,7 @@
-//! A session: options, open devices, caches, counters and the receiver of messages.
+//! A session: options, open devices, caches, counters and where messages go.
 //!
-//! [`Session::open`] makes one from [`Options`]. A thread computes in the session that it has entered
-//! ([`Session::enter`]), else in the program's session: the one of [`install`], or one with the environment's options,
-//! made at the first realize.
+//! [`Session::open`] makes one from [`Options`]; a thread computes in the one that it has entered ([`Session::enter`]),
+//! else in the program's: the one given to [`install`], or one of the environment's options, made at the first realize.
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
@@ -19,18 +18,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Receives the messages that the options enable, each a text of one or more lines.
+/// Takes the messages that the options ask for, a text of one or several lines each.
 pub type Messages = Box<dyn Fn(&str) + Send + Sync>;
 
-/// The state of a program's computations. Sessions are independent of each other, except that they share devices opened
-/// with the same options, and these devices' memory.
+/// What a program computes with. Sessions are independent of each other, but for devices that they open with the same
+/// options: those they share, and with them their memory.
 pub struct Session {
     pub options: Options,
     pub counters: Counters,
     pub profile: Profile,
     pub(super) cache: KernelCache,
     pub(super) schedules: ScheduleCache,
-    /// Open devices by every name that was used for them.
+    /// Open devices by every name that was asked for.
     devices: Mutex<HashMap<Arc<str>, Arc<OpenDevice>>>,
     /// Held while a graph with assignments is scheduled and submitted.
     pub(super) assigning: Mutex<()>,
@@ -43,7 +42,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A device with its back end.
+/// A device with what compiling for it needs.
 pub struct OpenDevice {
     pub name: Arc<str>,
     pub device: Arc<dyn Device>,
@@ -51,13 +50,13 @@ pub struct OpenDevice {
 }
 
 impl OpenDevice {
-    /// The target for codegen.
+    /// What codegen must know of it.
     #[must_use]
     pub fn target(&self) -> &Target {
         self.backend.target()
     }
 
-    /// Whether kernels can run here, so that they can be timed.
+    /// Whether kernels are made to run here, so that one can be timed.
     #[must_use]
     pub fn runs_kernels(&self) -> bool {
         self.backend.makes_code() && self.device.executes()
@@ -72,11 +71,11 @@ thread_local! {
     static ENTERED: RefCell<Vec<Arc<Session>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes the program's session, and makes its device the default for Tensors created from now on. Call it before
-/// anything is realized.
+/// Makes the program's session, and its device the default of Tensors made from now on. Call it before anything is
+/// realized.
 ///
 /// # Errors
-/// As [`Session::open`]; `Internal` if the program already has a session with other options.
+/// As [`Session::open`]; `Internal` when the program has a session with other options.
 pub fn install(options: Options) -> Result<Arc<Session>, Error> {
     let new = Session::open(options)?;
     let s = PROGRAM.get_or_init(|| new.clone());
@@ -87,11 +86,11 @@ pub fn install(options: Options) -> Result<Arc<Session>, Error> {
     Ok(s.clone())
 }
 
-/// The session that this thread computes in: the one it entered last, or the program's, which is made with the
-/// environment's options if none was installed.
+/// The session that this thread computes in: the one it has entered last, or the program's, which is made with the
+/// environment's options if nobody has installed one.
 ///
 /// # Errors
-/// An environment variable with an invalid value; as [`Session::open`].
+/// An environment variable that means nothing; as [`Session::open`].
 pub fn session() -> Result<Arc<Session>, Error> {
     if let Some(s) = ENTERED.with_borrow(|all| all.last().cloned()) {
         return Ok(s);
@@ -103,26 +102,26 @@ pub fn session() -> Result<Arc<Session>, Error> {
     Ok(PROGRAM.get_or_init(|| new).clone())
 }
 
-/// Waits for the devices of the program's session, and writes the trace if profiling is on.
+/// Waits for the devices of the program's session and writes the trace that was asked for.
 ///
 /// # Errors
-/// A device's work did not complete; the trace could not be written.
+/// A device's work did not end; the trace could not be written.
 pub fn finish() -> Result<(), Error> {
     PROGRAM.get().map_or(Ok(()), |s| s.finish())
 }
 
-/// Drops the compiled kernels and open devices of the program's session; nothing may be computing. Later work opens
-/// them again.
+/// Lets go of the compiled kernels and open devices of the program's session, once nobody computes any more; later work
+/// opens them anew.
 pub fn close() {
     if let Some(s) = PROGRAM.get() {
         s.close();
     }
 }
 
-/// While this value exists, its thread computes in a session. Drop these values in the reverse order of entering.
+/// The thread computes in a session while this lives. Drop them in the reverse order of entering.
 #[derive(Debug)]
 pub struct Entered {
-    /// The previous default device of Tensors.
+    /// The default device of Tensors before.
     device: Option<Arc<str>>,
     /// It belongs to its thread.
     _thread: PhantomData<*const ()>,
@@ -139,7 +138,7 @@ impl Session {
     /// A session with these options. Devices are opened when they are first used.
     ///
     /// # Errors
-    /// `Device` if the options contain an invalid device name.
+    /// `Device` when the options name a device that cannot be.
     pub fn open(options: Options) -> Result<Arc<Session>, Error> {
         options.device.parse::<DeviceName>()?;
         #[cfg(feature = "emu")]
@@ -156,8 +155,8 @@ impl Session {
         }))
     }
 
-    /// Makes this the thread's session until the returned value is dropped, and its device the default for Tensors that
-    /// the thread creates.
+    /// Makes it the session of this thread until the value is dropped, and its device the default of Tensors that the
+    /// thread makes.
     #[must_use = "the thread leaves the session when this is dropped"]
     pub fn enter(self: &Arc<Self>) -> Entered {
         ENTERED.with_borrow_mut(|all| all.push(self.clone()));
@@ -165,13 +164,13 @@ impl Session {
         Entered { device, _thread: PhantomData }
     }
 
-    /// Sets the receiver of the messages that the options enable (`debug`); only the first call has an effect. Without
-    /// a receiver, messages go to the `log` crate, at level info.
+    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the
+    /// `log` crate, at level info.
     pub fn on_message(&self, take: impl Fn(&str) + Send + Sync + 'static) {
         let _first_one_counts = self.messages.set(Box::new(take));
     }
 
-    /// Sends a message to the receiver.
+    /// Tells whoever listens.
     pub(super) fn say(&self, text: &str) {
         match self.messages.get() {
             Some(take) => take(text),
@@ -179,10 +178,10 @@ impl Session {
         }
     }
 
-    /// Waits for the devices, and writes the trace if profiling is on.
+    /// Waits for the devices and writes the trace that was asked for.
     ///
     /// # Errors
-    /// A device's work did not complete; the trace could not be written.
+    /// A device's work did not end; the trace could not be written.
     pub fn finish(&self) -> Result<(), Error> {
         for d in self.open_devices() {
             d.device.synchronize(d.device.patience())?;
@@ -195,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Drops compiled kernels and open devices; later work opens them again.
+    /// Lets go of compiled kernels and open devices; later work opens them anew.
     pub fn close(&self) {
         self.cache.clear();
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -227,7 +226,7 @@ impl Session {
         Ok(d)
     }
 
-    /// The device options of this session's options.
+    /// How devices are opened under these options.
     pub fn device_options(&self) -> DeviceOptions {
         let mut d = DeviceOptions::default();
         d.cpu.threads = self.options.threads.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));

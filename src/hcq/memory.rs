@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// An access outside a memory, or memory that cannot be mapped.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MemError {
     #[error("access of {len_bytes} bytes at offset {offset} exceeds the memory of {size_bytes} bytes")]
@@ -27,6 +27,13 @@ pub enum MemError {
     /// A driver refused to allocate memory.
     #[error("{0}")]
     Driver(String),
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for MemError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// A range of host-addressable memory, which keeps its owner alive. Clones refer to the same bytes.

@@ -9,7 +9,7 @@ use super::packet::EmitError;
 use super::signal::WaitError;
 
 /// Why a list could not be built or submitted.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
     #[error(transparent)]
@@ -26,4 +26,11 @@ pub enum SubmitError {
     Unsupported { queue: &'static str, what: &'static str },
     #[error("patch of argument {arg} of command {command}: the recorded list has no such argument")]
     Patch { command: usize, arg: usize },
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for SubmitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

@@ -197,7 +197,7 @@ impl fmt::Display for Report {
 }
 
 /// Why a wait for a point failed.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
     #[error("{0}")]
@@ -208,6 +208,13 @@ pub enum WaitError {
     /// The device reported a fault, and does no more work.
     #[error("{0}")]
     Fault(Box<Report>),
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for WaitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// The queue that advances a timeline. A waiting host calls it, so that the host can run work or sleep as suits the

@@ -146,7 +146,7 @@ impl Backend for NoCode {
 }
 
 /// Why a back end cannot compile a program.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IsaError {
     #[error("{kernel}: {target} has no instruction for {op:?} on {dtype}")]
@@ -160,4 +160,11 @@ pub enum IsaError {
     Source { kernel: String, why: String },
     #[error("bytes at offset {offset} are no instruction")]
     NotCode { offset: usize },
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for IsaError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

@@ -9,7 +9,7 @@ use super::ScheduleError;
 use super::collapse::collapse;
 use super::index::{self, Idx};
 use super::sums::merged;
-use crate::uop::{Arg, ConstVal, DType, Dim, Memo, Op, Scalar, Srcs, UOp};
+use crate::uop::{Arg, ConstVal, DType, Dim, Memo, Op, Srcs, UOp};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -95,9 +95,7 @@ pub fn address(param: &UOp) -> UOp {
 pub fn identity(op: Op, dtype: DType) -> UOp {
     let v = match op {
         Op::Mul => ConstVal::Int(1),
-        Op::Max if dtype.is_float() => ConstVal::Float(f64::NEG_INFINITY),
-        Op::Max if dtype.scalar == Scalar::Bool => ConstVal::Bool(false),
-        Op::Max => ConstVal::Int(dtype.scalar.int_range().0),
+        Op::Max => dtype.scalar.lowest(),
         _ => ConstVal::Int(0),
     };
     UOp::constant(dtype, v)

@@ -42,7 +42,7 @@ use crate::uop::Op;
 use std::sync::Arc;
 
 /// Why a graph could not be scheduled. All of these are malformed graphs: the tensor room refuses to build them.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
     #[error("schedule: {op:?}: {why}")]
@@ -55,6 +55,13 @@ pub enum ScheduleError {
     Mixed { op: Op, shape: String },
     #[error("schedule: assignments and reads of one buffer wait for each other")]
     Cycle,
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for ScheduleError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 #[cfg(test)]

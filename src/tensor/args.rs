@@ -94,7 +94,8 @@ impl IntoShape for i32 {
     }
 }
 
-/// Axes to work on: `()` for all, `-1`, `[0, 2]`, a slice. Negative ones count from the end.
+/// Axes to work on: `()` or `..` for all, `-1`, `[0, 2]`, `1..3`, a slice or a `Vec`, of `i32`, `i64` or `usize`. Negative
+/// ones count from the end.
 pub trait IntoAxes {
     /// `None`: all of them.
     fn into_axes(self) -> Option<Vec<i64>>;
@@ -104,39 +105,108 @@ impl IntoAxes for () {
         None
     }
 }
-impl IntoAxes for i32 {
+/// An axis of any integer type. One beyond i64 is beyond every rank too.
+macro_rules! axes_of {
+    ($($t:ty)*) => {$(
+        impl IntoAxes for $t {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                Some(vec![i64::try_from(self).unwrap_or(i64::MAX)])
+            }
+        }
+        impl IntoAxes for Option<$t> {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                self.and_then(IntoAxes::into_axes)
+            }
+        }
+        impl IntoAxes for &[$t] {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                Some(self.iter().map(|a| i64::try_from(*a).unwrap_or(i64::MAX)).collect())
+            }
+        }
+        impl<const N: usize> IntoAxes for [$t; N] {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                self.as_slice().into_axes()
+            }
+        }
+        impl<const N: usize> IntoAxes for &[$t; N] {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                self.as_slice().into_axes()
+            }
+        }
+        impl IntoAxes for Vec<$t> {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                self.as_slice().into_axes()
+            }
+        }
+        impl IntoAxes for &Vec<$t> {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                self.as_slice().into_axes()
+            }
+        }
+        /// At most 64 axes: more than any Tensor has.
+        impl IntoAxes for std::ops::Range<$t> {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                Some(self.take(64).map(|a| i64::try_from(a).unwrap_or(i64::MAX)).collect())
+            }
+        }
+        impl IntoAxes for std::ops::RangeInclusive<$t> {
+            fn into_axes(self) -> Option<Vec<i64>> {
+                Some(self.take(64).map(|a| i64::try_from(a).unwrap_or(i64::MAX)).collect())
+            }
+        }
+    )*};
+}
+axes_of! { i32 i64 usize }
+/// All of them, as `()`.
+impl IntoAxes for std::ops::RangeFull {
     fn into_axes(self) -> Option<Vec<i64>> {
-        Some(vec![self.into()])
+        None
     }
 }
-impl IntoAxes for i64 {
-    fn into_axes(self) -> Option<Vec<i64>> {
-        Some(vec![self])
+
+/// Pieces that an axis is cut into at most.
+pub(crate) const PIECES: usize = 1 << 20;
+
+/// How an axis is cut: `2` for pieces of 2, `[1, 3]` for one of 1 and one of 3.
+pub trait IntoSplit {
+    /// The sizes of the pieces of an axis of size `whole`.
+    fn into_sizes(self, whole: Option<usize>) -> Vec<usize>;
+}
+impl IntoSplit for usize {
+    fn into_sizes(self, whole: Option<usize>) -> Vec<usize> {
+        match whole {
+            Some(whole) if self > 0 && whole > 0 && whole / self <= PIECES => {
+                let mut sizes = vec![self; whole / self];
+                sizes.extend((whole % self != 0).then_some(whole % self));
+                sizes
+            }
+            _ => vec![self],
+        }
     }
 }
-impl IntoAxes for Option<i64> {
-    fn into_axes(self) -> Option<Vec<i64>> {
-        self.map(|axis| vec![axis])
+impl IntoSplit for &[usize] {
+    fn into_sizes(self, _: Option<usize>) -> Vec<usize> {
+        self.to_vec()
     }
 }
-impl<const N: usize> IntoAxes for [i32; N] {
-    fn into_axes(self) -> Option<Vec<i64>> {
-        Some(self.iter().map(|a| i64::from(*a)).collect())
+impl<const N: usize> IntoSplit for &[usize; N] {
+    fn into_sizes(self, _: Option<usize>) -> Vec<usize> {
+        self.to_vec()
     }
 }
-impl<const N: usize> IntoAxes for [i64; N] {
-    fn into_axes(self) -> Option<Vec<i64>> {
-        Some(self.to_vec())
+impl<const N: usize> IntoSplit for [usize; N] {
+    fn into_sizes(self, _: Option<usize>) -> Vec<usize> {
+        self.to_vec()
     }
 }
-impl IntoAxes for &[i64] {
-    fn into_axes(self) -> Option<Vec<i64>> {
-        Some(self.to_vec())
+impl IntoSplit for Vec<usize> {
+    fn into_sizes(self, _: Option<usize>) -> Vec<usize> {
+        self
     }
 }
-impl IntoAxes for Vec<i64> {
-    fn into_axes(self) -> Option<Vec<i64>> {
-        Some(self)
+impl IntoSplit for &Vec<usize> {
+    fn into_sizes(self, _: Option<usize>) -> Vec<usize> {
+        self.clone()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tensors from nothing but a shape, and from host data.
 
 use super::args::IntoShape;
+use super::convert::{default_float, default_int, strong};
 use super::elementwise::Elementwise;
 use super::error::{Fault, Problem, Shown};
 use super::graph;
@@ -121,12 +122,12 @@ impl<T: Nested + ?Sized> Nested for &T {
 
 /// The dtype of a Tensor made of a plain number: the default int or float, a longer int where that cannot hold the
 /// number.
-fn own_type(c: ConstVal) -> Scalar {
+pub(super) fn own_type(c: ConstVal) -> Scalar {
     let holds = |t: &&Scalar, i: i128| (t.int_range().0..=t.int_range().1).contains(&i);
     match c {
         ConstVal::Bool(_) => Scalar::Bool,
-        ConstVal::Int(i) => [Scalar::I32, Scalar::I64].iter().find(|t| holds(t, i)).copied().unwrap_or(Scalar::U64),
-        ConstVal::Float(_) => Scalar::F32,
+        ConstVal::Int(i) => [default_int(), Scalar::I64].iter().find(|t| holds(t, i)).copied().unwrap_or(Scalar::U64),
+        ConstVal::Float(_) => default_float(),
     }
 }
 
@@ -192,15 +193,15 @@ impl Tensor {
             Ok(graph::full(&shape, &graph::constant(value, dtype)?))
         })
     }
-    /// f32 zeros.
+    /// Zeros of the default float, f32 unless changed ([`set_default_float`](super::set_default_float)).
     #[track_caller]
     pub fn zeros(shape: impl IntoShape) -> Tensor {
-        Tensor::full_of(shape, 0.0, Scalar::F32)
+        Tensor::full_of(shape, 0.0, default_float())
     }
-    /// f32 ones.
+    /// Ones of the default float.
     #[track_caller]
     pub fn ones(shape: impl IntoShape) -> Tensor {
-        Tensor::full_of(shape, 1.0, Scalar::F32)
+        Tensor::full_of(shape, 1.0, default_float())
     }
     /// 0, 1 .. n-1 without memory: i32, or i64 for more than that counts.
     #[track_caller]
@@ -211,7 +212,8 @@ impl Tensor {
             Ok(graph::cast(&UOp::iota(n.uop()), super::index::position_type(n.max().saturating_sub(1))))
         })
     }
-    /// `start`, `start + step` .. before `stop`: i32 where all three are whole (i64 where one is beyond i32), else f32.
+    /// `start`, `start + step` .. before `stop`: i32 where all three are whole (i64 where one is beyond i32), else the
+    /// default float.
     #[track_caller]
     pub fn arange_step(start: f64, stop: f64, step: f64) -> Tensor {
         lift("arange", [], |[]| {
@@ -228,26 +230,26 @@ impl Tensor {
             Ok(if whole {
                 i.mul(step as i64).add(start as i64).cast(if within(31) { Scalar::I32 } else { Scalar::I64 })
             } else {
-                i.cast(Scalar::F64).mul(step).add(start).cast(Scalar::F32)
+                i.cast(Scalar::F64).mul(step).add(start).cast(default_float())
             })
         })
     }
-    /// `n` f32 numbers evenly from `start` to `stop`, both included.
+    /// `n` numbers of the default float evenly from `start` to `stop`, both included.
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor {
         lift("linspace", [], |[]| {
             let step = if n > 1 { (stop - start) / (n - 1) as f64 } else { 0.0 };
             let i = Expr::from(UOp::iota(Dim::from(n).uop())).cast(Scalar::F64);
-            Ok(i.mul(step).add(start).cast(Scalar::F32))
+            Ok(i.mul(step).add(start).cast(default_float()))
         })
     }
-    /// f32 ones on the main diagonal of n x m.
+    /// Ones (of the default float) on the main diagonal of n x m.
     #[track_caller]
     pub fn eye(n: usize, m: usize) -> Tensor {
         lift("eye", [], |[]| {
             let shape = [Dim::from(n), Dim::from(m)];
             let on = positions(&shape, 0).eq(&positions(&shape, 1));
-            Ok(on.expand(&shape).cast(Scalar::F32))
+            Ok(on.expand(&shape).cast(default_float()))
         })
     }
     /// One number in the shape and dtype of `self`.
@@ -268,19 +270,31 @@ impl Tensor {
     #[track_caller]
     pub fn empty_like(&self) -> Tensor {
         build("empty_like", [self.node()], |[x]| {
-            let buffer = Tensor::buffer(x.dtype().scalar.strong(), known(x.shape())?, self.device());
+            let buffer = Tensor::buffer(strong(x.dtype().scalar), known(x.shape())?, self.device());
             Ok(graph::reshape(&buffer, x.shape()))
         })
     }
-    /// The same value on another device.
+    /// The same value on another device. A value without memory (`Tensor::zeros`, `arange`) is computed there.
     #[track_caller]
     pub fn to(&self, device: &str) -> Tensor {
         build("to", [self.node()], |[x]| {
-            if x.device().is_none_or(|d| **d == *device) {
+            if x.device().is_some_and(|d| **d == *device) {
                 return Ok(x.clone());
             }
             Ok(UOp::new(Op::Copy, x.dtype(), [x.clone()], crate::uop::Arg::Device(device.into())))
         })
+    }
+    /// Moves this Tensor (and its clones) to another device: [`Tensor::to`] in place.
+    #[track_caller]
+    pub fn to_(&self, device: &str) -> &Tensor {
+        let moved = self.to(device);
+        self.set_node(moved.node());
+        self
+    }
+    /// As [`Tensor::full_like`], under tinygrad's name.
+    #[track_caller]
+    pub fn const_like(&self, value: impl Into<ConstVal>) -> Tensor {
+        self.full_like(value)
     }
     /// A Tensor that carries this fault.
     pub(crate) fn faulty(fault: Fault) -> Tensor {

@@ -4,6 +4,7 @@
 //! value. Division of integers gives floats except in methods named otherwise; `modulo` has the divisor's sign, as in
 //! Python.
 
+use super::convert::strong;
 use super::error::{Fault, Problem};
 use super::graph;
 use super::value::{Expr, Operand, Value, build, lift};
@@ -22,7 +23,7 @@ fn float_unary<V: Value>(name: &'static str, op: Op, a: &V) -> V {
 
 pub(crate) fn to_float(u: &UOp) -> UOp {
     let t = u.dtype().scalar;
-    if t.is_float() { u.clone() } else { graph::cast(u, Scalar::promote(t, Scalar::WeakFloat).strong()) }
+    if t.is_float() { u.clone() } else { graph::cast(u, strong(Scalar::promote(t, Scalar::WeakFloat))) }
 }
 
 /// Arithmetic on equal elements.
@@ -44,7 +45,7 @@ pub trait Elementwise: Value {
     fn div(&self, o: impl Operand<Self>) -> Self {
         build("div", [self.node(), o.operand()], |[a, b]| {
             let t = Scalar::promote(graph::promoted(&[a, b]), Scalar::WeakFloat);
-            let t = if a.dtype().scalar.is_weak() && b.dtype().scalar.is_weak() { t } else { t.strong() };
+            let t = if a.dtype().scalar.is_weak() && b.dtype().scalar.is_weak() { t } else { strong(t) };
             graph::alu(Op::FDiv, &[graph::cast(a, t), graph::cast(b, t)])
         })
     }
@@ -164,6 +165,10 @@ pub trait Elementwise: Value {
         lift("logical_and", [self.node(), o.operand()], |[a, b]| Ok(a.cast(Scalar::Bool).bitand(&b.cast(Scalar::Bool))))
     }
     #[track_caller]
+    fn logical_xor(&self, o: impl Operand<Self>) -> Self {
+        lift("logical_xor", [self.node(), o.operand()], |[a, b]| Ok(a.cast(Scalar::Bool).ne(&b.cast(Scalar::Bool))))
+    }
+    #[track_caller]
     fn logical_or(&self, o: impl Operand<Self>) -> Self {
         lift("logical_or", [self.node(), o.operand()], |[a, b]| Ok(a.cast(Scalar::Bool).bitor(&b.cast(Scalar::Bool))))
     }
@@ -200,7 +205,7 @@ pub trait Elementwise: Value {
     fn where_(&self, a: impl Operand<Self>, b: impl Operand<Self>) -> Self {
         build("where", [self.node(), a.operand(), b.operand()], |[c, a, b]| {
             // Two numbers without a type of their own have the default one.
-            let t = graph::promoted(&[a, b]).strong();
+            let t = strong(graph::promoted(&[a, b]));
             graph::alu(Op::Where, &[c.clone(), graph::taken(a, t)?, graph::taken(b, t)?])
         })
     }
@@ -213,6 +218,16 @@ pub trait Elementwise: Value {
     #[track_caller]
     fn clamp(&self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
         self.maximum(low).minimum(high)
+    }
+    /// At least `low`: [`Elementwise::clamp`] with one bound. `x.clamp(min=low)` in PyTorch and tinygrad.
+    #[track_caller]
+    fn clamp_min(&self, low: impl Operand<Self>) -> Self {
+        lift("clamp_min", [self.node(), low.operand()], |[a, low]| Ok(a.maximum(&low)))
+    }
+    /// At most `high`: [`Elementwise::clamp`] with one bound. `x.clamp(max=high)` in PyTorch and tinygrad.
+    #[track_caller]
+    fn clamp_max(&self, high: impl Operand<Self>) -> Self {
+        lift("clamp_max", [self.node(), high.operand()], |[a, high]| Ok(a.minimum(&high)))
     }
     /// `self + (end - self) * weight`
     #[track_caller]
@@ -230,24 +245,11 @@ pub trait Elementwise: Value {
             Ok(graph::cast(a, dtype))
         })
     }
-    /// The same bits as another type of the same size.
+    /// The same bits as another type. Between sizes the last axis changes: (.., 4) of u8 are (.., 1) of f32, and
+    /// (.., 2) of f64 are (.., 8) of u16, low bits first. `x.view(dtype)` in PyTorch.
     #[track_caller]
     fn bitcast(&self, dtype: Scalar) -> Self {
-        build("bitcast", [self.node()], |[a]| {
-            let from = a.dtype().scalar;
-            if from == dtype {
-                return Ok(a.clone());
-            }
-            if from.size_bytes() != dtype.size_bytes() || from.size_bytes() == 0 {
-                return Err(Problem::dtype(format!("{from} and {dtype} differ in size")));
-            }
-            Ok(a.bitcast(DType::of(dtype)))
-        })
-    }
-    /// As a float: floats stay, everything else becomes the default one.
-    #[track_caller]
-    fn float(&self) -> Self {
-        build("float", [self.node()], |[a]| Ok(to_float(a)))
+        lift("bitcast", [self.node()], |[a]| super::convert::bitcast(&a, dtype))
     }
 
     /// Rounded toward zero.
@@ -348,13 +350,23 @@ pub trait Elementwise: Value {
     #[track_caller]
     fn is_inf(&self) -> Self {
         lift("is_inf", [self.node()], |[a]| {
-            let a = a.float();
+            let a = Expr::from(to_float(a.uop()));
             Ok(a.eq(f64::INFINITY).bitor(&a.eq(f64::NEG_INFINITY)))
         })
     }
     #[track_caller]
     fn is_finite(&self) -> Self {
         lift("is_finite", [self.node()], |[a]| Ok(a.is_nan().bitor(&a.is_inf()).bitnot()))
+    }
+    /// Whether an element is plus infinity: `isinf(detect_negative=False)` in tinygrad.
+    #[track_caller]
+    fn is_pos_inf(&self) -> Self {
+        lift("is_pos_inf", [self.node()], |[a]| Ok(Expr::from(to_float(a.uop())).eq(f64::INFINITY)))
+    }
+    /// Whether an element is minus infinity: `isinf(detect_positive=False)` in tinygrad.
+    #[track_caller]
+    fn is_neg_inf(&self) -> Self {
+        lift("is_neg_inf", [self.node()], |[a]| Ok(Expr::from(to_float(a.uop())).eq(f64::NEG_INFINITY)))
     }
     /// Magnitude of `self`, sign of `o` (signed zeros count).
     #[track_caller]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub type Fault = Arc<TensorError>;
 
 /// The first error below a Tensor: op, sources and the line of the call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct TensorError {
     /// Name of the method that was called.
     pub op: &'static str,
@@ -18,6 +18,13 @@ pub struct TensorError {
     pub sources: Vec<(Vec<Dim>, DType)>,
     /// The caller's source line.
     pub at: &'static Location<'static>,
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for TensorError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for TensorError {
@@ -36,7 +43,7 @@ impl std::error::Error for TensorError {
 }
 
 /// What is wrong, without the place.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     #[error("shapes {} and {} do not broadcast: axis {axis} from the right has {} and {}",
@@ -59,6 +66,13 @@ pub enum Problem {
     /// From a UOp built by the shared vocabulary: its text is all that is left.
     #[error("{0}")]
     Carried(String),
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl Problem {

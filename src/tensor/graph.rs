@@ -90,7 +90,11 @@ fn decided(op: Op, src: &[UOp], to: Scalar) -> Option<bool> {
 pub(crate) fn promoted(src: &[&UOp]) -> Scalar {
     let all = src.iter().map(|u| u.dtype().scalar).reduce(Scalar::promote).unwrap_or(Scalar::Void);
     // Two types without a common storable one (i64 and u64, an int and a weak float) are promoted to the default float.
-    if src.iter().all(|u| u.dtype().scalar.is_weak() || u.dtype().scalar == Scalar::Bool) { all } else { all.strong() }
+    if src.iter().all(|u| u.dtype().scalar.is_weak() || u.dtype().scalar == Scalar::Bool) {
+        all
+    } else {
+        super::convert::strong(all)
+    }
 }
 
 /// Reshape without a check. Consecutive reshapes are not merged: a gradient may be requested of the one between.

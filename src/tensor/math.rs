@@ -20,7 +20,7 @@ fn wide<V: Value>(op: &'static str, x: Result<UOp, Fault>, f: impl FnOnce(&Expr)
         let x = Expr::from(to_float(x.uop()));
         let t = x.scalar();
         Ok(match t {
-            Scalar::F16 | Scalar::BF16 | Scalar::F8E4M3 | Scalar::F8E5M2 => f(&x.cast(Scalar::F32)).cast(t),
+            t if t.accumulator() != t => f(&x.cast(Scalar::F32)).cast(t),
             _ => f(&x),
         })
     })
@@ -306,9 +306,20 @@ pub trait Math: Value {
     fn log_sigmoid(&self) -> Self {
         self.neg().softplus().neg()
     }
+    /// `clamp(x / 6 + 1/2, 0, 1)`
     #[track_caller]
     fn hard_sigmoid(&self) -> Self {
-        wide("hard_sigmoid", self.node(), |x| x.mul(1.0 / 6.0).add(0.5).clamp(0, 1))
+        self.hard_sigmoid_with(1.0 / 6.0, 0.5)
+    }
+    /// `clamp(alpha * x + beta, 0, 1)`: tinygrad's `hardsigmoid(alpha, beta)`.
+    #[track_caller]
+    fn hard_sigmoid_with(&self, alpha: f64, beta: f64) -> Self {
+        wide("hard_sigmoid", self.node(), |x| x.mul(alpha).add(beta).clamp(0, 1))
+    }
+    /// `x` within `low..=high` (-1 and 1 in PyTorch and tinygrad unless given), as a float.
+    #[track_caller]
+    fn hardtanh(&self, low: f64, high: f64) -> Self {
+        wide("hardtanh", self.node(), |x| x.clamp(low, high))
     }
     #[track_caller]
     fn hard_swish(&self) -> Self {
@@ -323,12 +334,12 @@ pub trait Math: Value {
     fn silu(&self) -> Self {
         wide("silu", self.node(), |x| x.mul(&sigmoid(x)))
     }
-    /// By erf.
+    /// By erf, as PyTorch's `gelu()`. tinygrad's `gelu()` is [`Math::gelu_tanh`].
     #[track_caller]
     fn gelu(&self) -> Self {
         wide("gelu", self.node(), |x| x.mul(&erf(&x.mul(0.5f64.sqrt())).add(1)).mul(0.5))
     }
-    /// By tanh.
+    /// By tanh: `gelu()` in tinygrad, `gelu(approximate="tanh")` in PyTorch.
     #[track_caller]
     fn gelu_tanh(&self) -> Self {
         wide("gelu_tanh", self.node(), |x| {
@@ -370,7 +381,8 @@ pub trait Math: Value {
     #[track_caller]
     fn logaddexp(&self, o: impl Operand<Self>) -> Self {
         lift("logaddexp", [self.node(), o.operand()], |[a, b]| {
-            let t = graph::promoted(&[&to_float(a.uop()), &to_float(b.uop())]).strong();
+            let t = graph::promoted(&[&to_float(a.uop()), &to_float(b.uop())]);
+            let t = super::convert::strong(t);
             let (a, b) = (a.cast(t.accumulator()), b.cast(t.accumulator()));
             let m = a.maximum(&b);
             // Both -inf: the difference to the maximum would be NaN.

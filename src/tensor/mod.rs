@@ -13,11 +13,14 @@
 mod adaptive;
 mod args;
 mod assign;
+mod class_loss;
 mod conv;
+mod convert;
 mod creation;
 mod einsum;
 mod elementwise;
 mod error;
+mod facts;
 mod file;
 mod gradient;
 mod graph;
@@ -25,8 +28,10 @@ mod handle;
 mod index;
 mod join;
 mod loss;
+mod make;
 mod math;
 mod movement;
+mod names;
 mod norm;
 mod operators;
 mod order;
@@ -35,15 +40,19 @@ mod per_axis;
 mod pool;
 mod product;
 mod random;
+mod rearrange;
 mod reduction;
 mod remainder;
 mod resize;
+mod statistics;
 mod value;
 mod variable;
 mod window;
 
-pub use args::{IntoAxes, IntoDim, IntoShape};
+pub use args::{IntoAxes, IntoDim, IntoShape, IntoSplit};
 pub use conv::{Conv, Convolution, Padding};
+pub(crate) use convert::strong;
+pub use convert::{Convert, default_float, default_int, set_default_float, set_default_int};
 pub use creation::{Element, Nested};
 pub use elementwise::Elementwise;
 pub use error::{Fault, Problem, Shown, TensorError};
@@ -52,9 +61,11 @@ pub(crate) use file::TensorFile;
 pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device, set_thread_device};
 pub(crate) use index::probe;
 pub use index::{ELLIPSIS, Index, Indexing, IntoIndices, NEW_AXIS, ScatterReduce, slice};
-pub use loss::Loss;
+pub use loss::{BinaryCrossEntropy, BinaryLogits, CrossEntropy, KlDiv, Loss, Nll, Reduce};
+pub use make::Make;
 pub use math::Math;
 pub use movement::Movement;
+pub use names::{Close, Names};
 pub use norm::Composite;
 pub use order::Order;
 pub(crate) use order::group_count;
@@ -63,16 +74,19 @@ pub use per_axis::PerAxis;
 pub use pool::{Pool, Pooling};
 pub use product::Product;
 pub use random::Generator;
+pub use rearrange::Rearrange;
 pub use reduction::Reduction;
 pub use resize::{Resize, ResizeMode, Resizing, Target};
+pub use statistics::Statistics;
 pub use value::{Operand, Value};
 pub use variable::Variable;
 
 /// Everything a program that builds Tensors needs.
 pub mod prelude {
     pub use super::{
-        Composite, Conv, Convolution, ELLIPSIS, Elementwise, Generator, Index, Indexing, Loss, Math, Movement,
-        NEW_AXIS, Order, PadMode, Pool, Pooling, Product, Reduction, Resize, ResizeMode, Resizing, ScatterReduce,
+        BinaryCrossEntropy, BinaryLogits, Close, Composite, Conv, Convert, Convolution, CrossEntropy, ELLIPSIS,
+        Elementwise, Generator, Index, Indexing, KlDiv, Loss, Math, Movement, NEW_AXIS, Names, Nll, Order, PadMode,
+        Pool, Pooling, Product, Rearrange, Reduce, Reduction, Resize, ResizeMode, Resizing, ScatterReduce, Statistics,
         Tensor, Value, Variable, slice,
     };
     pub use crate::uop::{Dim, Scalar};

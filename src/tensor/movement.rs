@@ -1,7 +1,7 @@
 //! Movement: the same elements in another arrangement. Nothing here copies; the scheduler turns it into index
 //! arithmetic.
 
-use super::args::{self, IntoAxes, IntoDim, IntoShape};
+use super::args::{self, IntoAxes, IntoDim, IntoShape, IntoSplit};
 use super::error::{Problem, Shown};
 use super::graph;
 use super::padding::IntoPadding;
@@ -197,9 +197,14 @@ pub trait Movement: Value {
             super::join::cat(&xs, axis)
         })
     }
-    /// Pieces of these sizes along an axis.
+    /// Pieces of these sizes along an axis; of one size: equal pieces, the last may be smaller.
     #[track_caller]
-    fn split(&self, sizes: &[usize], axis: i64) -> Vec<Self> {
+    fn split(&self, sizes: impl IntoSplit, axis: i64) -> Vec<Self> {
+        let whole = self.node().ok().and_then(|u| {
+            let at = args::axis(axis, u.shape().len()).ok()?;
+            usize::try_from(u.shape()[at].as_int()?).ok()
+        });
+        let sizes = &sizes.into_sizes(whole)[..];
         let mut begin = 0usize;
         let mut out = Vec::with_capacity(sizes.len());
         let total = sizes.iter().fold(0usize, |sum, s| sum.saturating_add(*s));
@@ -229,7 +234,7 @@ pub trait Movement: Value {
                 let step = size.div_ceil(n).max(1);
                 let mut sizes = vec![step; size / step];
                 sizes.extend((size % step != 0).then_some(size % step));
-                self.split(if sizes.is_empty() { &[0] } else { &sizes }, axis)
+                self.split(if sizes.is_empty() { vec![0] } else { sizes }, axis)
             }
             _ => vec![build("chunk", [self.node()], |[x]| {
                 args::axis(axis, x.shape().len())?;

@@ -142,11 +142,5 @@ fn pad_axis(x: &Expr, axis: usize, before: i64, after: i64, mode: PadMode) -> Re
 
 /// The smallest value of a type: what a maximum starts from.
 pub(crate) fn lowest(t: Scalar) -> ConstVal {
-    match t {
-        Scalar::Bool => ConstVal::Bool(false),
-        // It has no infinity: what is beyond its largest value is no number.
-        Scalar::F8E4M3 => ConstVal::Float(-448.0),
-        t if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
-        t => ConstVal::Int(t.int_range().0),
-    }
+    t.lowest()
 }

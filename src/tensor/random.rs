@@ -6,6 +6,7 @@
 //! word.
 
 use super::args::IntoShape;
+use super::convert::default_float;
 use super::creation::known;
 use super::elementwise::Elementwise;
 use super::error::Problem;
@@ -71,10 +72,24 @@ impl Generator {
         (start.narrow(0, 0, 1), start.narrow(0, 1, 1))
     }
 
-    /// Uniform floats in [0, 1).
+    /// Uniform floats in [0, 1) of the default float type.
     #[track_caller]
     pub fn rand(&self, shape: impl IntoShape) -> Tensor {
-        self.rand_of(shape, Scalar::F32)
+        self.rand_of(shape, default_float())
+    }
+    /// Uniform u32 words: all bits random.
+    #[track_caller]
+    pub fn random_bits(&self, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        let words = match word_count(&shape, Scalar::F32) {
+            Ok(words) => words,
+            Err(problem) => return lift("random_bits", [], |[]| Err(problem)),
+        };
+        let (low, high) = self.advance(words);
+        lift("random_bits", [self.key.node(), low.node(), high.node()], |[key, low, high]| {
+            let i = Expr::from(graph::cast(&UOp::iota(crate::uop::numel(&shape).uop()), Scalar::U32));
+            Ok(word(&sub_key(&key, &low, &high), &i, words).reshape(&shape).contiguous())
+        })
     }
     /// Uniform floats of type f16, bf16, f32 or f64 in [0, 1).
     #[track_caller]
@@ -94,11 +109,11 @@ impl Generator {
     #[track_caller]
     pub fn randn(&self, shape: impl IntoShape) -> Tensor {
         let shape = shape.into_shape();
-        let pair = self.rand([&[Dim::Int(2)], shape.as_slice()].concat());
+        let pair = self.rand_of([&[Dim::Int(2)], shape.as_slice()].concat(), Scalar::F32);
         lift("randn", [pair.node()], |[pair]| {
             let part = |k: i64| pair.narrow(0, k, 1).squeeze(0).reshape(&shape);
             let radius = part(1).neg().add(1).log().mul(-2).sqrt();
-            Ok(part(0).mul(2.0 * PI).cos().mul(&radius))
+            Ok(part(0).mul(2.0 * PI).cos().mul(&radius).cast(default_float()))
         })
     }
     /// Normal floats of this mean and deviation.
@@ -250,6 +265,11 @@ impl Tensor {
     #[track_caller]
     pub fn randperm(n: usize) -> Tensor {
         default_stream().randperm(n)
+    }
+    /// Uniform u32 words of the default stream.
+    #[track_caller]
+    pub fn random_bits(shape: impl IntoShape) -> Tensor {
+        default_stream().random_bits(shape)
     }
     /// Uniform within ± numel^-1/2.
     #[track_caller]

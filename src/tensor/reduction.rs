@@ -46,6 +46,11 @@ pub(crate) fn sum(x: &Expr, axes: &[usize]) -> Made {
     Ok(if t.is_float() { s.cast(t) } else { s })
 }
 
+/// The reduction by `op` in the type of `x`.
+pub(crate) fn total(x: &Expr, op: Op, axes: &[usize]) -> Expr {
+    dropped(&expr(graph::reduce(x.uop(), op, axes)), axes)
+}
+
 fn expr(u: UOp) -> Expr {
     Expr::from(u)
 }
@@ -96,6 +101,12 @@ fn var(x: &Expr, axes: &[usize], correction: i64) -> Made {
     let off = wide.sub(&mean(&wide, axes)?);
     let n = count(&x, axes, wide.scalar()).sub(correction).maximum(0);
     Ok(sum(&off.square(), axes)?.div(&n).cast(t))
+}
+
+/// The square root; of 0 without a slope, which would be infinite.
+fn root(x: &Expr) -> Expr {
+    let none = x.eq(0);
+    none.where_(0, &none.where_(1, x).sqrt()).cast(x.scalar())
 }
 
 /// First position of the largest value: among its positions, the largest distance to the end.
@@ -198,11 +209,11 @@ pub trait Reduction: Value {
     /// Root of [`Reduction::var`].
     #[track_caller]
     fn std(&self, axes: impl IntoAxes, correction: i64) -> Self {
-        reduced("std", self, axes, false, |x, at| Ok(var(x, at, correction)?.sqrt()))
+        reduced("std", self, axes, false, |x, at| Ok(root(&var(x, at, correction)?)))
     }
     #[track_caller]
     fn std_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
-        reduced("std", self, axes, true, |x, at| Ok(var(x, at, correction)?.sqrt()))
+        reduced("std", self, axes, true, |x, at| Ok(root(&var(x, at, correction)?)))
     }
     /// Position of the first largest element along an axis, or with `()` among all elements in row-major order: i32, or
     /// i64 where there are more of them than that counts. A NaN is the largest.

@@ -19,7 +19,7 @@ const DIGITS: i32 = 48;
 /// value. For f64 it would be 44; 4 leave quotients beyond 2^192 to chance.
 fn steps(t: Scalar) -> i32 {
     let exponents: i32 = match t {
-        Scalar::F8E4M3 | Scalar::F8E5M2 | Scalar::F16 => 41,
+        t if t.is_fp8() || t == Scalar::F16 => 41,
         Scalar::BF16 => 262,
         Scalar::F64 => 4 * DIGITS,
         _ => 278,
@@ -38,7 +38,7 @@ pub(super) fn remainder(a: &Expr, b: &Expr) -> Result<Expr, Problem> {
     for step in (0..steps(t)).rev() {
         rest = reduced(&rest, &divisor.mul(2f64.powi(step * DIGITS)))?;
     }
-    Ok(a.lt(0).where_(&rest.neg(), &rest).cast(if t.is_weak() { t.strong() } else { t }))
+    Ok(a.lt(0).where_(&rest.neg(), &rest).cast(if t.is_weak() { super::convert::strong(t) } else { t }))
 }
 
 /// `rest` less the largest multiple of `m` in it, where that is less than 2^48 times.

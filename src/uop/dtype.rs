@@ -2,8 +2,9 @@
 //!
 //! `WeakInt` and `WeakFloat` are the types of Python-like constants: they take the type of the other operand, and do
 //! not occur in machine code. Index arithmetic is `WeakInt` until codegen has bounded it. Promotion is the JAX-style
-//! lattice that tinygrad users know: bool → weak int → ints → weak float → fp8 → f16/bf16 → f32 → f64.
+//! lattice that tinygrad users know: bool → weak int → ints → weak float → each fp8 → f16/bf16 → f32 → f64.
 
+use crate::ConstVal;
 use std::fmt;
 
 /// The type of one lane.
@@ -25,6 +26,10 @@ pub enum Scalar {
     F8E4M3,
     /// fp8, 5 exponent bits, 2 mantissa bits, IEEE-like specials (OCP E5M2).
     F8E5M2,
+    /// fp8, 4 exponent bits, bias 8, no infinity, no negative zero, one NaN (E4M3FNUZ).
+    F8E4M3Fnuz,
+    /// fp8, 5 exponent bits, bias 16, no infinity, no negative zero, one NaN (E5M2FNUZ).
+    F8E5M2Fnuz,
     F16,
     BF16,
     F32,
@@ -52,23 +57,32 @@ pub struct DType {
 
 use Scalar::*;
 
+/// All types with a value, in an order that the promotion lattice agrees with.
+#[rustfmt::skip]
+const LATTICE: [Scalar; 19] = [
+    Bool, WeakInt, I8, U8, I16, U16, I32, U32, I64, U64, WeakFloat, F8E4M3, F8E5M2, F8E4M3Fnuz, F8E5M2Fnuz, F16, BF16,
+    F32, F64,
+];
+
 impl Scalar {
     /// Every type that a buffer can hold, in promotion order.
-    pub const STORABLE: [Scalar; 15] =
-        [Bool, I8, U8, I16, U16, I32, U32, I64, U64, F8E4M3, F8E5M2, F16, BF16, F32, F64];
+    #[rustfmt::skip]
+    pub const STORABLE: [Scalar; 17] = [
+        Bool, I8, U8, I16, U16, I32, U32, I64, U64, F8E4M3, F8E5M2, F8E4M3Fnuz, F8E5M2Fnuz, F16, BF16, F32, F64,
+    ];
 
     /// Bytes of one element in memory; 0 for void and the weak types, which are never in memory.
     pub const fn size_bytes(self) -> usize {
         match self {
             Void | WeakInt | WeakFloat => 0,
-            Bool | I8 | U8 | F8E4M3 | F8E5M2 => 1,
+            Bool | I8 | U8 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz => 1,
             I16 | U16 | F16 | BF16 => 2,
             I32 | U32 | F32 => 4,
             I64 | U64 | F64 => 8,
         }
     }
     pub const fn is_float(self) -> bool {
-        matches!(self, WeakFloat | F8E4M3 | F8E5M2 | F16 | BF16 | F32 | F64)
+        matches!(self, WeakFloat | F16 | BF16 | F32 | F64) || self.is_fp8()
     }
     pub const fn is_int(self) -> bool {
         matches!(self, WeakInt | I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64)
@@ -83,7 +97,7 @@ impl Scalar {
         matches!(self, WeakInt | WeakFloat)
     }
     pub const fn is_fp8(self) -> bool {
-        matches!(self, F8E4M3 | F8E5M2)
+        matches!(self, F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz)
     }
     /// Smallest and largest value of an integer type or bool; the widest range for everything else.
     pub const fn int_range(self) -> (i128, i128) {
@@ -99,6 +113,53 @@ impl Scalar {
             U64 => (0, u64::MAX as i128),
             _ => (i128::MIN, i128::MAX),
         }
+    }
+    /// Significant bits (the leading one included), smallest normal exponent and largest finite value of a float;
+    /// those of f32 and f64 for the weak float and everything else.
+    const fn format(self) -> (i32, i32, f64) {
+        match self {
+            F8E4M3 => (4, -6, 448.0),
+            F8E5M2 => (3, -14, 57344.0),
+            F8E4M3Fnuz => (4, -7, 240.0),
+            F8E5M2Fnuz => (3, -15, 57344.0),
+            F16 => (11, -14, 65504.0),
+            BF16 => (8, -126, 3.389_531_389_251_535_5e38),
+            F32 => (24, -126, f32::MAX as f64),
+            _ => (53, -1022, f64::MAX),
+        }
+    }
+    /// The largest finite value (`torch.finfo(t).max`, `torch.iinfo(t).max`, tinygrad's `dtypes.max`): `true` of bool,
+    /// of the weak types what their longest form holds.
+    pub const fn max(self) -> ConstVal {
+        match self {
+            Bool => ConstVal::Bool(true),
+            t if t.is_float() => ConstVal::Float(t.format().2),
+            t => ConstVal::Int(t.int_range().1),
+        }
+    }
+    /// The lowest finite value (`torch.finfo(t).min`, `torch.iinfo(t).min`).
+    pub const fn min(self) -> ConstVal {
+        match self {
+            Bool => ConstVal::Bool(false),
+            t if t.is_float() => ConstVal::Float(-t.format().2),
+            t => ConstVal::Int(t.int_range().0),
+        }
+    }
+    /// What a maximum starts from: minus infinity where the type has one, else its lowest value.
+    pub const fn lowest(self) -> ConstVal {
+        match self {
+            F8E4M3 | F8E4M3Fnuz | F8E5M2Fnuz => self.min(),
+            t if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
+            t => t.min(),
+        }
+    }
+    /// Distance from 1 to the next value of a float (`torch.finfo(t).eps`); 1 for every other type.
+    pub fn eps(self) -> f64 {
+        if self.is_float() { 2f64.powi(1 - self.format().0) } else { 1.0 }
+    }
+    /// The smallest positive normal value of a float (`torch.finfo(t).tiny`); 1 for every other type.
+    pub fn tiny(self) -> f64 {
+        if self.is_float() { 2f64.powi(self.format().1) } else { 1.0 }
     }
     /// Name as users write it.
     pub const fn name(self) -> &'static str {
@@ -117,6 +178,8 @@ impl Scalar {
             WeakFloat => "weakfloat",
             F8E4M3 => "fp8e4m3",
             F8E5M2 => "fp8e5m2",
+            F8E4M3Fnuz => "fp8e4m3fnuz",
+            F8E5M2Fnuz => "fp8e5m2fnuz",
             F16 => "f16",
             BF16 => "bf16",
             F32 => "f32",
@@ -137,6 +200,8 @@ impl Scalar {
             "u64" | "uint64" => U64,
             "fp8e4m3" | "float8_e4m3fn" => F8E4M3,
             "fp8e5m2" | "float8_e5m2" => F8E5M2,
+            "fp8e4m3fnuz" | "float8_e4m3fnuz" => F8E4M3Fnuz,
+            "fp8e5m2fnuz" | "float8_e5m2fnuz" => F8E5M2Fnuz,
             "f16" | "float16" | "half" => F16,
             "bf16" | "bfloat16" => BF16,
             "f32" | "float32" => F32,
@@ -157,8 +222,8 @@ impl Scalar {
             U16 => &[I32, U32],
             U32 => &[I64, U64],
             U64 => &[WeakFloat],
-            WeakFloat => &[F8E4M3, F8E5M2],
-            F8E4M3 | F8E5M2 => &[F16, BF16],
+            WeakFloat => &[F8E4M3, F8E5M2, F8E4M3Fnuz, F8E5M2Fnuz],
+            F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz => &[F16, BF16],
             F16 | BF16 => &[F32],
             F32 => &[F64],
             F64 | Void => &[],
@@ -181,17 +246,14 @@ impl Scalar {
         }
         let common = a.ancestors() & b.ancestors();
         // Declaration order is a linear extension of the lattice, so the first common ancestor is the least one.
-        [Bool, WeakInt, I8, U8, I16, U16, I32, U32, I64, U64, WeakFloat, F8E4M3, F8E5M2, F16, BF16, F32, F64]
-            .into_iter()
-            .find(|s| common & (1 << *s as u32) != 0)
-            .unwrap_or(Void)
+        LATTICE.into_iter().find(|s| common & (1 << *s as u32) != 0).unwrap_or(Void)
     }
     /// The type a reduction by addition accumulates in: half types and fp8 in f32, small ints in (u)int32.
     pub const fn accumulator(self) -> Scalar {
         match self {
             Bool | I8 | I16 => I32,
             U8 | U16 => U32,
-            F16 | BF16 | F8E4M3 | F8E5M2 => F32,
+            F16 | BF16 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz => F32,
             s => s,
         }
     }
@@ -311,6 +373,9 @@ mod tests {
             (F16, BF16, F32),
             (I64, F16, F16),
             (F32, F64, F64),
+            (F8E4M3Fnuz, F8E5M2Fnuz, F16),
+            (F8E4M3Fnuz, F8E4M3, F16),
+            (WeakFloat, F8E5M2Fnuz, F8E5M2Fnuz),
         ];
         for (a, b, want) in table {
             assert_eq!(Scalar::promote(a, b), want, "{a} {b}");

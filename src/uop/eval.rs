@@ -64,7 +64,7 @@ pub fn round_to(f: f64, t: Scalar) -> f64 {
         Scalar::F32 => f as f32 as f64,
         Scalar::F16 => half::f16::from_f32(to_odd(f)).to_f64(),
         Scalar::BF16 => half::bf16::from_f32(to_odd(f)).to_f64(),
-        Scalar::F8E4M3 | Scalar::F8E5M2 => super::fp8::decode(super::fp8::encode(f, t), t),
+        t if t.is_fp8() => super::fp8::decode(super::fp8::encode(f, t), t),
         _ => f,
     }
 }
@@ -89,7 +89,7 @@ pub fn to_bits(v: ConstVal, t: Scalar) -> u64 {
         (Float(f), Scalar::F32) => (f as f32).to_bits() as u64,
         (Float(f), Scalar::F16) => half::f16::from_f32(to_odd(f)).to_bits() as u64,
         (Float(f), Scalar::BF16) => half::bf16::from_f32(to_odd(f)).to_bits() as u64,
-        (Float(f), Scalar::F8E4M3 | Scalar::F8E5M2) => super::fp8::encode(f, t) as u64,
+        (Float(f), t) if t.is_fp8() => super::fp8::encode(f, t) as u64,
         (Float(f), _) => f.to_bits(),
     }
 }
@@ -101,7 +101,7 @@ pub fn from_bits(bits: u64, t: Scalar) -> ConstVal {
         Scalar::F32 => Float(f32::from_bits(bits as u32) as f64),
         Scalar::F16 => Float(half::f16::from_bits(bits as u16).to_f64()),
         Scalar::BF16 => Float(half::bf16::from_bits(bits as u16).to_f64()),
-        Scalar::F8E4M3 | Scalar::F8E5M2 => Float(super::fp8::decode(bits as u8, t)),
+        t if t.is_fp8() => Float(super::fp8::decode(bits as u8, t)),
         Scalar::F64 | Scalar::WeakFloat => Float(f64::from_bits(bits)),
         _ => Int(wrap(bits as i128, t)),
     }
@@ -290,7 +290,8 @@ mod tests {
 
     #[test]
     fn bits_round_trip_for_every_pattern_of_small_types() {
-        for t in [Scalar::F16, Scalar::BF16, Scalar::I16, Scalar::F8E4M3, Scalar::F8E5M2] {
+        let fp8 = [Scalar::F8E4M3, Scalar::F8E5M2, Scalar::F8E4M3Fnuz, Scalar::F8E5M2Fnuz];
+        for t in [Scalar::F16, Scalar::BF16, Scalar::I16].into_iter().chain(fp8) {
             let top = if t.size_bytes() == 1 { 256 } else { 65536 };
             for b in 0..top {
                 let v = from_bits(b, t);

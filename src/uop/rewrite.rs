@@ -16,13 +16,20 @@ use super::{PatternMatcher, Srcs, UOp, checked};
 pub const DEFAULT_LIMIT: usize = 4_000_000;
 const REMEMBERED: usize = 8;
 
-#[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
+#[derive(thiserror::Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RewriteError {
     #[error("rewrite did not end after {limit} rules; the last ones: {}", last.join(", "))]
     Endless { limit: usize, last: Vec<&'static str> },
     #[error("rule {rule} made a malformed node: {error}")]
     Malformed { rule: &'static str, error: String },
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for RewriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Rewrites sources first, to a fixpoint.

@@ -106,6 +106,8 @@ impl Scalars {
         Scalar::WeakFloat,
         Scalar::F8E4M3,
         Scalar::F8E5M2,
+        Scalar::F8E4M3Fnuz,
+        Scalar::F8E5M2Fnuz,
         Scalar::F16,
         Scalar::BF16,
         Scalar::F32,

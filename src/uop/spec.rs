@@ -38,13 +38,20 @@ impl SpecLevel {
     }
 }
 
-#[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
+#[derive(thiserror::Error, Clone, PartialEq, Eq)]
 #[error("{stage:?} graph: {rule}: {node}")]
 pub struct SpecError {
     pub stage: Stage,
     pub rule: &'static str,
     /// The node with its sources, one line.
     pub node: String,
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for SpecError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 const LEAVES: OpSet = OpSet::of(&[Op::Const, Op::Var]);

@@ -17,7 +17,10 @@ use doorbell::tensor::Tensor;
 use reader::{Array, Case, cases};
 use std::sync::Arc;
 
-const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "conv", "index", "order"];
+const GROUPS: &[&str] = &[
+    "unary", "binary", "casts", "reduce", "linear", "movement", "loss", "conv", "index", "order", "dtypes", "names",
+    "losses",
+];
 
 fn emulate(chip: &str) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
     if let Some(chip) = nvrm::Chip::named(chip) {

@@ -75,3 +75,18 @@ fn order_agrees_on_the_device() {
 fn shapes_that_depend_on_data_agree_on_the_device() {
     agrees("select", value);
 }
+
+#[test]
+fn conversions_agree_on_the_device() {
+    agrees("dtypes", value);
+}
+
+#[test]
+fn ops_by_other_names_agree_on_the_device() {
+    agrees("names", value);
+}
+
+#[test]
+fn losses_with_options_agree_on_the_device() {
+    agrees("losses", value);
+}

@@ -68,3 +68,18 @@ fn storing_and_scattering_agree_with_pytorch() {
 fn order_agrees_with_pytorch() {
     agrees("order", value);
 }
+
+#[test]
+fn conversions_agree_with_pytorch() {
+    agrees("dtypes", value);
+}
+
+#[test]
+fn ops_by_other_names_agree_with_pytorch() {
+    agrees("names", value);
+}
+
+#[test]
+fn losses_with_options_agree_with_pytorch() {
+    agrees("losses", value);
+}

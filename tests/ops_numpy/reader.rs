@@ -72,7 +72,8 @@ macro_rules! files {
 /// All cases of one group.
 pub fn cases(group: &str) -> Vec<Case> {
     let file = files!(
-        group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation" "conv" "index" "order" "select"
+        group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation" "conv" "index" "order" "select" "dtypes" "names"
+        "losses"
     );
     let mut text = String::new();
     GzDecoder::new(file).read_to_string(&mut text).unwrap_or_else(|error| panic!("{group}: {error}"));

@@ -2,6 +2,8 @@
 
 #[path = "conv.rs"]
 mod conv;
+#[path = "named.rs"]
+mod named;
 #[path = "../ops_numpy/ordered.rs"]
 mod ordered;
 
@@ -117,6 +119,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
         loss,
         ordered::stored,
         ordered::ordered,
+        named::apply,
     ];
     let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
     found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))
@@ -296,16 +299,30 @@ fn index(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
     })
 }
 
+fn reduce(p: &Json) -> Reduce {
+    match p["reduction"].as_str() {
+        Some("mean") | None => Reduce::Mean,
+        Some("sum") => Reduce::Sum,
+        Some("none") => Reduce::None,
+        Some(other) => panic!("no reduction is called {other}"),
+    }
+}
+
 fn loss(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
     let [x, y] = x else { return None };
     Some(match op {
-        "cross_entropy" => x.cross_entropy(y, float(p, "label_smoothing")),
-        "sparse_categorical_crossentropy" => {
-            x.sparse_categorical_crossentropy(y, Some(int(p, "ignore_index")).filter(|i| *i >= 0), 0.0)
+        "cross_entropy" => {
+            let how = CrossEntropy::new().smoothing(float(p, "label_smoothing")).reduction(reduce(p));
+            x.cross_entropy_with(y, how)
         }
-        "nll_loss" => x.nll_loss(y, None),
-        "binary_crossentropy" => x.binary_crossentropy(y),
-        "binary_crossentropy_logits" => x.binary_crossentropy_logits(y, None),
+        "sparse_categorical_crossentropy" => {
+            let how = CrossEntropy::new().reduction(reduce(p));
+            let ignore = int(p, "ignore_index");
+            x.sparse_categorical_crossentropy_with(y, if ignore < 0 { how } else { how.ignore(ignore) })
+        }
+        "nll_loss" => x.nll_loss_with(y, Nll::new().reduction(reduce(p))),
+        "binary_crossentropy" => x.binary_crossentropy_with(y, BinaryCrossEntropy::new().reduction(reduce(p))),
+        "binary_crossentropy_logits" => x.binary_crossentropy_logits_with(y, BinaryLogits::new().reduction(reduce(p))),
         _ => return None,
     })
 }

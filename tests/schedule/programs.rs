@@ -66,7 +66,7 @@ fn an_mlp_step_with_adam_needs_no_more_kernels_than_tinygrad() {
     let mut n = 0;
     for _ in 0..2 {
         opt.zero_grad();
-        let loss = l2.forward(&l1.forward(&x).relu()).sparse_categorical_crossentropy(&y, None, 0.0);
+        let loss = l2.forward(&l1.forward(&x).relu()).sparse_categorical_crossentropy(&y);
         loss.backward().unwrap();
         let mut roots = vec![loss];
         roots.extend(opt.schedule_step().unwrap());

@@ -78,7 +78,7 @@ fn training_lowers_the_loss_and_moves_the_statistics() {
     let mut losses = Vec::new();
     for _ in 0..40 {
         optim.zero_grad();
-        let loss = model.forward(&x, true).sparse_categorical_crossentropy(&y, None, 0.0);
+        let loss = model.forward(&x, true).sparse_categorical_crossentropy(&y);
         loss.backward().unwrap();
         let mut all = optim.schedule_step().unwrap();
         all.push(loss.clone());
@@ -104,7 +104,7 @@ fn a_recorded_step_trains_as_the_plain_one() {
         let w = model.weight.clone();
         let mut step = |x: &Tensor| {
             optim.zero_grad();
-            let loss = model.forward(x).sparse_categorical_crossentropy(&y, None, 0.0);
+            let loss = model.forward(x).sparse_categorical_crossentropy(&y);
             loss.backward().unwrap();
             let mut all = optim.schedule_step().unwrap();
             all.push(loss.clone());

@@ -49,7 +49,7 @@ fn a_training_step_moves_every_parameter_and_the_statistics() {
     let (model, x) = (net(), numbers(&[4, 1, 4, 4], 1).cast(Scalar::F32));
     let mut optim = Adam::new(model.parameters(), 0.01).unwrap();
     let before: Vec<_> = model.tensors().iter().map(values).collect();
-    let loss = model.forward(&x, true).sparse_categorical_crossentropy(&Tensor::new([0, 1, 2, 0]), None, 0.0);
+    let loss = model.forward(&x, true).sparse_categorical_crossentropy(&Tensor::new([0, 1, 2, 0]));
     loss.backward().unwrap();
     let touched = optim.schedule_step().unwrap();
     assert_eq!(touched.len(), 6 * 3 + 2 + 2 + 1);

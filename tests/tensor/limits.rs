@@ -12,14 +12,14 @@ fn error(t: &Tensor) -> String {
 fn labels_and_ignored_classes_of_narrow_types_are_themselves() {
     let x = numbers(&[3, 300], 4);
     let wide = Tensor::new([7i64, 156, 44]);
-    let plain = values(&x.sparse_categorical_crossentropy(&wide, None, 0.0));
+    let plain = values(&x.sparse_categorical_crossentropy(&wide));
     let narrow = wide.cast(Scalar::U8);
-    close(&values(&x.sparse_categorical_crossentropy(&narrow, None, 0.0)), &plain, 1e-12);
+    close(&values(&x.sparse_categorical_crossentropy(&narrow)), &plain, 1e-12);
     // -100 is 156 in a u8: nothing is ignored by it.
-    close(&values(&x.sparse_categorical_crossentropy(&narrow, Some(-100), 0.0)), &plain, 1e-12);
-    let two = values(&x.get((..2,)).sparse_categorical_crossentropy(&wide.get(..2), None, 0.0));
-    close(&values(&x.sparse_categorical_crossentropy(&narrow, Some(44), 0.0)), &two, 1e-12);
-    close(&values(&x.log_softmax(1).nll_loss(&narrow, Some(44))), &two, 1e-12);
+    close(&values(&x.sparse_categorical_crossentropy_with(&narrow, CrossEntropy::new().ignore(-100))), &plain, 1e-12);
+    let two = values(&x.get((..2,)).sparse_categorical_crossentropy(&wide.get(..2)));
+    close(&values(&x.sparse_categorical_crossentropy_with(&narrow, CrossEntropy::new().ignore(44))), &two, 1e-12);
+    close(&values(&x.log_softmax(1).nll_loss_with(&narrow, Nll::new().ignore(44))), &two, 1e-12);
 }
 
 #[test]
@@ -177,13 +177,13 @@ fn rows_that_do_not_count_and_certain_probabilities_leave_losses_finite() {
     let inf = f64::NEG_INFINITY;
     let logs = Tensor::new([[0.0f64, inf], [-0.5, -0.9]]);
     let y = Tensor::new([1, 0]);
-    close(&values(&logs.nll_loss(&y, Some(1))), &[0.5], 1e-12);
+    close(&values(&logs.nll_loss_with(&y, Nll::new().ignore(1))), &[0.5], 1e-12);
     let x = Tensor::new([[3.0f64, inf], [0.0, 0.0]]);
-    let loss = x.sparse_categorical_crossentropy(&y, Some(1), 0.0);
+    let loss = x.sparse_categorical_crossentropy_with(&y, CrossEntropy::new().ignore(1));
     close(&values(&loss), &[2f64.ln()], 1e-12);
     close(&values(&loss.gradient(&[&x])[0]), &[0.0, 0.0, -0.5, 0.5], 1e-12);
     let sure = Tensor::new([[1.0f64, 0.0], [0.5, 0.5]]);
-    close(&values(&x.cross_entropy(&sure, 0.0)), &[2f64.ln() / 2.0], 1e-12);
+    close(&values(&x.cross_entropy(&sure)), &[2f64.ln() / 2.0], 1e-12);
     let p = Tensor::new([0.0f64, 1.0, 0.5, 1.0]);
     let t = Tensor::new([0.0f64, 1.0, 1.0, 0.0]);
     let loss = p.binary_crossentropy(&t);

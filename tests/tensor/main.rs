@@ -3,6 +3,7 @@
 // Operands are borrowed throughout, so that formulas read alike.
 #![allow(clippy::needless_borrows_for_generic_args)]
 
+mod display;
 mod engine;
 mod gradients;
 mod graph;
@@ -10,6 +11,7 @@ mod indexing;
 mod layers;
 mod limits;
 mod mistakes;
+mod names;
 mod order;
 mod random;
 mod select;

@@ -216,10 +216,62 @@ fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
         x.tril(a),
         x.triu(b),
         x.attention(y, x, Some(y), true),
-        x.sparse_categorical_crossentropy(y, Some(a), 0.1),
-        x.cross_entropy(y, 0.1),
-        x.nll_loss(y, None),
-        x.binary_crossentropy_logits(y, None),
+        x.sparse_categorical_crossentropy_with(y, CrossEntropy::new().ignore(a).smoothing(0.1)),
+        x.cross_entropy_with(y, CrossEntropy::new().smoothing(0.1)),
+        x.nll_loss(y),
+        x.binary_crossentropy_logits(y),
+    ]
+}
+
+fn named(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
+    let (a, b, n, m) = (d.axis(), d.axis(), d.count(), d.size());
+    let types = Scalar::STORABLE;
+    let t = types[d.roll(types.len() as u64) as usize];
+    let patterns =
+        ["a b -> b a", "(a b) c -> a (b c)", "... a -> a ...", "a -> a a", "(a", "a 2 -> a", "a b -> a", "1 -> "];
+    let pattern = patterns[d.roll(patterns.len() as u64) as usize];
+    let (var, mean) = x.var_mean([a, b], 1);
+    let mut made = vec![
+        x.bitcast(t),
+        x.clip(y, a),
+        x.clamp_min(y),
+        x.clamp_max(b),
+        x.hardtanh(a as f64, b as f64),
+        x.isclose(y, Close::new().equal_nan()),
+        x.logical_xor(y),
+        x.rearrange(pattern, &[("a", n)]),
+        x.rearrange(pattern, &[]),
+        x.movedim(a, b),
+        x.T(),
+        x.sum_as(a, t),
+        x.prod_as([a, b], t),
+        x.count_nonzero(0..m),
+        x.softmin(a),
+        var,
+        mean,
+        Tensor::usum(&[x, y]),
+        Tensor::alu(doorbell::uop::Op::Where, &[x, y]),
+        Tensor::alu(doorbell::uop::Op::Reduce, &[x]),
+        Tensor::on("CPU").dtype(t).full([m, 2], a),
+    ];
+    made.extend(x.unbind(a).into_iter().take(3));
+    made.extend(x.split(n, a).into_iter().take(3));
+    made.extend(Tensor::meshgrid_xy(&[x, y]));
+    made
+}
+
+fn losses(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
+    let how = [Reduce::Mean, Reduce::Sum, Reduce::None][d.roll(3) as usize];
+    vec![
+        x.mse_loss_with(y, how),
+        x.l1_loss_with(x, how),
+        x.smooth_l1_loss_with(x, d.axis() as f64, how),
+        x.huber_loss_with(y, 1.0, how),
+        x.kl_div_with(x, KlDiv::new().batch_mean()),
+        x.cross_entropy_with(x, CrossEntropy::new().weight(y).reduction(how)),
+        x.nll_loss_with(y, Nll::new().weight(x).reduction(how).ignore(d.axis())),
+        x.binary_crossentropy_with(x, BinaryCrossEntropy::new().weight(y).reduction(how)),
+        x.binary_crossentropy_logits_with(x, BinaryLogits::new().pos_weight(y).reduction(how)),
     ]
 }
 
@@ -234,6 +286,8 @@ fn no_combination_of_arguments_panics() {
             let mut made = movement(&mut d, &x, &y);
             made.extend(arithmetic(&mut d, &x, &y));
             made.extend(reductions(&mut d, &x, &y));
+            made.extend(named(&mut d, &x, &y));
+            made.extend(losses(&mut d, &x, &y));
             for t in &made {
                 if let (Ok(s), Ok(dtype)) = (t.shape(), t.dtype()) {
                     // A float result has a gradient, or an error with the reason.

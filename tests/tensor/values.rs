@@ -392,17 +392,17 @@ fn losses_agree_with_their_formulas() {
         })
         .collect();
     let nll = -(0..4).map(|r| logp[r * 3 + labels[r]]).sum::<f64>() / 4.0;
-    close(&values(&x.sparse_categorical_crossentropy(&y, None, 0.0)), &[nll], 1e-13);
-    close(&values(&x.cross_entropy(&y, 0.0)), &[nll], 1e-13);
-    close(&values(&x.log_softmax(1).nll_loss(&y, None)), &[nll], 1e-13);
-    close(&values(&x.cross_entropy(&y.one_hot(3).cast(Scalar::F64), 0.0)), &[nll], 1e-13);
+    close(&values(&x.sparse_categorical_crossentropy(&y)), &[nll], 1e-13);
+    close(&values(&x.cross_entropy(&y)), &[nll], 1e-13);
+    close(&values(&x.log_softmax(1).nll_loss(&y)), &[nll], 1e-13);
+    close(&values(&x.cross_entropy(&y.one_hot(3).cast(Scalar::F64))), &[nll], 1e-13);
     let ignored = -(0..2).map(|r| logp[r * 3 + labels[r]]).sum::<f64>() / 2.0;
-    close(&values(&x.sparse_categorical_crossentropy(&y, Some(1), 0.0)), &[ignored], 1e-12);
+    close(&values(&x.sparse_categorical_crossentropy_with(&y, CrossEntropy::new().ignore(1))), &[ignored], 1e-12);
     let smooth = 0.8 * nll - 0.2 * logp.iter().sum::<f64>() / 12.0;
-    close(&values(&x.sparse_categorical_crossentropy(&y, None, 0.2)), &[smooth], 1e-12);
+    close(&values(&x.sparse_categorical_crossentropy_with(&y, CrossEntropy::new().smoothing(0.2))), &[smooth], 1e-12);
     let p = x.sigmoid();
     let t = Tensor::new([[1.0f64, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
-    let (a, b) = (values(&p.binary_crossentropy(&t)), values(&x.binary_crossentropy_logits(&t, None)));
+    let (a, b) = (values(&p.binary_crossentropy(&t)), values(&x.binary_crossentropy_logits(&t)));
     close(&a, &b, 1e-12);
     close(&values(&x.mse_loss(&x.add(2.0))), &[4.0], 1e-13);
 }

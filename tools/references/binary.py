@@ -21,7 +21,7 @@ ARITHMETIC = {
 COMPARISONS = {"lt": np.less, "gt": np.greater, "le": np.less_equal, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
 BIT_OPS = {"bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor}
 LATTICE = {"bool": ["i8", "u8"], "i8": ["i16"], "i16": ["i32"], "i32": ["i64"], "i64": ["weak"], "u8": ["i16", "u16"], "u16": ["i32", "u32"],
-           "u32": ["i64", "u64"], "u64": ["weak"], "weak": ["fp8e4m3", "fp8e5m2"], "fp8e4m3": ["f16", "bf16"], "fp8e5m2": ["f16", "bf16"], "f16": ["f32"], "bf16": ["f32"], "f32": ["f64"], "f64": []}
+           "u32": ["i64", "u64"], "u64": ["weak"], "weak": list(dt.FP8), **{t: ["f16", "bf16"] for t in dt.FP8}, "f16": ["f32"], "bf16": ["f32"], "f32": ["f64"], "f64": []}
 
 
 def above(dtype):

@@ -3,7 +3,8 @@
 numpy has no bf16 and no fp8; their arrays are float32 arrays that hold only representable values, and this file turns
 those into bits. Rounding is to nearest, ties to even, done once from a wide value (no double rounding). Sources: IEEE
 754-2019; bfloat16 as in Intel's "BFLOAT16 - Hardware Numerics Definition"; fp8 as in the OCP "8-bit Floating Point
-Specification", conversions without saturation: e4m3 has no infinity, so what is beyond its largest value becomes NaN.
+Specification", conversions without saturation: e4m3 has no infinity, so what is beyond its largest value becomes NaN; the
+two FNUZ formats have no infinity and no -0 (its code is NaN), and a bias larger by one.
 """
 import numpy as np
 
@@ -12,15 +13,17 @@ assert np.finfo(WIDE).nmant >= 63, "the generator needs 80-bit long double (x86-
 
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 FLOATS = ("f16", "bf16", "f32", "f64")
-FP8 = ("fp8e4m3", "fp8e5m2")
+FNUZ = ("fp8e4m3fnuz", "fp8e5m2fnuz")
+FP8 = ("fp8e4m3", "fp8e5m2") + FNUZ
 ALL = ("bool",) + INTS + FLOATS + FP8
 
 _NUMPY = {"bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
           "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
-          "bf16": np.float32, "fp8e4m3": np.float32, "fp8e5m2": np.float32}
+          "bf16": np.float32, "fp8e4m3": np.float32, "fp8e5m2": np.float32, "fp8e4m3fnuz": np.float32, "fp8e5m2fnuz": np.float32}
 # name: (significant bits, smallest normal exponent, largest finite value)
 _FORMAT = {"f64": (53, -1022, np.finfo(np.float64).max), "f32": (24, -126, np.finfo(np.float32).max), "f16": (11, -14, 65504.0),
-           "bf16": (8, -126, 2.0**127 * (2 - 2.0**-7)), "fp8e4m3": (4, -6, 448.0), "fp8e5m2": (3, -14, 57344.0)}
+           "bf16": (8, -126, 2.0**127 * (2 - 2.0**-7)), "fp8e4m3": (4, -6, 448.0), "fp8e5m2": (3, -14, 57344.0),
+           "fp8e4m3fnuz": (4, -7, 240.0), "fp8e5m2fnuz": (3, -15, 57344.0)}
 
 
 def is_float(dtype):
@@ -54,8 +57,11 @@ def round_float(x, dtype):
     with np.errstate(all="ignore"):
         near = np.where(np.isfinite(x), np.rint(x / quantum) * quantum, x)
     near = np.where((near == 0) & np.isfinite(x), np.copysign(WIDE(0), x), near)
+    if dtype in FNUZ:
+        near = np.where(near == 0, WIDE(0), near)
     over = np.abs(near) > top
-    return np.where(over | np.isinf(x), np.copysign(WIDE(np.nan if dtype == "fp8e4m3" else np.inf), near), near)
+    beyond = np.nan if dtype in FP8 and dtype != "fp8e5m2" else np.inf
+    return np.where(over | np.isinf(x), np.copysign(WIDE(beyond), near), near)
 
 
 def to(x, dtype):
@@ -89,6 +95,8 @@ def _fp8_bits(x, dtype):
     fraction = np.ldexp(size, bits - 1 - exponent).astype(np.int64)  # subnormals: less than 2^(bits-1)
     biased = np.where(fraction >> (bits - 1), exponent - low + 1, 0)
     code = (biased << (bits - 1)) | (fraction & ((1 << (bits - 1)) - 1))
+    if dtype in FNUZ:
+        return np.where(np.isnan(x), 0x80, code | np.where(code == 0, 0, sign)).astype(np.uint8)
     code = np.where(np.isinf(x), 0x7C, code)
     return (np.where(np.isnan(x), 0x7F, code).astype(np.uint8) | sign).astype(np.uint8)
 
@@ -110,8 +118,10 @@ def _fp8_values(dtype):
     size = np.where(biased == 0, np.ldexp(fraction * 1.0, low - bits + 1), np.ldexp((1 << (bits - 1)) + fraction * 1.0, biased - 1 + low - bits + 1))
     if dtype == "fp8e5m2":
         size = np.where(biased == 31, np.where(fraction == 0, np.inf, np.nan), size)
-    else:
+    elif dtype == "fp8e4m3":
         size = np.where((code & 0x7F) == 0x7F, np.nan, size)
+    else:
+        size = np.where(code == 0x80, np.nan, size)
     return np.where(code & 0x80, -size, size).astype(np.float32)
 
 

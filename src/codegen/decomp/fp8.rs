@@ -1,6 +1,6 @@
 //! The 8-bit floats by integer code: in the linear program they are U8 bits, and every computation is done in f32. An
-//! f64 is rounded to odd on its way there, so that it is rounded once in effect. Formats: OCP OFP8 revision 1.0, as in
-//! `uop::fp8`, which the tests compare with.
+//! f64 is rounded to odd on its way there, so that it is rounded once in effect. Formats: as in `uop::fp8`,
+//! which the tests compare with.
 
 use super::float::ilit;
 use super::half::odd_f32;
@@ -73,7 +73,17 @@ pub fn decode(b: &UOp, format: Scalar) -> UOp {
     let w = b.cast(t);
     let size = &w & &k(0x7f);
     // Exponent and mantissa in place, then the bias by a multiplication, which also makes denormals right.
-    let v = &size.binary(Op::Shl, &k(20)).bitcast(f32_type) * &UOp::constant(f32_type, 2f64.powi(120));
+    let (shift, scale) = match format {
+        Scalar::F8E5M2Fnuz => (21, 111),
+        Scalar::F8E4M3Fnuz => (20, 119),
+        _ => (20, 120),
+    };
+    let v = &size.binary(Op::Shl, &k(shift)).bitcast(f32_type) * &UOp::constant(f32_type, 2f64.powi(scale));
+    if format != Scalar::F8E4M3 {
+        let sign = (&w & &k(0x80)).binary(Op::Shl, &k(24));
+        let v = (&v.bitcast(t) | &sign).bitcast(f32_type);
+        return w.equal(&k(0x80)).select(&UOp::constant(f32_type, f64::NAN), &v);
+    }
     let v = size.equal(&k(0x7f)).select(&UOp::constant(f32_type, f64::NAN), &v);
     let sign = (&w & &k(0x80)).binary(Op::Shl, &k(24));
     (&v.bitcast(t) | &sign).bitcast(f32_type)
@@ -86,6 +96,8 @@ pub fn encode(x: &UOp, format: Scalar) -> UOp {
     // (stored mantissa bits, bias, smallest normal, largest code, code of infinity, of NaN)
     let (m, bias, smallest, largest, inf, nan) = match format {
         Scalar::F8E5M2 => (2, 15, 2f64.powi(-14), 0x7b, 0x7c, 0x7e),
+        Scalar::F8E4M3Fnuz => (3, 8, 2f64.powi(-7), 0x7f, 0x80, 0x80),
+        Scalar::F8E5M2Fnuz => (2, 16, 2f64.powi(-15), 0x7f, 0x80, 0x80),
         _ => (3, 7, 2f64.powi(-6), 0x7e, 0x7f, 0x7f),
     };
     let bits = x.bitcast(t);
@@ -104,5 +116,10 @@ pub fn encode(x: &UOp, format: Scalar) -> UOp {
     let code = k(largest).lt(&code).select(&k(inf), &code);
     let code = k(0x7f80_0000).lt(&size).select(&k(nan), &code);
     let sign = (&bits & &k(0x8000_0000)).binary(Op::Shr, &k(24));
+    // No zero and no NaN has a sign.
+    let sign = match format {
+        Scalar::F8E4M3Fnuz | Scalar::F8E5M2Fnuz => (&code & &k(0x7f)).equal(&k(0)).select(&k(0), &sign),
+        _ => sign,
+    };
     (&code | &sign).cast(x.dtype().with_scalar(Scalar::U8))
 }

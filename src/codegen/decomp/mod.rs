@@ -8,7 +8,7 @@
 //! near the ends. Polynomials are minimax fits made with 200-bit arithmetic (Remez); every other constant says where it
 //! comes from.
 
-// Coefficients are written as the fit gave them; the compiler rounds them to the type in which they are used.
+// Coefficients stand as the fit gave them; the compiler rounds them to the type they are used in.
 #![allow(clippy::excessive_precision)]
 
 mod exp2;

@@ -460,7 +460,7 @@ fn wide_types_are_rounded_once_to_half_types() {
 
 #[test]
 fn fp8_bits_decode_and_encode_as_the_formats_say() {
-    for t in [Scalar::F8E4M3, Scalar::F8E5M2] {
+    for t in [Scalar::F8E4M3, Scalar::F8E5M2, Scalar::F8E4M3Fnuz, Scalar::F8E5M2Fnuz] {
         let b = input(Scalar::U8, 0);
         let decode = Machine::new(&super::fp8::decode(&b, t), &[b], false);
         for code in 0..256u64 {
@@ -484,7 +484,7 @@ fn fp8_bits_decode_and_encode_as_the_formats_say() {
 
 #[test]
 fn an_f64_is_rounded_once_to_fp8() {
-    for t in [Scalar::F8E4M3, Scalar::F8E5M2] {
+    for t in [Scalar::F8E4M3, Scalar::F8E5M2, Scalar::F8E4M3Fnuz, Scalar::F8E5M2Fnuz] {
         let x = input(Scalar::F64, 0);
         let m = Machine::new(&x.cast(t), &[x], false);
         let codes: Vec<f64> = (0..256).map(|c| from_bits(c, t).as_f64()).filter(|v| v.is_finite()).collect();

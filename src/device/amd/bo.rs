@@ -186,11 +186,10 @@ pub struct Bo {
 }
 
 impl Bo {
-    /// Allocates memory and maps it in the page table of `gpu_id`; the size is rounded up to whole pages. `render` is
-    /// the device's render node.
+    /// As [`Buffer::new`].
     ///
     /// # Errors
-    /// The driver's; `ENOMEM` when memory or address space is exhausted.
+    /// The driver's.
     pub fn new(
         driver: &Arc<Driver>,
         gpu_id: u32,

@@ -1,9 +1,8 @@
-//! The reference interpreter: slow and simple; tests compare all results with it.
+//! The reference interpreter: slow, obvious, and what every test compares against.
 //!
-//! Three entry points, one for each stage of a graph: [`eval`] (tensor graph → value), [`run_kernel`] (kernel graph on
-//! byte buffers) and [`run_program`] (linear program on byte buffers). All use `uop::eval_alu` for arithmetic, lane by
-//! lane. Sums of floats are accumulated in f64 and rounded once, so results are at least as accurate as with any order
-//! of additions.
+//! Three doors, one for each stage of a graph: [`eval`] (tensor graph → value), [`run_kernel`] (kernel graph on byte buffers) and
+//! [`run_program`] (linear program on byte buffers). All use `uop::eval_alu` for arithmetic, lane by lane. Sums of floats are
+//! accumulated in f64 and rounded once, so results are at least as exact as any order of additions.
 
 mod kernel;
 mod program;
@@ -36,7 +35,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// Little-endian bytes, as in device memory.
+    /// Little-endian bytes as they lie in device memory.
     pub fn to_bytes(&self) -> Vec<u8> {
         let n = self.dtype.size_bytes();
         self.data.iter().flat_map(|v| to_bits(*v, self.dtype).to_le_bytes().into_iter().take(n)).collect()
@@ -54,10 +53,10 @@ impl Value {
 }
 
 /// Why a graph has no value.
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Error, PartialEq)]
 #[non_exhaustive]
 pub enum InterpError {
-    #[error("interpreter: {op:?} is not allowed in a {stage}")]
+    #[error("interpreter: {op:?} may not stand in a {stage}")]
     Unexpected { op: Op, stage: &'static str },
     #[error("interpreter: variable '{0}' has no value")]
     Unbound(String),
@@ -71,6 +70,13 @@ pub enum InterpError {
     NoData(u64),
     #[error("interpreter: {0}")]
     Malformed(String),
+}
+
+/// The text of `Display`: what `?` out of `main` prints.
+impl std::fmt::Debug for InterpError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 fn read_element(bytes: &[u8], t: Scalar) -> ConstVal {
@@ -114,7 +120,7 @@ fn value_op(u: &UOp, src: &[&Lanes]) -> Result<Option<Lanes>, InterpError> {
     }))
 }
 
-/// The same bits as elements of another type; element sizes may differ if the total sizes agree.
+/// The same bits as elements of another type; element sizes may differ when the whole size agrees.
 fn bitcast(v: &[ConstVal], from: DType, to: Scalar) -> Lanes {
     let from = from.scalar;
     let bytes: Vec<u8> =
@@ -122,16 +128,14 @@ fn bitcast(v: &[ConstVal], from: DType, to: Scalar) -> Lanes {
     bytes.chunks(to.size_bytes().max(1)).map(|c| read_element(c, to)).collect()
 }
 
-/// The initial value of a reduction.
+/// What a reduction starts with.
 pub fn identity(op: Op, t: Scalar) -> ConstVal {
     let v = match op {
         Op::Mul => ConstVal::Int(1),
-        Op::Max if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
-        Op::Max => ConstVal::Int(t.int_range().0),
+        Op::Max => t.lowest(),
         _ => ConstVal::Int(0),
     };
-    // fp8 E4M3 has no infinity: its lowest finite value is used instead.
-    if op == Op::Max && t == Scalar::F8E4M3 { ConstVal::Float(-448.0) } else { cast_const(v, t) }
+    cast_const(v, t)
 }
 
 /// One step of a reduction; float sums and products stay in f64 (the caller rounds at the end).

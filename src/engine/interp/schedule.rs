@@ -1,5 +1,4 @@
-//! Runs a whole schedule on host memory: every kernel by its graph, or by the program that codegen made of it. Devices
-//! are tested against it.
+//! A whole schedule on host memory: every kernel by its graph, or by the program that codegen made of it. What a device is held to.
 
 use super::{InterpError, Value, Vars, run_kernel, run_program};
 use crate::codegen::{self, OptChoice, Target};
@@ -14,9 +13,9 @@ use std::sync::Arc;
 /// How kernels are executed.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// The scheduler's kernel graph.
+    /// The kernel graph, as the scheduler made it.
     Graph,
-    /// The linear program that codegen made for this target with these opts.
+    /// The linear program, as codegen made it for this target with these opts.
     Program(Target, OptChoice),
 }
 
@@ -27,7 +26,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Contents of a buffer: attached host data or file contents, otherwise filler bytes that no test expects.
+    /// Content of a buffer; what was attached to it as host data or as a file, or filler that no test expects.
     fn take(&mut self, b: &BufferRef, elem_bytes: usize) -> Vec<u8> {
         let data = |m: &Arc<dyn Any + Send + Sync>| match m.downcast_ref::<FileRange>() {
             Some(file) => file.read_all().ok(),
@@ -54,7 +53,7 @@ impl HostMemory {
     /// Runs a schedule.
     ///
     /// # Errors
-    /// The interpreter's errors; codegen's errors as `Malformed`.
+    /// What the interpreter refuses; codegen's refusals as `Malformed`.
     pub fn run(&mut self, s: &Schedule, mode: &Mode) -> Result<(), InterpError> {
         let vars: Vars = s.var_vals.iter().map(|(n, v)| (n.to_string(), *v)).collect();
         for item in &s.items {

@@ -3,7 +3,7 @@
 use super::{affine, refused};
 use crate::module;
 use crate::nn::is_training;
-use crate::tensor::{Composite, Elementwise, Movement, Reduction, Tensor, Value};
+use crate::tensor::{Composite, Convert, Elementwise, Movement, Reduction, Tensor, Value};
 use crate::uop::{Dim, Scalar, numel};
 
 /// Normalisation of each channel (axis 1) by the statistics of the batch, or by the running ones outside training.
@@ -100,7 +100,7 @@ impl BatchNorm {
 
     #[track_caller]
     fn batch(&self, x: &Tensor, running: Option<(&Tensor, &Tensor)>) -> (Tensor, Tensor) {
-        let x = x.float();
+        let x = x.as_float();
         let x = x.cast(x.dtype().unwrap_or(Scalar::F32).accumulator());
         let rank = x.node().map_or(2, |u| u.shape().len()) as i64;
         let axes: Vec<i64> = (0..rank).filter(|a| *a != 1).collect();

@@ -129,7 +129,7 @@ pub const fn lossless(a: Scalar, b: Scalar) -> bool {
         (I32, I64 | WeakInt | F64) => true,
         (U32, I64 | WeakInt | U64 | F64) => true,
         (I64, WeakInt) | (WeakInt, I64) => true,
-        (F8E4M3 | F8E5M2, F16 | BF16 | F32 | F64) => true,
+        (F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz, F16 | BF16 | F32 | F64) => true,
         (F16 | BF16, F32 | F64) => true,
         (F32, F64 | WeakFloat) => true,
         (F64, WeakFloat) | (WeakFloat, F64) => true,

@@ -117,7 +117,7 @@ fn training(parameters: Parameters, x: Tensor, y: Tensor, logits: impl Fn(&Tenso
     let mut opt = Adam::new(parameters, 1e-3)?;
     let mut step = Jit::new(move |x: &[Tensor]| {
         opt.zero_grad();
-        let loss = logits(&x[0]).sparse_categorical_crossentropy(&x[1], None, 0.0);
+        let loss = logits(&x[0]).sparse_categorical_crossentropy(&x[1]);
         loss.backward()?;
         let mut out = vec![loss];
         out.extend(opt.schedule_step()?);
