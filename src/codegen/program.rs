@@ -1,14 +1,14 @@
 //! The interface between `codegen` and `isa`: one kernel as a list of nodes in execution order.
 //!
-//! **What the list may contain.** Each node once, after its sources. Values are scalars and vectors of strong
-//! dtypes (no WeakInt, no WeakFloat, no fp8 arithmetic). Index arithmetic is I64 on targets that ask for it (the CPU),
-//! else I32 where bounds allow.
+//! **What the list may contain.** Each node once, after its sources. Values are scalars and vectors of strong dtypes
+//! (no WeakInt, no WeakFloat, no fp8 arithmetic). Index arithmetic is I64 on targets that ask for it (the CPU), else
+//! I32 where bounds allow.
 //!
 //! | op | meaning in the list |
 //! |---|---|
 //! | Param, Var | kernel arguments: address of a buffer, value of a variable (Var has an integer dtype here) |
-//! | Special `tid` | which chunk of the Thread axis this call runs; below src[0] (CPU) |
-//! | Special `gidx0..2`, `lidx0..2` | workgroup, and thread in it, along x, y, z; below src[0], a Const (GPU, see below) |
+//! | Special `tid` | which chunk of the Thread axis this call runs; below `src[0]` (CPU) |
+//! | Special `gidx0..2`, `lidx0..2` | workgroup, and thread in it, along x, y, z; below `src[0]`, a Const (GPU, see below) |
 //! | Const, Splat, Stack, Gep, Cat, VReduce | values; a vector Const has the same value in each lane |
 //! | Local | scratch of the workgroup (CPU: of the calling thread); contents undefined at start |
 //! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar (I64) or vector (one address a lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the access |
@@ -26,7 +26,7 @@
 //! | SetAcc (acc, value) | assigns it; an Acc used as a source means its value at that point of the list |
 //! | After (acc, End …) | the same register after the loop; an alias, no code. (Scratch areas need no After: the order of the list says when they are filled.) |
 //! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
-//! | WaveReduce (x), Arg::Reduce(op, [n]) | every thread gets the reduction by `op` of x over its group of n threads, in the order given at `Op::WaveReduce`; the n threads are in one wave, all of them execute it, and the dtype is not bool (not on the CPU) |
+//! | WaveReduce (x), `Arg::Reduce(op, [n])` | every thread gets the reduction by `op` of x over its group of n threads, in the order given at `Op::WaveReduce`; the n threads are in one wave, all of them execute it, and the dtype is not bool (not on the CPU) |
 //! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; the dtype has one lane for each element that a thread holds. If the unit has `from_memory`, both operands are LoadMatrix with Arg::Tile, acc is the Acc of a loop or another such product used only by this one and a SetAcc, and the products of an iteration may run until the second-next Barrier with Arg::Stage |
 //! | Barrier | waits until all threads of the workgroup arrive; after it they see each other's stores to workgroup memory (not on the CPU). With Arg::Stage(n): a thread first waits for its copies, except those of its newest n groups, and for products of units with `from_memory`, except those since the last such Barrier |
 //!
@@ -46,13 +46,13 @@
 //!   need 64-bit addition. Where a gate is false the index may be anything.
 //! - *Division.* CDiv and CMod of I32 (or I64) by Consts have become multiplications and shifts; by anything else they
 //!   remain.
-//! - *Memory.* `Local` areas are numbered from 0; they lie one after the other in the order of the list, each at a
-//!   multiple of 64 bytes, `Program::local_bytes` in all (a back end may place them otherwise). Loads and stores of one
-//!   element, or of n lanes at n consecutive elements, 2 <= n <= 32, aligned to the element only ([`alignment`] says
-//!   what more is known about an address in an area; buffers are aligned to the element only, since arguments may be
-//!   parts of buffers). The back end splits accesses that are longer than the widest instruction or less aligned than
-//!   it requires. With a vector index each lane has its own address: n single accesses. A gate is one bool for all
-//!   lanes, or one for each lane.
+//! - *Memory.* `Local` areas are numbered from 0; they are consecutive, in the order of the list, each aligned to 64
+//!   bytes, `Program::local_bytes` in all (a back end may place them otherwise). Loads and stores of one element, or of
+//!   n lanes at n consecutive elements, 2 <= n <= 32, aligned to the element only ([`alignment`] says what more is
+//!   known about an address in an area; buffers are aligned to the element only, since arguments may be parts of
+//!   buffers). The back end splits accesses that are longer than the widest instruction or less aligned than it
+//!   requires. With a vector index each lane has its own address: n single accesses. A gate is one bool for all lanes,
+//!   or one for each lane.
 //! - *Barriers* are between a store to an area and the loads of what it stored, and between those loads and the stores
 //!   of the next iteration. Areas that are filled by stores with Arg::Stage have several buffers, and one Barrier with
 //!   Arg::Stage per iteration orders both directions. There is no exception for threads of one wave. No Barrier orders

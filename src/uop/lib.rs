@@ -8,7 +8,7 @@
 //!   broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.
 //! * **kernel graph** (`schedule` → `codegen`): a `Sink` of `Store`s. No shapes: indices are WeakInt expressions over
 //!   `Range`s and `Var`s; `Reduce` has ranges as sources; memory is read by `Load(Index(Param, i[, gate])[, alt])`. A
-//!   `Reduce` stands inside the loops its value depends on (the open ranges below it minus its own), so a softmax is
+//!   `Reduce` is inside the loops its value depends on (the open ranges below it minus its own), so a softmax is
 //!   one kernel graph.
 //! * **linear program** (`codegen` → `isa`): a list of nodes in execution order; see `codegen::program`.
 #![forbid(unsafe_code)]

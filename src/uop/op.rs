@@ -24,13 +24,13 @@ pub enum Op {
     Local,
     /// `(end)`, Arg::Range: counts 0..end. Dtype WeakInt, later I32/I64. In a linear program it opens the loop.
     Range,
-    /// `()`, Arg::Str name: a hardware index (`tid` on the CPU) with an exclusive upper bound in src[0].
+    /// `()`, Arg::Str name: a hardware index (`tid` on the CPU) with an exclusive upper bound in `src[0]`.
     Special,
 
     // --- tensor graph: movement (sizes are sources, so that they may be symbolic) ---
     /// `(x, d0, d1 ...)`
     Reshape,
-    /// `(x)`, Arg::Axes: output axis k is input axis axes[k].
+    /// `(x)`, Arg::Axes: output axis k is input axis `axes[k]`.
     Permute,
     /// `(x, d0, d1 ...)`: same rank; a size-1 axis becomes d.
     Expand,
@@ -121,7 +121,7 @@ pub enum Op {
     Cat,
     /// `(v)`, Arg::Reduce(op, []): all lanes to one.
     VReduce,
-    /// `(x[, r])`, Arg::Reduce(op, [n]): a reduction over `n` neighbouring threads (a power of two, at most a wave,
+    /// `(x[, r])`, `Arg::Reduce(op, [n])`: a reduction over `n` neighbouring threads (a power of two, at most a wave,
     /// counted along the workgroup), whose result all of them get. Each thread combines its value with that of the
     /// thread whose number differs in bit 0, then in bit 1, and so on up to n / 2. In a kernel graph it may close the
     /// range of threads over which the result is uniform.

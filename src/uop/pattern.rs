@@ -1,7 +1,7 @@
 //! Patterns over nodes.
 //!
 //! A [`Pat`] describes one node: the ops it may have, its scalar types, its argument, its sources (fixed, in any order,
-//! repeated, with more after them), and a name to capture it by. A name that stands twice must be the same node twice.
+//! repeated, with more after them), and a name to capture it by. A name that occurs twice must match the same node.
 //! `matching` searches for the assignments of nodes to a pattern; `rule` makes rules of patterns.
 //!
 //! ```
@@ -115,7 +115,7 @@ impl Pat {
     pub fn ne(self, o: impl Into<Pat>) -> Pat {
         self.alu(Op::CmpNe, o)
     }
-    /// Logical not, spelt as [`UOp::not`] spells it.
+    /// Logical not, spelt as `UOp::not` spells it.
     #[allow(clippy::should_implement_trait)]
     pub fn not(self) -> Pat {
         self.ne(Pat::constant(true)).dtype(Scalar::Bool)

@@ -3,7 +3,7 @@
 use super::{Arg, Op, UMap, UOp};
 use std::fmt::Write;
 
-/// How an op stands between its two operands in a formula.
+/// The infix operator of an op in a formula.
 pub const fn infix(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Add => "+",

@@ -1,7 +1,6 @@
 //! Shapes: the size of each axis, an integer or a symbolic expression with known bounds, derived from op and sources.
 //!
-//! Inference is total: a malformed node gets some shape, and `spec` (or the Tensor that was asked to build it) reports
-//! it.
+//! Inference is total: a malformed node gets some shape, and `spec` (or the Tensor that builds it) reports the error.
 
 use super::{Arg, ConstVal, DType, Op, UOp};
 use std::fmt;

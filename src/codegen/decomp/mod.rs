@@ -8,7 +8,7 @@
 //! near the ends. Polynomials are minimax fits made with 200-bit arithmetic (Remez); every other constant says where it
 //! comes from.
 
-// Coefficients stand as the fit gave them; the compiler rounds them to the type they are used in.
+// Coefficients are written as the fit gave them; the compiler rounds them to the type in which they are used.
 #![allow(clippy::excessive_precision)]
 
 mod exp2;

@@ -41,7 +41,7 @@ const WARPGROUPS: &[(i64, u16, f64)] = &[(4, 128, 1.7), (2, 128, 1.6), (2, 64, 1
 /// Tiles of the unit along the reduction in one iteration with the relative speed of such iterations; bytes of an
 /// iteration along the reduction.
 const STEPS: &[(i64, f64)] = &[(4, 1.0), (2, 1.0), (1, 0.85)];
-const ROUND: i64 = 64;
+const ITERATION_BYTES: i64 = 64;
 /// Maximum ratio of the work with padding to the useful work.
 const WASTE: f64 = 2.0;
 /// Numbers of buffers of a pipelined loop, to use if there is enough room for the first, and if not. Powers of two, so
@@ -146,7 +146,7 @@ fn forms(unit: &WmmaArg, sum: i64) -> Vec<(Block, (i64, f64))> {
         let of = WARPGROUPS.iter().filter(|g| g.1 == unit.n && sum > steps * k);
         return of.map(|g| (block([1, 1], [g.0, 1], g.2), (steps, 1.0))).collect();
     }
-    let rounds = STEPS.iter().filter(|s| s.0 * bytes <= ROUND && sum > s.0 * k);
+    let rounds = STEPS.iter().filter(|s| s.0 * bytes <= ITERATION_BYTES && sum > s.0 * k);
     rounds.flat_map(|s| BLOCKS.iter().map(move |b| (*b, *s))).collect()
 }
 

@@ -249,13 +249,13 @@ fn stage_panels(
     }
     let store = kernel.sink.src().iter().find(|s| s.src().contains(&rows) && s.src().contains(&columns))?;
     let place = |r: &UOp| store.src().iter().position(|x| x == r);
-    let turned = place(&rows) < place(&columns);
-    if turned {
+    let swapped = place(&rows) < place(&columns);
+    if swapped {
         let with = kernel.axes().iter().position(|a| a == &columns)?;
         kernel.apply_to(&rows, |axis| Opt::Swap { axis, with }).ok()?;
     }
     kernel.apply_to(&columns, |axis| Opt::Stage { param: slot as usize, axis }).ok()?;
-    Some(Panel { columns: v.clone(), trips, inside: turned.then_some(row_axis) })
+    Some(Panel { columns: v.clone(), trips, inside: swapped.then_some(row_axis) })
 }
 
 /// For a product of a large matrix and one that stays in the cache: moves the loop over the large one's rows outside,

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// A virtual register: an index into [`Func::vregs`]. Not SSA: it may be written more than once, also in loops.
+/// A virtual register: an index among the function's virtual registers. Not SSA: it may be written more than once, also
+/// in loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VReg(pub u32);
 

@@ -6,21 +6,20 @@
 //! [`Allocation`].
 //!
 //! Method: first `scan`, a linear scan without splitting: values in order of their start take a register that is free
-//! over their whole live range. Live ranges come from `live_ranges`, which records them during a backward walk over blocks:
-//! our own ([`Analysis`]) or a target's ([`LiveRangeRecorder`], then [`allocate_unsplit`]). If a value finds no register, or if instructions
-//! name registers themselves, four steps follow, each in its own file:
+//! over their whole live range. Live ranges come from `live_ranges`, which records them during a backward walk over
+//! blocks: our own ([`Analysis`]) or a target's ([`LiveRangeRecorder`], then [`allocate_unsplit`]). If a value finds no
+//! register, or if instructions name registers themselves, four steps follow, each in its own file:
 //! 1. `live`: blocks, loops, liveness, and for each value its live segments with holes;
 //! 2. `spill`: wherever more values are live than there are registers, the value whose gap between two uses is longest
-//! and cheapest (by loop depth) is spilled for that gap. A value that a loop does not use is spilled around the whole
-//! loop; constants are rematerialised instead of stored;
+//!    and cheapest (by loop depth) is spilled for that gap. A value that a loop does not use is spilled around the
+//!    whole loop; constants are rematerialised instead of stored;
 //! 3. `color`: pieces, in order of their start, take a register that is free over their segments; a piece that finds
-//! none is split where the best register stops being free;
+//!    none is split where the best register stops being free;
 //! 4. `resolve`: moves between the pieces of a value, inside blocks and on edges, as ordered edits.
 //!
 //! `checker` proves the result by abstract interpretation and shares no code with these steps. Sources: linear scan
 //! with holes (Wimmer, Mössenböck 2005), spilling separate from colouring (Braun, Hack 2009), the checker's idea from
-//! regalloc2.
-//! Left out: sub-register operands (a partial write is a `Mod` of the whole), shuffling of call arguments.
+//! regalloc2. Left out: sub-register operands (a partial write is a `Mod` of the whole), shuffling of call arguments.
 
 pub mod checker;
 mod color;

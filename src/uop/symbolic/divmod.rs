@@ -1,10 +1,15 @@
 //! Floor division and remainder of index arithmetic: `WeakInt`, exact.
 //!
 //! With x = sum of f*t + k and a positive constant divisor c these identities hold for every sign of x, because the
-//! quotient is rounded down: multiples of c leave the numerator; a common divisor g of all f and c divides both; (x//a
-//! + k)//c = (x + k*a)//(a*c); (x % (k*c))//c = (x//c) % k; x%c = ((x//d) % (c/d))*d + x%d for d | c. The rest is the
-//! choice of which to apply: an identity is used where the result has fewer or cheaper nodes. Cases known from
-//! tinygrad's `uop/divandmod.py`; names of rules follow it.
+//! quotient is rounded down:
+//! - multiples of c move out of the numerator;
+//! - a common divisor g of all f and c divides both;
+//! - `(x//a + k)//c = (x + k*a)//(a*c)`;
+//! - `(x % (k*c))//c = (x//c) % k`;
+//! - `x%c = ((x//d) % (c/d))*d + x%d` for d | c.
+//!
+//! An identity is applied if the result has fewer or cheaper nodes. The cases are known from tinygrad's
+//! `uop/divandmod.py`, and the names of rules follow it.
 
 use super::linear::{self, Linear, Product};
 use crate::{Bounds, ConstVal, DType, Op, UOp, USet, floor_div, floor_mod};

@@ -34,7 +34,7 @@ impl Slot {
     pub const PV: Slot = Slot::of("pv");
     /// A predicate that is read.
     pub const PP: Slot = Slot::of("pp");
-    /// The guard, which is no slot of a form.
+    /// The guard, which is not a slot of a form.
     pub const GUARD: Slot = Slot(0);
 
     /// That of a name of one to four bytes.

@@ -77,7 +77,7 @@ fn directive(line: &str) -> Result<NewKernel, SourceReason> {
     Ok(kernel)
 }
 
-/// The listing of a cubin's kernels; a word that is no instruction is a comment with the reason.
+/// The listing of a cubin's kernels; a word that is not an instruction becomes a comment with the reason.
 ///
 /// # Errors
 /// The file is for a chip without a table.

@@ -107,7 +107,7 @@ pub(super) fn parse(format: Format, text: &str) -> Option<(u64, usize)> {
         let digits = tail[sign..].bytes().take_while(u8::is_ascii_digit).count();
         end += if digits == 0 { 0 } else { 1 + sign + digits };
     }
-    // After a negative zero stands a space, as after the special ones.
+    // A space follows a negative zero, as it does the special values.
     let zero = text[..end].starts_with('-')
         && text[end..].starts_with(' ')
         && !text[1..end].contains(|c| !matches!(c, '0' | '.'));

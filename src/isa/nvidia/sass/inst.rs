@@ -7,7 +7,7 @@ use super::effects::Slot;
 use super::row::{Bits, Field, Form, Index, Key, Kind, Modifier, Named, Role};
 use thiserror::Error;
 
-/// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
+/// The guard predicate: in the uniform file if the form says so; 7 is "always".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub index: u8,
@@ -19,14 +19,14 @@ impl Guard {
     pub const ALWAYS: Guard = Guard { index: 7, not: false };
 }
 
-/// One instruction. Fields hold their values also where the text does not show them.
+/// One instruction. Fields hold their values even if the text does not show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     form: &'static Form,
     chip: SmArch,
     pub guard: Guard,
     pub control: Control,
-    /// The fields' bits in their places, low half first; all others are zero.
+    /// The fields' bits in their positions, low half first; all others are zero.
     word: [u64; 2],
 }
 
@@ -41,7 +41,7 @@ pub struct Signs {
     pub reuse: bool,
 }
 
-/// What an operand names.
+/// The value of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// R0 to R254; `None`: RZ.
@@ -68,7 +68,7 @@ pub enum Value {
         index: Option<u8>,
         offset: i64,
     },
-    /// A constant of the bank that a uniform register names.
+    /// A constant of the bank that a uniform register selects.
     Bindless {
         handle: Option<u8>,
         offset: u64,
@@ -82,7 +82,7 @@ pub enum Value {
     },
 }
 
-/// An operand as an instruction selector, a scheduler or an emulator sees it.
+/// An operand, in the representation for instruction selection, schedulers and emulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
     /// The table's name: `d` is the destination, `a`, `b`, `c` sources, `pu`, `pv` predicates written, `pp`, `pq` read,
@@ -111,7 +111,7 @@ pub(super) fn form_name(form: &Form) -> String {
     format!("{}/{}", form.mnemonic, form.name)
 }
 
-/// The field's name as messages and hidden fields in sources have it: `b.neg`.
+/// The field's name in messages and in hidden fields of listings: `b.neg`.
 pub(super) fn field_name(field: &Field) -> String {
     let role = match field.role {
         Role::Value => return field.slot.to_owned(),
@@ -150,21 +150,21 @@ fn unless(value: u64, none: u64) -> Option<u8> {
 }
 
 impl Instruction {
-    /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set
-    /// afterwards say "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else
-    /// of the form's first chip.
+    /// An instruction of that form with default values, guard PT, and a stall of one cycle. Fields that are not set
+    /// afterwards are "none" if they can be (RZ, PT), and zero otherwise. It is for sm_90 if the form exists there,
+    /// else for the form's first chip.
     #[must_use]
     pub const fn new(form: &'static Form) -> Instruction {
         Instruction::on(form, if form.chips.has(SmArch::Sm90) { SmArch::Sm90 } else { form.chips.first() })
     }
 
-    /// The same for a chip, of which the form must be one.
+    /// The same for a given chip, which must have the form.
     #[must_use]
     pub const fn on(form: &'static Form, chip: SmArch) -> Instruction {
         Instruction { form, chip, guard: Guard::ALWAYS, control: Control::ALONE, word: bits::halves(form.initial) }
     }
 
-    /// The same in another form of the chip, which has all fields of this one in the same places.
+    /// The same in another form of the chip, which must have all fields of this one in the same positions.
     #[must_use]
     pub(super) fn in_form(&self, form: &'static Form) -> Instruction {
         let more = bits::halves(form.initial & !self.form.mask);
@@ -175,7 +175,7 @@ impl Instruction {
     /// The same with a modifier.
     ///
     /// # Panics
-    /// The form has no such modifier or that no such value.
+    /// The form does not have this modifier, or not this value of it.
     pub(super) const fn with(mut self, modifier: Modifier) -> Instruction {
         let (Some(at), key) = (self.form.place(modifier.key()), modifier.text_key()) else {
             panic!("the form has no such modifier") // PANIC: templates are made when compiled, which fails then
@@ -202,7 +202,8 @@ impl Instruction {
         Instruction { form, chip, guard, control, word: bits::halves(word) }
     }
 
-    /// An instruction with these values; `None`: a value does not fit, or contradicts another one that shares its bits.
+    /// An instruction with these values; `None`: a value does not fit, or conflicts with another one that shares its
+    /// bits.
     pub(super) fn from_values(
         form: &'static Form,
         chip: SmArch,
@@ -223,7 +224,7 @@ impl Instruction {
         bits::joined(&self.word)
     }
 
-    /// The chip it is for: distances and scoreboards are that chip's.
+    /// The chip that it is for.
     #[must_use]
     pub const fn chip(&self) -> SmArch {
         self.chip
@@ -247,7 +248,7 @@ impl Instruction {
         self.form.fields[field].read(&self.word)
     }
 
-    /// The same of a register's number, whose place is known.
+    /// The same for a register number, whose position is known.
     #[inline]
     pub(super) fn number(&self, field: usize, at: Bits) -> u64 {
         at.read(&self.word).unwrap_or_else(|| self.at(field))
@@ -293,7 +294,7 @@ impl Instruction {
         }
     }
 
-    /// Sets the bits of the field of that key; whether the form has it and they fit.
+    /// Sets the bits of the field with that key; returns whether the form has it and they fit.
     #[inline]
     pub(super) fn put(&mut self, key: Key, value: u64) -> bool {
         let Some(i) = self.form.place(key) else { return false };
@@ -305,7 +306,7 @@ impl Instruction {
         fits
     }
 
-    /// Sets a modifier; whether the form has it and that value.
+    /// Sets a modifier; returns whether the form has it and this value of it.
     #[inline]
     pub(super) fn put_modifier(&mut self, modifier: Modifier) -> bool {
         let Some(i) = self.form.place(modifier.key()) else { return false };
@@ -323,7 +324,7 @@ impl Instruction {
         place.and_then(|i| named(&self.form.fields[i], self.at(i))) == Some(modifier.text())
     }
 
-    /// [`Instruction::put`], saying what was wrong.
+    /// [`Instruction::put`], with an error.
     pub(super) fn set_by(&mut self, key: Key, value: u64) -> Result<&mut Instruction, FieldError> {
         match self.form.place(key) {
             Some(i) => self.set_at(i, value),
@@ -360,10 +361,10 @@ impl Instruction {
         self.set(slot, Role::Value, value)
     }
 
-    /// Sets a modifier by its text (`.FTZ`, `.128`, `.AND`; "" for the one that is not written).
+    /// Sets a modifier by its text (`.FTZ`, `.128`, `.AND`; "" for the value that is not written).
     ///
     /// # Errors
-    /// The form has no such modifier or that no such value.
+    /// The form does not have this modifier, or not this value of it.
     pub fn set_modifier(&mut self, slot: &str, text: &str) -> Result<&mut Instruction, FieldError> {
         match self.form.position(slot, Role::Value) {
             Some(i) => self.set_text_at(i, text),
@@ -374,7 +375,7 @@ impl Instruction {
     /// Sets a modifier.
     ///
     /// # Errors
-    /// The form has no such modifier or that no such value.
+    /// The form does not have this modifier, or not this value of it.
     pub fn modify(&mut self, modifier: Modifier) -> Result<&mut Instruction, FieldError> {
         match self.form.place(modifier.key()) {
             Some(i) => self.set_text_at(i, modifier.text()),
@@ -395,14 +396,14 @@ impl Instruction {
         }
     }
 
-    /// Keeps an operand for the next instruction, where the form has such a flag.
+    /// Sets the reuse flag of an operand, if the form has one for it.
     pub(super) fn reuse(&mut self, slot: Slot) {
         if let Some(i) = self.form.place(slot.key(Role::Reuse)) {
             self.form.fields[i].write(&mut self.word, 1);
         }
     }
 
-    /// Operands in the order of the text, those included that it does not write.
+    /// Operands in the order of the text, including those that it omits.
     pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
         self.form.operands().map(|i| self.operand_of(i))
     }

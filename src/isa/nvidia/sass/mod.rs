@@ -1,19 +1,19 @@
 //! SASS: the machine code of NVIDIA's sm_80, sm_86, sm_89, sm_90 and sm_120, one 128-bit word an instruction.
 //!
-//! One table ([`Form::all`], made by `tools/sass_rows.py`) says which forms of instructions there are, where their
-//! fields lie and how nvdisasm writes them; encoder, decoder, printer and parser are driven by it.
+//! One table ([`Form::all`], made by `tools/sass_rows.py`) defines the forms of instructions, the positions of their
+//! fields and their text in nvdisasm's syntax; encoder, decoder, printer and parser are driven by it.
 //!
 //! ```text
 //! text --parse--> Instruction --encode--> word       assemble: a listing with labels and control words -> words
 //! text <--print-- Instruction <--decode-- word       listing_line: a word's line of such a listing
 //! ```
 //!
-//! An instruction carries its own scheduling ([`Control`]): the hardware waits for nothing but the six scoreboards.
+//! An instruction carries its own scheduling ([`Control`]): the only interlocks in hardware are the six scoreboards.
 //! [`effects`] says which registers an instruction reads and writes.
 //!
-//! Place in the arrows: instruction selection, scheduler and emulator for these chips build on it; nothing in here
-//! knows a UOp. Source: ptxas and nvdisasm 13.5.37, probed bit by bit; tests compare with them. Left out: graphics and
-//! surface instructions, calls into firmware, sm_75 and sm_100.
+//! Place in the architecture: the assembler and the emulator for these chips build on it; nothing in here knows UOps.
+//! Source: ptxas and nvdisasm 13.5.37, probed bit by bit; tests compare with them. Left out: graphics and surface
+//! instructions, calls into firmware, sm_75 and sm_100.
 #![forbid(unsafe_code)]
 
 pub mod bits;

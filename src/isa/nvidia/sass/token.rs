@@ -176,7 +176,7 @@ fn whole_number(text: &str) -> Option<i128> {
     number(text.trim()).filter(|n| n.1 == text.trim().len()).map(|n| n.0)
 }
 
-/// What stands after a register: `+0x10`, or nothing.
+/// The offset after a register: `+0x10`, or nothing.
 fn offset(text: &str) -> Option<Part<'static>> {
     match text.strip_prefix('+') {
         None if text.is_empty() => Some(Part::Nothing),

@@ -3,7 +3,7 @@
 //!
 //! The hardware has no register interlocks except the six scoreboards and the stall counts between instructions. So the
 //! checker walks the control flow (with the branches in the words), tracks for each point what may still be in flight
-//! ([`state`]), and reports
+//! (`state`), and reports
 //!
 //! - a result of fixed latency that is read, or overwritten by a faster one, before its latency has passed,
 //! - a result of variable latency that is read or overwritten without a wait for it,
@@ -11,9 +11,10 @@
 //! - a partial wait (`DEPBAR.LE SBn, k`) on a scoreboard that instructions of several queues share, which guarantees
 //!   nothing.
 //!
-//! It is independent of the compiler that made the words; both use the instruction table, [`effects`] and the
-//! latencies. Where paths join, the worst case counts. An instruction that yields with a stall of 0 and sets no
-//! scoreboard lets the next one issue only when everything is done; only code of `ptxas -O0` has such instructions.
+//! It is independent of the compiler that made the words; both use the instruction table,
+//! [`effects`](crate::sass::effects()) and the latencies. Where paths join, the worst case counts. An instruction that
+//! yields with a stall of 0 and sets no scoreboard lets the next one issue only when everything is done; only code of
+//! `ptxas -O0` has such instructions.
 //!
 //! Left out: values (a guard that is never true still counts), register banks, the reuse cache, memory, overflow of a
 //! scoreboard's counter; groups of bulk copies (mbarriers are memory).

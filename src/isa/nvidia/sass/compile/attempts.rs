@@ -1,23 +1,23 @@
-//! The policy for code that runs out of registers: it is compiled again with other choices, each of which gives up some
+//! The policy for code that runs out of registers: it is compiled again with other choices, each of which costs some
 //! speed.
 //!
-//! Attempts come in two lists, which are tried in their order, each where [`Attempt::is_due`] says so:
+//! There are two lists of attempts. Each is tried in order; [`Attempt::is_due`] decides whether an attempt is made:
 //!
-//! * [`Attempt::BODIES`] differ in what the whole body asks for. Each is selected, arranged and allocated.
+//! * [`Attempt::BODIES`] compile the whole body in different ways. Each is selected, arranged and allocated.
 //! * [`Attempt::REGISTERS`] follow the allocation of each of those: the same body selected again, in an order that
-//!   wants fewer registers at once.
+//!   needs fewer registers at once.
 //!
 //! | attempt   | when                                           | gives up                        | is taken if          |
 //! |-----------|------------------------------------------------|---------------------------------|----------------------|
-//! | `Full`    | always, first                                  | nothing                         | nothing better comes |
+//! | `Full`    | always, first                                  | nothing                         | no other is better   |
 //! | `OnTime`  | loads an iteration ahead cost resident blocks  | loads an iteration ahead        | more blocks fit      |
 //! | `OnePool` | code needs more than `setmaxnreg` has given it | `setmaxnreg`                    | always               |
 //! | `Rolled`  | unrolled loops spill                           | unrolling, all moves of code    | fewer spills         |
-//! | `Hoisted` | values are spilled                             | values kept over loops, sinking | fewer spills         |
+//! | `Hoisted` | values are spilled                             | loop-invariant code motion, sinking | fewer spills     |
 //! | `InPlace` | values are still spilled                       | also early loads                | fewer spills         |
-//! | `Serial`  | multiplies of a warpgroup lack registers       | multiplies in flight together   | always               |
+//! | `Serial`  | wgmma instructions lack registers              | overlapping wgmma instructions  | always               |
 //!
-//! Code that calls functions stores what is kept over a call whatever there is: its spills are no reason to try again.
+//! Code with calls must spill the values that are live over a call, so its spills are no reason for another attempt.
 
 use super::allocate::place::AllocatedCode;
 use super::allocate::pool;

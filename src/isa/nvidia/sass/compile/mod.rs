@@ -1,21 +1,21 @@
 //! The assembler: PTX text → machine code of sm_80 to sm_90 and sm_120.
 //!
-//! The passes stand in their order in [`passes`]; each folder is one stage and says at its head what goes in, what
-//! comes out and which passes it has:
+//! `passes` lists the passes in order. Each folder is one stage; its module documentation describes its input, its
+//! output and its passes:
 //!
 //! ```text
-//! text --read--> list, names resolved --optimise--> list and what is known --select--> virtual registers, blocks
+//! text --read--> list, names resolved --optimise--> list and analysis --select--> virtual registers, blocks
 //!      --arrange--> the same in a better order --allocate--> lines with registers --lower--> the chip's instructions
 //!      --schedule--> order --control--> control words --emit--> 128-bit words
 //! ```
 //!
-//! Selection is sm_90's; [`lower`] makes another chip's instructions of it. When registers run out a body is compiled
-//! again with other choices, in the order that [`attempts`] states.
+//! Selection is for sm_90; `lower` translates to other chips. If registers run out, a body is compiled again with
+//! other choices, in the order given in `attempts`.
 //!
-//! Place in the arrows: reads [`isa::ptx`](crate::ptx), writes through this room's codec; registers come from the
-//! shared allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for
-//! meaning; code that ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each
-//! refused with its place in the text: textures, surfaces, sparse matrices of a warpgroup.
+//! Place in the architecture: reads [`isa::ptx`](crate::ptx), writes through `sass`' encoder, and uses the shared
+//! register allocator. The result is a kernel's words and the properties that a loader needs. Source: PTX ISA 8.8 for
+//! the semantics; code of ptxas 13.5.37 for the layouts of constants, shared memory and parameters. Not supported, and
+//! reported with the position in the text: textures, surfaces, sparse `wgmma`.
 
 mod allocate;
 mod arrange;

@@ -37,7 +37,8 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
     (0x208, 8, Some(0x118), Some(0x358)),
 ];
 
-/// Offset to the words of the launch that sm_120 has for clusters; the words listed here exist twice.
+/// Offset from a word of the launch to its copy for launches with clusters, on sm_120. The words in TWICE have such a
+/// copy.
 pub const IN_CLUSTERS: i32 = -0xa0;
 const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
 

@@ -51,7 +51,7 @@ impl Build<'_> {
         self.mov64(d, Wide::Pair(t));
     }
 
-    /// Shifted down, then up and down again so that what is above goes.
+    /// Shifts down, then up and down again to remove the bits above the field.
     fn extract64(&mut self, d: Word, a: Wide, [at, len]: [Val; 2], signed: bool) {
         let a = self.in_pair(a);
         let (low, up, t, above) = (self.two(), self.two(), self.two(), self.one());
@@ -75,7 +75,7 @@ impl Build<'_> {
         self.mov64(d, Wide::Pair(t));
     }
 
-    /// The highest bit that is set, or that is not like the sign.
+    /// The highest set bit, or the highest bit that differs from the sign.
     fn find64(&mut self, d: Word, a: Wide, signed: bool, shift: bool) {
         let a = self.in_pair(a);
         let (low, high) = (self.one(), self.one());
@@ -96,7 +96,7 @@ impl Build<'_> {
         if !shift {
             return self.select(d, Pred::of(p), x.into(), z.into());
         }
-        // From the top, or all ones.
+        // Counted from the top, or all ones.
         let (found, none, left) = (self.one(), self.pred(), self.one());
         self.unguarded(|b| {
             b.select(found, Pred::of(p), x.into(), z.into());

@@ -7,7 +7,7 @@ use crate::sass::compile::mir::{Mach, Pred, Val, Word};
 use crate::sass::compile::read::flat::Flat;
 use crate::sass::{Modifier, mods, op};
 
-/// The table's text of a rounding.
+/// The rounding modifier in the table.
 pub(super) fn rounding(i: &Flat) -> Modifier {
     match () {
         () if i.has("rz") => mods::rnd::RZ,
@@ -75,7 +75,7 @@ impl Build<'_> {
             Opcode::Div | Opcode::Rcp | Opcode::Sqrt if i.has("ftz") && !(i.has("approx") && i.op != Opcode::Div) => {
                 for v in &mut s {
                     if let Val::Imm(bits) = v.val {
-                        // A constant that is denormal is a zero of its sign.
+                        // A denormal constant is flushed to a zero of the same sign.
                         v.val = Val::Imm(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits });
                     } else {
                         let t = self.one();
@@ -150,8 +150,8 @@ impl Build<'_> {
         self.unary(op::MUFU_R, d, a, |m| m.m(function));
     }
 
-    /// `a / b` within two units of the last place where b is up to 2^126 (approx) or anything (full): the divisor is
-    /// brought to the middle of the range, and the quotient by the same factor.
+    /// `a / b` within two units of the last place if b is at most 2^126 (approx), or always (full): divisor and
+    /// quotient are scaled by the same factor, which brings the divisor into the middle of the range.
     fn quick_quotient(&mut self, d: Word, s: [Src; 3]) {
         let out = self.unguarded(|m| {
             let b = m.in_word(s[1].val);
@@ -174,7 +174,7 @@ impl Build<'_> {
         self.mov(d, Val::Word(out));
     }
 
-    /// `2^a`, also where that is denormal: half the exponent, squared.
+    /// `2^a`, also if the result is denormal: `2^(a/2)`, squared.
     fn small_power(&mut self, d: Word, a: Src) {
         let out = self.unguarded(|m| {
             let w = m.in_word(a.val);
@@ -191,7 +191,7 @@ impl Build<'_> {
         self.mov(d, Val::Word(out));
     }
 
-    /// `log2(a)`, also of denormal numbers.
+    /// `log2(a)`, also for denormal numbers.
     fn small_logarithm(&mut self, d: Word, a: Src) {
         let out = self.unguarded(|m| {
             let w = m.in_word(a.val);

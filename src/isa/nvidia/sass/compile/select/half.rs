@@ -103,7 +103,7 @@ impl Build<'_> {
                 return Ok(());
             }
             Opcode::Ex2 | Opcode::Tanh => {
-                // One half after the other.
+                // The halves are computed one after the other.
                 let fmt = if brain { mods::fmt::BF16 } else { mods::fmt::F16 };
                 let function = if i.op == Opcode::Ex2 { mods::fn_::EX2 } else { mods::fn_::TANH };
                 let v = self.whole_half(s[0]);
@@ -193,7 +193,7 @@ impl Build<'_> {
         self.float_to_half_as(d, s, brain, (rounding, false));
     }
 
-    /// The same, where asked for with zeros for what is below them.
+    /// The same, optionally with negative values replaced by zero (`.relu`).
     pub(super) fn float_to_half_as(&mut self, d: Word, s: [Src; 2], brain: bool, (rounding, relu): (Modifier, bool)) {
         let mut m = Mach::new(op::F2FP_PACK_AB_R)
             .w("d", d)

@@ -68,7 +68,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The smaller or larger of two.
+    /// Minimum or maximum.
     pub(super) fn extreme(&mut self, d: Word, a: Val, b: Val, larger: bool, signed: bool) {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
         let p = if larger { Pred::TRUE.not() } else { Pred::TRUE };
@@ -123,7 +123,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// `d = o + other` where o is a product, a shift or a sum that only this reads.
+    /// `d = o + other`, fused if o is a product, a shift or a sum without another reader.
     fn fused(&mut self, i: &Flat, d: Word, o: &Opd, other: Src) -> Result<bool, AsmError> {
         let Some(from) = self.only_use(o).filter(|f| f.ty().bits() == 32 && f.opds.len() == 3) else {
             return Ok(false);
@@ -156,7 +156,7 @@ impl Build<'_> {
         Ok(true)
     }
 
-    /// A signed sum or difference, at most the largest number and at least the smallest.
+    /// A sum or difference with signed saturation.
     pub(super) fn saturated(&mut self, i: &Flat, d: Word, [a, b]: [Val; 2], minus: bool) -> Result<(), AsmError> {
         if i.ty() != Type::S32 {
             return self.no(i, "saturating sums of this type are not assembled");
@@ -166,8 +166,8 @@ impl Build<'_> {
         self.unguarded(|m| {
             let b2 = if minus { Src::from(b).negated() } else { b.into() };
             m.alu(iadd3(), sum, [a.into(), b2, Src::ZERO], |m| m);
-            // It is too large where the sum has another sign than a, and a and b have the same (or of a difference
-            // another).
+            // A sum overflows if its sign differs from that of a, and a and b have the same sign (for a difference:
+            // different signs).
             let table = if minus { (0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) } else { !(0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) };
             m.lop(over, [a.into(), b.into(), sum.into()], table);
             m.compare(p, mods::cmp::LT, true, over.into(), Src::ZERO);
@@ -311,7 +311,7 @@ impl Build<'_> {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
         let c = match c {
             Wide::Imm(0) => None,
-            // From Hopper on no wide addend is a constant.
+            // From Hopper on the addend of IMAD.WIDE cannot be a constant.
             Wide::Const(bank, at)
                 if self.chip.is_before_hopper()
                     && (matches!(b, Val::Word(_) | Val::Imm(0)) || self.takes_constant(bank, at)) =>
@@ -320,7 +320,7 @@ impl Build<'_> {
             }
             c => Some(Val::Word(self.in_pair(c))),
         };
-        // A factor in a register lets the addend be a constant of a bank.
+        // With a factor in a register the addend can be a constant of a bank.
         let b = match (b, c) {
             (Val::Imm(n @ 1..), Some(Val::Const(..))) => Val::Word(self.immediate(n)),
             _ => b,

@@ -1,4 +1,4 @@
-//! Bits: logic, shifts, fields, counts; comparisons and choices; moves.
+//! Bits: logic, shifts, fields, counts; comparisons and selects; moves.
 
 use super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::double::DSETP;
@@ -46,7 +46,7 @@ fn mirrored(cmp: Modifier) -> Modifier {
     }
 }
 
-/// A constant stands second: the machine's first operand is a register.
+/// Puts a constant second: the machine's first operand must be a register.
 fn ordered((a, b): (Val, Val), cmp: Modifier) -> (Val, Val, Modifier) {
     match (a, b) {
         (Val::Imm(1..) | Val::Const(..), Val::Word(_)) => (b, a, mirrored(cmp)),
@@ -69,7 +69,7 @@ impl Build<'_> {
                 let (a, b, n) = (a?, b?, n?);
                 let (dir, hi) = if i.has("l") { (mods::dir::L, mods::hi::HI) } else { (mods::dir::R, mods::hi::NONE) };
                 let wrap = if i.has("wrap") { mods::w::W } else { mods::w::NONE };
-                // Low word in a, high word in c; left shifts want the high word of the result.
+                // Low word in a, high word in c; a left shift returns the high word of the result.
                 self.alu(shf(), d, [a.into(), n.into(), b.into()], |m| m.m(dir).m(mods::ty::U32).m(hi).m(wrap));
                 Ok(())
             }
@@ -131,7 +131,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// A comparison and what its result is joined with, as one.
+    /// A comparison fused with the predicate logic on its result.
     fn joined_comparison(&mut self, i: &Flat) -> Result<Option<Mach>, AsmError> {
         let join = match i.op {
             Opcode::And => mods::bop::AND,
@@ -191,7 +191,7 @@ impl Build<'_> {
         self.lop(d, [a.into(), b.into(), Src::ZERO], table);
     }
 
-    /// `x << n | y >> (32 - n)`, which is a rotation if x is y: bits that do not meet may also be added.
+    /// `x << n | y >> (32 - n)`, a rotation if x is y. As the bits do not overlap, an addition is the same.
     pub(super) fn funnel(&mut self, i: &Flat, d: Word) -> Result<bool, AsmError> {
         let Some((left, right, n)) = self.funnelled(i) else { return Ok(false) };
         let (x, y) = (self.src(i, &left.opds[1], Type::B32)?, self.src(i, &right.opds[1], Type::B32)?);
@@ -201,7 +201,7 @@ impl Build<'_> {
         Ok(true)
     }
 
-    /// `(x op y) op z` where only this reads the inner result.
+    /// `(x op y) op z` if the inner result has no other reader.
     fn lop_fused(&mut self, i: &Flat, d: Word, z: Val, outer: u8) -> Result<bool, AsmError> {
         let Some(from) = self.only_use(&i.opds[1]).filter(|f| f.ty().bits() == 32 && f.opds.len() == 3) else {
             return Ok(false);
@@ -225,7 +225,7 @@ impl Build<'_> {
             0xfc => a | b,
             _ => a ^ b,
         };
-        // The operand that is no register stands in b.
+        // The operand that is not a register must be in b.
         let (b, c, table) = if matches!(z, Val::Word(_) | Val::Imm(0)) {
             (y, z, combine(inner, 0xaa))
         } else {
@@ -269,7 +269,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Shifts of 64 bits by 0 to 64 and more.
+    /// Shifts of 64 bits by any count.
     pub(super) fn shift64(&mut self, d: Word, a: Word, n: Val, left: bool, signed: bool) {
         let (low, high) = (a, a.plus(1));
         match (left, signed) {
@@ -440,7 +440,7 @@ impl Build<'_> {
                     b.leading(x, a.low());
                     b.leading(y, Val::Word(high));
                     b.compare(p, mods::cmp::EQ, false, high.into(), Src::ZERO);
-                    // Of zero FLO gives -1: 63 - -1 is what is wanted.
+                    // For zero FLO gives -1, and 63 - -1 is the required result.
                     let low = b.one();
                     b.alu(iadd3(), low, [Src::from(x).negated(), 63.into(), Src::ZERO], |m| m);
                     b.alu(iadd3(), z, [Src::from(y).negated(), 31.into(), Src::ZERO], |m| m);
@@ -540,7 +540,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// A predicate that is written, unless nobody wants it.
+    /// The predicate to write, or none if it is never read.
     pub(super) fn pred_dest(&mut self, o: &Opd) -> Option<Word> {
         if let Opd::Reg(r) = o { Some(self.home(*r)) } else { None }
     }
@@ -756,7 +756,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The word whose upper half an operand is.
+    /// The word, if the operand is the upper half of one.
     fn upper_half(&mut self, o: &Opd) -> Option<Word> {
         self.part_of_word(o).filter(|(_, high)| *high).map(|(word, _)| word)
     }
@@ -773,7 +773,7 @@ impl Build<'_> {
 }
 
 impl<'a> Build<'a> {
-    /// The shifts to the left and to the right that an instruction joins to a funnel shift, and by how much the first.
+    /// The left and right shifts that an instruction combines to a funnel shift, and the left shift's count.
     fn funnelled(&self, i: &Flat) -> Option<(&'a Flat<'a>, &'a Flat<'a>, u32)> {
         let (a, b) = (self.only_use(&i.opds[1])?, self.only_use(&i.opds[2])?);
         let (left, right) = match (a.op, b.op) {

@@ -1,7 +1,7 @@
-//! The text's instructions → machine instructions on virtual registers, one after the other.
+//! Instruction selection: the text's instructions → machine instructions on virtual registers, one after the other.
 //!
-//! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64
-//! bits in an aligned pair.
+//! 16-bit values are in the low half of a word whose upper half is undefined; predicates are in predicate registers;
+//! 64-bit values are in an aligned pair.
 
 mod arrivals;
 pub mod build;
@@ -46,7 +46,7 @@ pub use copy::GROUPS as COPY_GROUPS;
 pub use memory::MemOperand;
 pub use words::knows;
 
-/// Selected code, and what it uses.
+/// Selected code, and the resources that it uses.
 pub struct Selected {
     pub code: Code,
     pub stack: Word,
@@ -54,7 +54,7 @@ pub struct Selected {
     pub barriers: u32,
     /// Functions that are called.
     pub calls: Vec<u32>,
-    /// What warps ask for of each other's registers.
+    /// The register counts of `setmaxnreg`, if it can be used.
     pub pool: Option<Pool>,
 }
 
@@ -95,7 +95,7 @@ pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
         }
     }
     b.guard = None;
-    // Falling out of a body returns.
+    // Reaching the end of a body returns.
     b.return_block();
     let entry = std::mem::take(&mut b.entry);
     let stack = b.stack;
@@ -105,20 +105,20 @@ pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
 }
 
 impl Build<'_> {
-    /// Goes on in a block that is laid out next.
+    /// Continues in a block, which is appended to the layout.
     pub fn start(&mut self, block: usize) {
         self.block = block;
         self.code.order.push(block);
     }
 
-    /// Makes room for what comes up to the next label or jump.
+    /// Reserves space for the code up to the next label or jump.
     fn reserve(&mut self, items: &[Item]) {
         let straight = |item: &&Item| matches!(item, Item::Inst(i) if i.op != Opcode::Bra);
         let count = items.iter().take_while(straight).count();
         self.code.blocks[self.block].ops.reserve(count + count / 4 + 4);
     }
 
-    /// A new block, laid out next.
+    /// A new block, appended to the layout.
     pub fn fresh(&mut self) -> usize {
         self.code.blocks.push(Block { ops: vec![], term: Term::Exit });
         self.code.blocks.len() - 1
@@ -127,7 +127,7 @@ impl Build<'_> {
     fn inst(&mut self, i: &Flat, labels: usize) -> Result<(), AsmError> {
         use Opcode::*;
         if let (Some(Opd::Reg(d)), 1, None) = (i.opds.first(), i.results(), i.guard) {
-            // Readers look at what it is.
+            // Readers use the value it is known to hold.
             let known = self.facts.known[*d as usize];
             if matches!(known, Known::Imm(_) | Known::Copy(_) | Known::Param(_) | Known::Shared(_)) {
                 return Ok(());

@@ -1,9 +1,8 @@
-//! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a
-//! few steps lead there from MUFU's guess; the paths that are right everywhere (`far_..`) stand after a branch that a
-//! warp takes if one of its threads has to.
+//! Division, reciprocal and square root, correctly rounded. If operands and result are in the middle of the range, a
+//! few refinement steps from MUFU's estimate are enough. The code that is right for all inputs (`far_..`) is behind a
+//! branch that a warp takes if one of its threads needs it.
 //!
-//! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants
-//! it.
+//! Steps and limits are those of ptxas' code, and rely on the accuracy of MUFU and FCHK that this code relies on.
 
 use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
@@ -13,7 +12,7 @@ use crate::sass::{Modifier, mods, op};
 const ONE: u32 = 1f32.to_bits();
 
 impl Build<'_> {
-    /// What `near` gives, of one word or two, and in threads for which it says so, what `far` gives.
+    /// The result of `near`, of one word or two; in threads for which `near` says so, the result of `far`.
     fn near_or(
         &mut self,
         words: u8,
@@ -90,7 +89,7 @@ impl Build<'_> {
             }
             let y = m.source(a);
             let near = |m: &mut Self| {
-                // Exponents 0 and from 253 on.
+                // Exponents 0, and 253 and above.
                 let (up, exponent, p) = (m.one(), m.one(), m.pred());
                 m.alu(iadd3(), up, [Src { neg: false, ..y }, 0x0180_0000.into(), Src::ZERO], |m| m);
                 m.lop(exponent, [up.into(), 0x7f80_0000.into(), Src::ZERO], 0xc0);
@@ -119,7 +118,7 @@ impl Build<'_> {
         self.mov(d, Val::Word(r));
     }
 
-    /// MUFU's root and a Newton step.
+    /// MUFU's reciprocal square root and a Newton step.
     fn root_steps(&mut self, x: Src) -> Word {
         let r = self.guess(x, mods::fn_::RSQ);
         let (s, half) = (self.one(), self.one());
@@ -129,8 +128,8 @@ impl Build<'_> {
         self.multiply_add(left.into(), half.into(), s.into())
     }
 
-    /// The root of what is below 2^-101 or no positive number: of `2^64 x`, which is exact, made smaller by 2^-32,
-    /// which is too.
+    /// The square root of values below 2^-101, and of values that are not positive numbers: of `2^64 x`, scaled back by
+    /// 2^-32. Both scalings are exact.
     fn scaled_root(&mut self, x: Src) -> Word {
         let (big, scaled, out) = (self.one(), self.one(), self.one());
         self.alu(fmul(), big, [x, 2f32.powi(64).to_bits().into(), Src::ZERO], |m| m);
@@ -141,7 +140,7 @@ impl Build<'_> {
         out
     }
 
-    /// MUFU's guess for a double: its high word, above a low word that is given.
+    /// MUFU's estimate for a double: its high word, above the given low word.
     fn guess_double(&mut self, r: Word, x: Word, function: Modifier) {
         self.push(Mach::new(op::MUFU_R).w("d", r.plus(1)).r("b", x.plus(1)).m(function));
     }
@@ -153,14 +152,14 @@ impl Build<'_> {
         d
     }
 
-    /// A guess of `1 / y` made three times as exact.
+    /// Triples the number of correct digits of an estimate of `1 / y`.
     pub(super) fn reciprocal_step_double(&mut self, y: Word, r: Word) -> Word {
         let e = self.multiply_add_double((y, true), r, double::ONE);
         let e = self.multiply_add_double((e, false), e, Wide::Pair(e));
         self.multiply_add_double((r, false), e, Wide::Pair(r))
     }
 
-    /// The same, and what makes it twice as exact again.
+    /// The same, followed by a step that doubles them again.
     fn reciprocal_steps_double(&mut self, y: Word, r: Word) -> [Word; 2] {
         let r = self.reciprocal_step_double(y, r);
         [r, self.multiply_add_double((y, true), r, double::ONE)]
@@ -198,7 +197,8 @@ impl Build<'_> {
             let near = |m: &mut Self| {
                 let (large, p) = (m.pred(), m.pred());
                 let [out, r] = m.quotient_steps_double(Wide::Pair(x), y);
-                // High words as floats: the numerator and the quotient are large enough, the divisor is a number.
+                // Compares high words as floats: the numerator and the quotient must be large enough, the divisor must
+                // be a number.
                 let size = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
                 m.test(large, mods::cmp::GEU, size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
                 let both = m.multiply_add(Src::ZERO, y.plus(1).into(), out.plus(1).into());
@@ -210,7 +210,7 @@ impl Build<'_> {
         self.mov64(d, Wide::Pair(r));
     }
 
-    /// `x / y`, and `1 / y` nearly.
+    /// `x / y`, and an approximation of `1 / y`.
     pub(super) fn quotient_steps_double(&mut self, x: Wide, y: Word) -> [Word; 2] {
         let (r, q) = (self.two(), self.two());
         self.mov(r, Val::Imm(1));
@@ -238,7 +238,7 @@ impl Build<'_> {
         self.mov64(d, Wide::Pair(r));
     }
 
-    /// The root of a double from a guess of `1 / sqrt(x)`, and half of a better one.
+    /// The square root of a double from an estimate of `1 / sqrt(x)`, and half of a better estimate.
     pub(super) fn root_steps_double(&mut self, x: Word, r: Word) -> [Word; 2] {
         let (square, more, s, half, c) = (self.two(), self.two(), self.two(), self.two(), self.two());
         self.dmul(square, Wide::Pair(r), Wide::Pair(r));
