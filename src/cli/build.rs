@@ -1,6 +1,6 @@
-//! The release build of the program is linked at a fixed address: its tables hold sixty thousand pointers, and a
-//! relocation for each would be a tenth of the file. A statically linked program (`cargo xtask dist`) has rustc choose
-//! the fixed address: with this linker option it would ask for a loader.
+//! The release build of the program is linked at a fixed address: its tables contain sixty thousand pointers, and the
+//! relocations would be a tenth of the file. For a statically linked program (`cargo xtask dist`), rustc chooses the
+//! fixed address: this linker option would make the program need a loader.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-/// One point an epoch.
+/// The point of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub loss: f64,
-    /// Share of held-out rows that were classified right, 0..=1.
+    /// Share of held-out rows that were classified correctly, 0..=1.
     pub accuracy: f64,
 }
 
@@ -14,7 +14,7 @@ const W: f64 = 720.0;
 const H: f64 = 400.0;
 const MARGIN: f64 = 48.0;
 
-/// The picture's text.
+/// The curve as SVG text.
 pub fn svg(title: &str, points: &[Point]) -> String {
     let max_loss = points.iter().map(|p| p.loss).filter(|l| l.is_finite()).fold(1e-9, f64::max);
     let min_acc = points.iter().map(|p| p.accuracy).fold(1.0, f64::min).min(0.9);

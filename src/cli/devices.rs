@@ -1,4 +1,4 @@
-//! `doorbell devices`: what this machine and this build offer.
+//! `doorbell devices`: lists the devices of this machine and this build.
 
 use super::{CliError, Output};
 use doorbell::device::registry::DeviceName;
@@ -6,7 +6,7 @@ use doorbell::device::{DeviceListing, Registry};
 use doorbell::engine::session;
 
 pub fn run(output: Output) -> Result<(), CliError> {
-    // As the list spells it: `cuda:emu=sm_90` is `NV:emu=sm_90`.
+    // The name as in the list: `cuda:emu=sm_90` is `NV:emu=sm_90`.
     let session = session()?;
     let asked = &session.options.device;
     let chosen = asked.parse().map_or_else(|_| asked.clone(), |name: DeviceName| name.to_string());
@@ -14,7 +14,7 @@ pub fn run(output: Output) -> Result<(), CliError> {
     let mut all = Registry::global().list(&options);
     for d in &mut all {
         let mark = if d.name == chosen { "*" } else { " " };
-        // A software GPU is made only for whoever asks for it.
+        // A software GPU is opened only if it is the chosen device.
         if d.name == chosen && d.unavailable.is_none() && d.state.is_none() {
             d.state = Registry::global().open(&chosen, &options).ok().and_then(|device| device.state());
         }
@@ -27,7 +27,7 @@ pub fn run(output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A device in a line, without what is not known before somebody opens it.
+/// A device in one line, without properties that are unknown before it is opened.
 fn line(d: &DeviceListing, mark: &str) -> String {
     if let Some(why) = &d.unavailable {
         return format!("{mark} {:<14} not available: {why}", d.name);

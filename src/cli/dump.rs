@@ -1,13 +1,13 @@
-//! `doorbell dump`: runs a built-in program and writes every kernel it needed, so that other tools can look at it or
-//! run it.
+//! `doorbell dump`: runs a built-in program and writes every kernel that it used, so that other tools can inspect or
+//! run them.
 //!
-//! `jobs.json` lists a launch of each with inputs from a seed, for `doorbell launch --jobs` in that directory, here or
-//! on another machine; `NAME.SLOT.want` is what the reference interpreter makes of them ([`super::dump_jobs`]). Three
-//! files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol,
-//! argument order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)`
-//! in the C calling convention of the target; args holds what the launch facts list: buffer addresses in order, then
-//! variables as 64-bit integers. For NVIDIA's chips there are `NAME.ptx` and the launch facts; the kernel's parameters
-//! are the same 64-bit words, after the variables the tensor maps of boxes.
+//! `jobs.json` lists one launch of each kernel with generated inputs, for `doorbell launch --jobs` in that directory,
+//! on this or another machine; `NAME.SLOT.want` has the reference interpreter's results ([`super::dump_jobs`]). There
+//! are three files per kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch parameters:
+//! entry symbol, argument order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args,
+//! uint64_t tid)` in the C calling convention of the target; `args` is described by the launch parameters: buffer
+//! addresses in order, then variables as 64-bit integers. For NVIDIA's chips there are `NAME.ptx` and the launch
+//! parameters; the kernel's parameters are the same 64-bit words, followed by the tensor maps of TMA tiles.
 
 use super::programs::{self, Program};
 use super::{CliError, Output, dump_jobs};
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 pub struct DumpArgs {
-    /// Directory to write to; made if it is missing
+    /// Directory to write to; created if it is missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Compile for this arch, whatever the machine: x86_64-avx2, gfx1100, sm_75, sm_80, sm_90a, sm_120 ...
+    /// Compile for this arch, independent of the machine: x86_64-avx2, gfx1100, sm_75, sm_80, sm_90a, sm_120 ...
     #[arg(long, value_name = "ARCH")]
     target: Option<String>,
     /// Built-in program
@@ -32,7 +32,7 @@ pub struct DumpArgs {
 }
 
 impl DumpArgs {
-    /// The device that compiles for the named target and runs nothing.
+    /// The null device for the given target: it compiles, but runs nothing.
     pub fn device(&self) -> Option<String> {
         self.target.as_ref().map(|arch| format!("NULL:{arch}"))
     }
@@ -49,7 +49,7 @@ pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     for k in &kernels {
         let object = code(&args.out, &device, k)?;
         jobs.push(dump_jobs::write(&args.out, k, &object)?);
-        write(&args.out, &k.program.name, "json", format!("{:#}\n", facts(k, &arch)).as_bytes())?;
+        write(&args.out, &k.program.name, "json", format!("{:#}\n", launch_parameters(k, &arch)).as_bytes())?;
     }
     write(&args.out, "jobs", "json", format!("{:#}\n", serde_json::Value::from(jobs)).as_bytes())?;
     output.say(&format!("{} kernels of {} written to {}", kernels.len(), args.program.name, args.out.display()));
@@ -60,8 +60,8 @@ pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes a kernel's code: what it is made from where the target has a language, else the object and its text. Gives
-/// the name of the file that can be launched.
+/// Writes a kernel's code: its source text if the target has one (PTX), else the object and its disassembly. Returns
+/// the name of the file to launch.
 fn code(dir: &Path, device: &OpenDevice, k: &Compiled) -> Result<String, CliError> {
     let (name, backend) = (&k.program.name, &device.backend);
     let source = backend.source(&k.program).map_err(Error::from)?;
@@ -77,8 +77,8 @@ fn code(dir: &Path, device: &OpenDevice, k: &Compiled) -> Result<String, CliErro
     Ok(format!("{name}.o"))
 }
 
-/// An argument of a launch as the facts have it: a buffer (one that stands there again says so by its slot), a
-/// variable, or a word.
+/// An argument for the launch parameters: a buffer (identified by its slot, also if it is used again), a variable, or a
+/// word.
 fn argument(p: &codegen::Program, argument: &Argument) -> serde_json::Value {
     match argument {
         Argument::Buffer(k) => {
@@ -96,7 +96,7 @@ fn argument(p: &codegen::Program, argument: &Argument) -> serde_json::Value {
     }
 }
 
-fn facts(k: &Compiled, arch: &str) -> serde_json::Value {
+fn launch_parameters(k: &Compiled, arch: &str) -> serde_json::Value {
     let p = &k.program;
     let args: Vec<_> = k.binary.arguments.iter().map(|a| argument(p, a)).collect();
     serde_json::json!({

@@ -1,8 +1,8 @@
-//! What `dump` writes beside a kernel so that `launch --jobs` runs it, here or elsewhere: inputs, the jobs file, and
-//! what must come out.
+//! Files that `dump` writes in addition to a kernel, so that `launch --jobs` can run it here or elsewhere: inputs, the
+//! jobs file, and expected outputs.
 //!
-//! Inputs are numbers from a seed, small enough for any type; what must come out is the reference interpreter's.
-//! Kernels that the interpreter would take minutes for have no `want` files.
+//! Inputs are generated from a seed, with values small enough for any type; the expected outputs are the reference
+//! interpreter's. Kernels that would take the interpreter minutes have no `want` files.
 
 use super::CliError;
 use doorbell::engine::Compiled;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Operations that the interpreter may take for one kernel.
+/// Most operations of a kernel that is run by the interpreter.
 const MAX_FLOPS: f64 = 5e5;
 
-/// Writes inputs and wanted outputs of a kernel whose code is in the file `object`; gives its entry of the jobs file,
-/// with paths relative to the directory.
+/// Writes inputs and expected outputs of a kernel whose code is in the file `object`; returns its entry of the jobs
+/// file, with paths relative to the directory.
 pub fn write(dir: &Path, k: &Compiled, object: &str) -> Result<Value, CliError> {
     let p = &k.program;
     let mut bufs: Vec<Vec<u8>> = Vec::new();
@@ -75,7 +75,7 @@ fn put(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), CliError> {
     fs::write(&path, bytes).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
 }
 
-/// Numbers of a type: floats between -1 and 1 in 64ths, integers 0 or 1 (they may be indices).
+/// Generates numbers of a type: floats between -1 and 1 in steps of 1/64, integers 0 or 1 (they may be indices).
 fn numbers(t: Scalar, len: usize, seed: u32) -> Vec<u8> {
     let draw = |i: usize| ((i as u32).wrapping_add(seed << 20)).wrapping_mul(0x9e37_79b9) >> 25;
     let one = |i: usize| -> Vec<u8> {
@@ -106,8 +106,7 @@ mod tests {
     const SIDE: i64 = 64;
     const STEPS: i64 = 256;
 
-    /// a · b of f16, where the columns of b lie together, with the opts of a chip that it fills: its tiles come in
-    /// boxes.
+    /// a · b of f16 with column-major b, large enough that its opts for the chip load tiles by TMA.
     fn product() -> UOp {
         let axis = |n: i64, id, kind| UOp::range(UOp::int(n), id, kind);
         let (i, j) = (axis(SIDE, 0, AxisKind::Loop), axis(SIDE, 1, AxisKind::Loop));

@@ -1,7 +1,8 @@
-//! The command line: parses arguments, turns the environment into `Options`, runs one command, maps errors to exit codes.
+//! The command line: parses arguments, reads `Options` from the environment, runs one command, maps errors to exit
+//! codes.
 //!
-//! Exit codes: 0 ok, 1 failed, 2 could not run (no such device, unreadable input), 3 wrong usage. With `--json` each command's
-//! last line on standard output is one JSON object; messages and progress go to standard error.
+//! Exit codes: 0 ok, 1 failed, 2 could not run (no such device, unreadable input), 3 wrong usage. With `--json` each
+//! command's last line on standard output is one JSON object; messages and progress go to standard error.
 
 mod curve;
 mod devices;
@@ -21,7 +22,7 @@ use clap::{Parser, Subcommand};
 use doorbell::engine::{self, Options};
 use std::process::ExitCode;
 
-/// Graphs are many small nodes made and freed, which this allocator does faster than the C library's.
+/// Graphs allocate and free many small nodes, for which this allocator is faster than the C library's.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -35,14 +36,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Device to run on, as DEV=...: CPU, CPU:1, NULL, NULL:sm_90a, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100, NV, NV:uuid=GPU-0123, NV:emu=sm_90
+    /// Device to run on, as DEV=...: CPU, CPU:1, NULL, NULL:sm_90a, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100,
+    /// NV, NV:uuid=GPU-0123, NV:emu=sm_90
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
     /// Write the traffic with GPU drivers to FILE, for `doorbell trace --show`
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     #[arg(long, global = true, value_name = "FILE")]
     trace: Option<std::path::PathBuf>,
-    /// The same with the memory that both sides see, for `doorbell replay`
+    /// The same with the memory shared by host and GPU, for `doorbell replay`
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "trace")]
     record: Option<std::path::PathBuf>,
@@ -57,7 +59,7 @@ enum Command {
     Train(train::TrainArgs),
     /// List the devices of this machine and of this build
     Devices,
-    /// Write every kernel of a built-in program: object file or PTX, assembly text, launch facts
+    /// Write every kernel of a built-in program: object file or PTX, assembly text, launch parameters
     Dump(dump::DumpArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
@@ -78,18 +80,18 @@ enum Command {
     Replay(trace::ReplayArgs),
 }
 
-/// Where a command's words go: with `--json` only the result goes to standard output.
+/// Where a command's output goes: with `--json`, only the result goes to standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     json: bool,
 }
 
 impl Output {
-    /// A line for a person.
+    /// Prints a line for a person.
     pub fn say(self, line: &str) {
         if self.json { eprintln!("{line}") } else { println!("{line}") }
     }
-    /// The one JSON object of `--json`.
+    /// Prints the single JSON object of `--json`.
     pub fn result(self, value: &serde_json::Value) {
         if self.json {
             println!("{value}");
@@ -97,16 +99,16 @@ impl Output {
     }
 }
 
-/// Why a command ended without success; decides the exit code.
+/// Why a command failed; determines the exit code.
 #[derive(Debug)]
 pub enum CliError {
     /// Exit code 1: it ran and failed.
     Failed(String),
     /// Exit code 2: it could not run.
     CouldNotRun(String),
-    /// Exit code 3: it was asked wrongly.
+    /// Exit code 3: wrong usage.
     Usage(String),
-    /// Exit code 1, and the command has said everything itself.
+    /// Exit code 1; the command has already printed the error.
     Reported,
 }
 
@@ -168,7 +170,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let output = Output { json: cli.json };
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let tracing = match (&cli.trace, &cli.record, &cli.command) {
-        // The command's own `--record` is its child's business.
+        // A `--record` in the traced command line is for the child process.
         (_, _, Command::Trace(_)) | (None, None, _) => None,
         (Some(path), _, _) => Some(trace::start(path, false)?),
         (None, Some(path), _) => Some(trace::start(path, true)?),
@@ -196,7 +198,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let ended = ended.and(tracing.map_or(Ok(()), trace::finish));
     match (&done, ended) {
         (Ok(()), ended) => ended,
-        // The command's own error counts; what came behind it is told as well.
+        // The command's own error counts; an error while closing is also printed.
         (Err(_), Err(also)) => {
             eprintln!("doorbell: and at the end: {}", also.message());
             done
@@ -205,7 +207,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     }
 }
 
-/// Whether a word is one of our commands.
+/// Whether a word is a command of this program.
 #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
 fn is_command(word: &str) -> bool {
     Cli::command().get_subcommands().any(|c| c.get_name() == word)

@@ -1,4 +1,4 @@
-//! `asm`, `disasm` and `elf`: object code made, read and described.
+//! `asm`, `disasm` and `elf`: assemble, disassemble and describe object code.
 
 use super::{CliError, Output};
 use clap::Args;
@@ -17,9 +17,9 @@ pub struct AsmArgs {
     /// Chip: gfx1100, gfx942 or gfx1201; sm_80, sm_86, sm_89, sm_90, sm_90a or sm_120 for PTX or a SASS listing
     #[arg(long, visible_alias = "target")]
     arch: String,
-    /// Assembler source; PTX is told from a SASS listing by its extension .ptx
+    /// Assembler source; a file with the extension .ptx is PTX, any other a SASS listing
     file: PathBuf,
-    /// Where the code object or cubin goes (without .amdhsa_kernel or .kernel: the bare code)
+    /// Code object or cubin to write (without .amdhsa_kernel or .kernel: only the code)
     #[arg(short, long)]
     out: PathBuf,
 }
@@ -34,7 +34,7 @@ pub struct FileArgs {
 pub struct DisasmArgs {
     /// An object file: AMD code object, cubin or x86-64 ELF
     file: PathBuf,
-    /// The file is bare code of this chip: sm_90 or sm_90a
+    /// The file is raw code for this chip: sm_90 or sm_90a
     #[arg(long, visible_alias = "target")]
     arch: Option<String>,
 }
@@ -90,7 +90,7 @@ fn sass_chip(name: &str) -> Result<Arch, CliError> {
     })
 }
 
-/// Assembles PTX or a listing and tells what is wrong with its schedule.
+/// Assembles PTX or a listing and reports hazards in its schedule.
 fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     let arch = sass_chip(&args.arch)?;
     let text = String::from_utf8(read(&args.file)?).map_err(|e| failed(&args.file, &e))?;

@@ -1,9 +1,9 @@
-//! Small built-in programs by name, for `dump` and for looking at what a kernel becomes.
+//! Small built-in programs by name, for `dump` and for inspecting generated kernels.
 
 use doorbell::engine::{Error, Jit};
 use doorbell::tensor::prelude::*;
 
-/// A program that needs nothing but a device.
+/// A program that needs only a device.
 #[derive(Clone, Copy)]
 pub struct Program {
     pub name: &'static str,
@@ -23,7 +23,7 @@ impl Program {
     }
 }
 
-/// All of them.
+/// All built-in programs.
 pub const ALL: &[Program] = &[
     Program { name: "add", about: "a + b over 1024 f32", run: add },
     Program { name: "sum", about: "sum of 65536 f32", run: sum },
@@ -37,7 +37,7 @@ pub const ALL: &[Program] = &[
 /// The program of that name.
 ///
 /// # Errors
-/// A line that names the valid ones.
+/// A line that lists the valid names.
 pub fn parse(name: &str) -> Result<Program, String> {
     ALL.iter().find(|p| p.name == name).copied().ok_or_else(|| {
         let names: Vec<String> = ALL.iter().map(|p| format!("{} ({})", p.name, p.about)).collect();
@@ -45,7 +45,7 @@ pub fn parse(name: &str) -> Result<Program, String> {
     })
 }
 
-/// Numbers that are not constants to the compiler.
+/// Input data that the compiler does not treat as constants.
 fn input(shape: &[usize], seed: u32) -> Tensor {
     let n: usize = shape.iter().product();
     let data: Vec<f32> = (0..n as u32)

@@ -1,8 +1,8 @@
 //! `doorbell train`: a small convolutional network on real hand-written digits (embedded), or on MNIST's files.
 //!
-//! Two blocks of convolution, batch norm and relu, the second pooled, then one linear layer; AdamW with a one-cycle learning
-//! rate; one recorded step a batch. Held-out rows are classified after each epoch; the state is written after each epoch too,
-//! so that an interrupted run leaves what it had learnt.
+//! Two blocks of convolution, batch norm and relu, the second pooled, then one linear layer; AdamW with a one-cycle
+//! learning rate; one recorded step per batch. Held-out rows are classified after each epoch; the state is also written
+//! after each epoch, so that an interrupted run keeps its progress.
 
 use super::curve::{self, Point};
 use super::{CliError, Output};
@@ -20,10 +20,10 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub struct TrainArgs {
-    /// Times through the training rows
+    /// Passes over the training rows
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     epochs: u32,
-    /// Rows a step
+    /// Rows per step
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=4096))]
     batch: u32,
     /// Highest learning rate of the cycle
@@ -32,13 +32,13 @@ pub struct TrainArgs {
     /// Seed of the initial weights and of the order of rows
     #[arg(long, default_value_t = 0)]
     seed: u32,
-    /// Which digits are held out: every sixth row, or the last 297 (other people's hands)
+    /// Which digits are held out: every sixth row, or the last 297 (by other writers)
     #[arg(long, value_enum, default_value_t = Split::Sixth)]
     split: Split,
     /// Train on MNIST's IDX files (plain or gz) in this directory instead
     #[arg(long, value_name = "DIR")]
     mnist: Option<PathBuf>,
-    /// Where digits.safetensors and digits.svg go
+    /// Directory for digits.safetensors and digits.svg
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
@@ -62,7 +62,7 @@ struct Net {
     norm1: BatchNorm,
     conv2: Conv2d,
     norm2: BatchNorm,
-    /// Large pictures are pooled after the first block too.
+    /// Large pictures are also pooled after the first block.
     pool_first: bool,
     linear: Linear,
 }
@@ -93,7 +93,8 @@ impl Net {
     }
 }
 
-/// One training step of the digits' network, forward, backward and optimiser, on a batch of 4 made-up pictures: for `dump`.
+/// One training step of the digits' network, forward, backward and optimiser, on a batch of 4 generated pictures: for
+/// `dump`.
 ///
 /// # Errors
 /// The device's.
@@ -137,7 +138,7 @@ impl Shuffle {
     }
 }
 
-/// One-cycle: up from a tenth of `peak` over the first quarter, then a cosine to nearly nothing.
+/// One-cycle schedule: rises from a tenth of `peak` over the first quarter, then falls as a cosine to nearly zero.
 fn learning_rate(peak: f64, step: usize, steps: usize) -> f64 {
     let t = step as f64 / steps.max(1) as f64;
     if t < 0.25 {
@@ -161,7 +162,7 @@ pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
     std::fs::create_dir_all(&args.out).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
-    // A second handler in one process (tests) is refused; the first one stays.
+    // A second handler in one process (tests) is refused; the first one remains.
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst));
     let began = Instant::now();
     let mut run = Run::new(args, name, train, test)?;
@@ -169,7 +170,7 @@ pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
     run.report(began, interrupted.load(Ordering::SeqCst), output)
 }
 
-/// What the network needs of its pictures.
+/// Checks that the network can use the pictures.
 fn usable(train: &Dataset, test: &Dataset) -> Result<(), String> {
     let size = |d: &Dataset| format!("{} x {}", d.height, d.width);
     if test.is_empty() {
@@ -255,7 +256,7 @@ impl<'a> Run<'a> {
             if interrupted.load(Ordering::SeqCst) {
                 bar.abandon();
                 output.say(&format!(
-                    "interrupted in epoch {}; what was learnt is in {}",
+                    "interrupted in epoch {}; the weights are in {}",
                     epoch + 1,
                     self.path("safetensors").display()
                 ));
@@ -275,7 +276,7 @@ impl<'a> Run<'a> {
         (Tensor::from_slice(&x, shape), Tensor::from_slice(&y, [rows.len()]))
     }
 
-    /// Share of the held-out rows that are classified right.
+    /// Share of the held-out rows that are classified correctly.
     fn accuracy<F>(&self, classify: &mut Jit<F>) -> Result<f64, CliError>
     where
         F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>,
@@ -286,7 +287,7 @@ impl<'a> Run<'a> {
         let part = self.test.len().min(PART);
         let mut right = 0;
         for first in (0..self.test.len()).step_by(part.max(1)) {
-            // The last part overlaps the one before, so that all have the recorded shape.
+            // The last part overlaps the previous one, so that all have the recorded shape.
             let from = first.min(self.test.len() - part);
             let x = Tensor::from_slice(
                 &pixels[from * size..(from + part) * size],
@@ -317,7 +318,7 @@ impl<'a> Run<'a> {
         self.step_ms.sort_unstable_by(f64::total_cmp);
         let median = self.step_ms.get(steps / 2).copied().unwrap_or(0.0);
         output.say(&format!(
-            "{}: {:.2} % of {} held-out rows right after {} epochs, {steps} steps in {seconds:.2} s ({median:.2} ms a step, {} kernels) on {}",
+            "{}: {:.2} % of {} held-out rows correct after {} epochs, {steps} steps in {seconds:.2} s ({median:.2} ms per step, {} kernels) on {}",
             self.name,
             100.0 * accuracy,
             self.test.len(),

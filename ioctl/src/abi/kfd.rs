@@ -380,7 +380,7 @@ abi_struct! {
         events_ptr: u64, In, Pointer;
         num_events: u32, In, Dec;
         wait_for_all: u32, In, Dec;
-        /// Milliseconds; 0 polls, all-ones waits for ever.
+        /// Milliseconds; 0 polls, all-ones waits without limit.
         timeout: u32, In, Dec;
         wait_result: u32, Out, Enum(WAIT_RESULTS);
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// mmap's flag for the lowest 2 GiB, where there is one.
+/// mmap's flag for the lowest 2 GiB, if the platform has one.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 const LOW: Option<libc::c_int> = Some(libc::MAP_32BIT);
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

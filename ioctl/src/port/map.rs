@@ -35,7 +35,7 @@ pub struct Mapping {
 
 impl Mapping {
     /// Zeroed private memory of at least one byte, aligned to `align` (a power of two). From [`HUGE_PAGE_BYTES`] on,
-    /// the kernel is asked for huge pages: first touch then runs at 8 GB/s instead of 3.
+    /// the kernel is asked for huge pages, so that the first touch runs at 8 GB/s instead of 3.
     ///
     /// # Errors
     /// `Map` when the kernel gives no memory.

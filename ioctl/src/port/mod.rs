@@ -48,7 +48,7 @@ impl CpuPtr {
         std::ptr::with_exposed_provenance_mut(usize::try_from(self.0).unwrap_or(0))
     }
 
-    /// The address `bytes` further on; wraps at the end of the address space, where there is no mapping.
+    /// The address `bytes` further on; wraps around at the end of the address space, where nothing is mapped.
     #[must_use]
     pub fn offset(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))

@@ -167,7 +167,7 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// `EINVAL` for any other range.
     fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno>;
 
-    /// poll(2). Returns how many files are ready; a negative timeout waits for ever.
+    /// poll(2). Returns how many files are ready; a negative timeout waits without limit.
     ///
     /// # Errors
     /// `EINTR`, `EBADF`.

@@ -34,7 +34,7 @@ pub fn leftovers(events: &[Event]) -> Vec<String> {
     open.things.values().cloned().chain(objects).chain(mapped).collect()
 }
 
-/// Pages that hold so many bytes, in bytes.
+/// `len_bytes` rounded up to whole pages.
 fn whole_pages(len_bytes: u64) -> u64 {
     len_bytes.checked_next_multiple_of(4096).unwrap_or(u64::MAX)
 }

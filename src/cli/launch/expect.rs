@@ -1,4 +1,4 @@
-//! What a jobs file says must come out of a launch, compared with what did.
+//! Compares a launch's outputs with the expected outputs of a jobs file.
 
 use super::job::file_error;
 use crate::CliError;
@@ -6,7 +6,7 @@ use doorbell::uop::{Scalar, from_bits};
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// An output and the file that holds the numbers that it must be.
+/// An output and the file with its expected numbers.
 #[derive(Clone, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
@@ -15,7 +15,7 @@ pub struct Expect {
     dtype: String,
 }
 
-/// How far a sum in another order or a fused product may be off, relative to the largest number of the output.
+/// The tolerance for sums in another order and fused products, relative to the largest number of the output.
 fn tolerance(t: Scalar) -> f64 {
     match t {
         Scalar::F64 => 1e-9,
@@ -27,7 +27,7 @@ fn tolerance(t: Scalar) -> f64 {
 }
 
 impl Expect {
-    /// `Some`: where the files differ, in words.
+    /// `Some`: a message that says where the files differ.
     pub fn check(&self) -> Result<Option<String>, CliError> {
         let name = &self.dtype;
         let t = Scalar::parse(name).ok_or_else(|| CliError::Usage(format!("expect: unknown dtype {name:?}")))?;
@@ -42,11 +42,11 @@ impl Expect {
         let (out, want) = (read(&self.out)?, read(&self.want)?);
         let files = format!("{} is not {}", self.out.display(), self.want.display());
         if out.len() != want.len() {
-            return Ok(Some(format!("{files}: {} elements, wanted {}", out.len(), want.len())));
+            return Ok(Some(format!("{files}: {} elements, expected {}", out.len(), want.len())));
         }
         let scale = want.iter().filter(|w| w.is_finite()).fold(0.0f64, |most, w| most.max(w.abs()));
         let same = |o: f64, w: f64| o == w || o.is_nan() && w.is_nan() || (o - w).abs() <= tolerance(t) * scale;
         let bad = out.iter().zip(&want).position(|(o, w)| !same(*o, *w));
-        Ok(bad.map(|at| format!("{files}: element {at} is {}, wanted {}", out[at], want[at])))
+        Ok(bad.map(|at| format!("{files}: element {at} is {}, expected {}", out[at], want[at])))
     }
 }

@@ -1,7 +1,7 @@
-//! One launch: read the files, place the object, run the kernel, write the outputs.
+//! One launch: read the files, load the object, run the kernel, write the outputs.
 
+use super::contents::contents;
 use super::expect::Expect;
-use super::holdings::holdings;
 use super::spec::Spec;
 use crate::CliError;
 use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, KernelImage, Memory, time_command};
@@ -9,7 +9,7 @@ use doorbell::engine::OpenDevice;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What to launch and with what.
+/// A kernel to launch, with its arguments.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub object: PathBuf,
@@ -19,16 +19,16 @@ pub struct Job {
     /// Work-items of a workgroup in x, y, z. On a CPU: 1.
     pub block: [u32; 3],
     pub lds_bytes: u32,
-    /// Workgroups of a cluster in x, y, z, where the kernel does not say.
+    /// Workgroups of a cluster in x, y, z, if the kernel does not declare it.
     pub cluster: Option<[u32; 3]>,
     pub args: Vec<Spec>,
-    /// Launches; each is timed.
+    /// Number of launches; each is timed.
     pub repeat: u32,
-    /// What must have come out at the end.
+    /// Expected outputs.
     pub expect: Vec<Expect>,
 }
 
-/// A buffer argument and where it goes afterwards.
+/// A buffer argument, and the file to write it to afterwards.
 struct Buffer<'a> {
     memory: Memory,
     len_bytes: u64,
@@ -36,15 +36,15 @@ struct Buffer<'a> {
 }
 
 impl Job {
-    /// Runs it; gives the time of each launch in nanoseconds.
+    /// Runs the launches; returns the time of each in nanoseconds.
     pub fn run(&self, open: &OpenDevice) -> Result<Vec<u64>, CliError> {
         let device = open.device.as_ref();
         let bytes = self.object_code(open)?;
         let image = KernelImage { name: &self.kernel, code: Code::Elf { bytes: &bytes, entry: &self.kernel } };
-        // What the object cannot do, or not so, is the caller's mistake.
+        // A launch that the object does not support is the caller's mistake.
         let refused = |e: DeviceError| match e {
             DeviceError::Load { .. } | DeviceError::Unsupported { .. } => {
-                CliError::Usage(format!("{e}; {} holds {}", self.object.display(), holdings(&bytes)))
+                CliError::Usage(format!("{e}; {} contains {}", self.object.display(), contents(&bytes)))
             }
             e => failed(&e),
         };
@@ -56,7 +56,7 @@ impl Job {
         let calls = u128::from(x) * u128::from(y) * u128::from(z);
         if is_cpu && self.block != [1; 3] {
             return Err(CliError::Usage(format!(
-                "block {:?}: a CPU runs one work-item a call; --grid says how many calls",
+                "block {:?}: a CPU runs one work-item per call; --grid is the number of calls",
                 self.block
             )));
         }
@@ -64,8 +64,9 @@ impl Job {
             return Err(CliError::Usage(format!("cluster {cluster:?}: a CPU has no clusters")));
         }
         let threads = if is_cpu { u32::try_from(calls).ok() } else { Some(1) };
-        let threads = threads
-            .ok_or_else(|| CliError::Usage(format!("grid {:?}: {calls} calls, at most {}", self.grid, u32::MAX)))?;
+        let threads = threads.ok_or_else(|| {
+            CliError::Usage(format!("grid {:?}: {calls} calls, the limit is {}", self.grid, u32::MAX))
+        })?;
         let (local_bytes, cluster) = (self.lds_bytes, self.cluster);
         let over = Geometry { local_bytes, cluster, ..Geometry::of(self.grid, self.block) };
         let command = Command::exec(&kernels[0], args, threads).over(over);
@@ -80,7 +81,7 @@ impl Job {
         Ok(times)
     }
 
-    /// The object file; a text in the language of the device's back end is assembled first.
+    /// The bytes of the object file; a source text for the device's back end is assembled first.
     fn object_code(&self, open: &OpenDevice) -> Result<Vec<u8>, CliError> {
         let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
         let is_text = self.object.extension().is_some_and(|e| open.backend.language().is_some_and(|l| e == l));
@@ -123,7 +124,7 @@ impl Job {
     }
 }
 
-/// A value of any length as scalars of 8, 4, 2 and 1 bytes, one behind the other.
+/// Splits a value of any length into scalars of 8, 4, 2 and 1 bytes, in order.
 fn scalars(mut bytes: &[u8]) -> Vec<Arg> {
     let mut out = Vec::new();
     while !bytes.is_empty() {

@@ -1,10 +1,10 @@
-//! `doorbell launch`: runs kernels of anybody's object files on any device, and prints their times.
+//! `doorbell launch`: runs kernels of any object file on any device, and prints their times.
 //!
-//! A GPU kernel finds its arguments in its argument block, each at its natural alignment; a CPU kernel is
+//! A GPU kernel reads its arguments from its argument block, each at its natural alignment; a CPU kernel is
 //! `void kernel(const uint64_t *args, uint64_t tid)`, called once for each tid below the grid's size.
 
+mod contents;
 mod expect;
-mod holdings;
 pub mod job;
 pub mod spec;
 
@@ -22,7 +22,7 @@ pub struct LaunchArgs {
     /// Object file for the device's machine: x86-64 ELF, AMD code object, cubin; PTX text (.ptx) for NVIDIA's
     #[arg(value_name = "OBJECT", required_unless_present = "jobs")]
     object: Option<PathBuf>,
-    /// Kernel in it
+    /// Kernel of the object file
     #[arg(long, value_name = "K", required_unless_present = "jobs")]
     kernel: Option<String>,
     /// Workgroups
@@ -31,16 +31,17 @@ pub struct LaunchArgs {
     /// Work-items of a workgroup
     #[arg(long, value_name = "X,Y,Z", default_value = "1", value_parser = extent)]
     block: [u32; 3],
-    /// Shared memory of a workgroup beside what the kernel itself asks for
+    /// Shared memory of a workgroup in addition to the kernel's own
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     lds: u32,
-    /// Workgroups of a cluster, on chips that have clusters, where the kernel does not say: at most 8 on all of them, 16 on some
+    /// Workgroups of a cluster, on chips with clusters, if the kernel does not declare it: up to 8 on all of them, 16
+    /// on some
     #[arg(long, value_name = "X,Y,Z", value_parser = extent)]
     cluster: Option<[u32; 3]>,
     /// Arguments in order: in:FILE, inout:FILE:OUT, out:BYTES:OUT, null, u8: i8: ... f64:VALUE, hex:BYTES
     #[arg(long = "arg", value_name = "SPEC")]
     args: Vec<Spec>,
-    /// Launches, each timed
+    /// Number of launches; each is timed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
     /// Many launches in one process: a JSON list of {object, kernel, grid, block, lds, cluster, args,
@@ -49,7 +50,7 @@ pub struct LaunchArgs {
     jobs: Option<PathBuf>,
 }
 
-/// A launch as a jobs file has it.
+/// A launch in a jobs file.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -152,7 +153,7 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     }
     different.iter().for_each(|what| output.say(what));
     if as_wanted + different.len() > 0 {
-        output.say(&format!("{as_wanted} outputs as wanted, {} different", different.len()));
+        output.say(&format!("{as_wanted} outputs as expected, {} different", different.len()));
     }
     output.result(&serde_json::json!({
         "device": &*device.name, "arch": device.device.info().arch, "launches": results,

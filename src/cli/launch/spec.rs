@@ -1,4 +1,5 @@
-//! Arguments of a foreign kernel as text: `in:FILE`, `inout:FILE:OUT`, `out:BYTES:OUT`, `same:ARG`, `null`, `hex:...`, `f32:1.5`.
+//! Arguments of a foreign kernel as text: `in:FILE`, `inout:FILE:OUT`, `out:BYTES:OUT`, `same:ARG`, `null`, `hex:...`,
+//! `f32:1.5`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,13 +13,13 @@ pub enum Spec {
     InOut { from: PathBuf, to: PathBuf },
     /// A buffer of zeros, written to a file after the launch.
     Out { len_bytes: u64, to: PathBuf },
-    /// The buffer of an earlier argument again, by its number from 0: kernels with tensor maps name a matrix's memory twice.
+    /// The buffer of an earlier argument, by its index from 0: kernels with tensor maps get a matrix's address twice.
     Same(usize),
     /// A scalar's bytes, little-endian; a null pointer is eight zeros.
     Bytes(Vec<u8>),
 }
 
-/// What may be written, for messages.
+/// The valid forms, for messages.
 pub const FORMS: &str = "in:FILE, inout:FILE:OUT, out:BYTES:OUT, same:ARG, null, u8: i8: u16: i16: u32: i32: u64: i64: f32: f64:VALUE, hex:BYTES";
 
 /// Largest by-value argument: the kernel arguments of a launch fit in a page.
@@ -34,7 +35,7 @@ impl FromStr for Spec {
         }
         let Some((kind, rest)) = text.split_once(':') else { return wrong("no kind") };
         if rest.is_empty() {
-            return wrong("nothing behind the kind");
+            return wrong("nothing after the kind");
         }
         match kind {
             "in" => Ok(Spec::In(rest.into())),
@@ -54,12 +55,12 @@ impl FromStr for Spec {
             },
             "hex" => match hex(rest) {
                 Some(bytes) if bytes.len() <= HEX_MAX => Ok(Spec::Bytes(bytes)),
-                Some(bytes) => wrong(&format!("{} bytes, at most {HEX_MAX}", bytes.len())),
+                Some(bytes) => wrong(&format!("{} bytes, the limit is {HEX_MAX}", bytes.len())),
                 None => wrong("not pairs of hexadecimal digits"),
             },
             _ => match number(kind, rest) {
                 Some(Some(bytes)) => Ok(Spec::Bytes(bytes)),
-                Some(None) => wrong(&format!("{rest:?} is no {kind}")),
+                Some(None) => wrong(&format!("{rest:?} is not a valid {kind}")),
                 None => wrong(&format!("unknown kind {kind:?}")),
             },
         }
@@ -75,7 +76,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(|p| u8::try_from(value(p[0])? * 16 + value(p[1])?).ok()).collect()
 }
 
-/// `None`: no such kind. `Some(None)`: the value is none of that kind.
+/// `None`: no such kind. `Some(None)`: not a valid value of that kind.
 fn number(kind: &str, text: &str) -> Option<Option<Vec<u8>>> {
     macro_rules! bytes {
         ($t:ty) => {
@@ -107,7 +108,7 @@ pub fn extent(text: &str) -> Result<[u32; 3], String> {
     for (size, part) in sizes.iter_mut().zip(&parts) {
         *size = match part.trim().parse() {
             Ok(n) if n > 0 => n,
-            _ => return Err(format!("{part:?} in {text:?} is no size: 1 to {}", u32::MAX)),
+            _ => return Err(format!("{part:?} in {text:?} is not a valid size: 1 to {}", u32::MAX)),
         };
     }
     Ok(sizes)
@@ -137,11 +138,11 @@ mod tests {
     fn what_is_wrong_is_named_with_the_valid_forms() {
         for (text, why) in [
             ("a.bin", "no kind"),
-            ("in:", "nothing behind"),
+            ("in:", "nothing after"),
             ("inout:a", "two files"),
             ("out:many:b", "a number of bytes"),
             ("same:a", "the number of an argument"),
-            ("u8:256", "\"256\" is no u8"),
+            ("u8:256", "\"256\" is not a valid u8"),
             ("f16:1", "unknown kind \"f16\""),
             ("hex:abc", "not pairs"),
         ] {
@@ -149,6 +150,6 @@ mod tests {
             assert!(e.contains(why) && e.contains("inout:FILE:OUT"), "{text}: {e}");
         }
         assert!(extent("1,2,3,4").unwrap_err().contains("at most 3"));
-        assert!(extent("1,0").unwrap_err().contains("is no size"));
+        assert!(extent("1,0").unwrap_err().contains("is not a valid size"));
     }
 }

@@ -1,4 +1,5 @@
-//! `doorbell trace` and `doorbell replay`: the traffic between a program and the kernel's GPU drivers, written, shown, played again.
+//! `doorbell trace` and `doorbell replay`: record, show and replay the traffic between a program and the kernel's GPU
+//! drivers.
 
 mod packets;
 mod play;
@@ -20,16 +21,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Args, Debug)]
 pub struct TraceArgs {
-    /// Show a trace instead of making one
+    /// Show a trace instead of recording one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "memory", "command"])]
     show: Option<PathBuf>,
-    /// Where to
+    /// File to write
     #[arg(long, value_name = "FILE", default_value = "doorbell.trace")]
     out: PathBuf,
-    /// Keep the memory that both sides see as well, so that `doorbell replay` can play the run again
+    /// Also record the memory shared by host and GPU, so that `doorbell replay` can replay the run
     #[arg(long)]
     memory: bool,
-    /// A command line of this program, as: launch k.co --kernel k; or of any other
+    /// A command line of this program, such as: launch k.co --kernel k; or of any other program
     #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "show")]
     command: Vec<OsString>,
 }
@@ -37,7 +38,7 @@ pub struct TraceArgs {
 /// The library that traces other programs.
 const PRELOAD: &str = "libdoorbell_preload.so";
 
-/// The file of `--trace` or `--record`, written by every port that is opened.
+/// The file of `--trace` or `--record`, to which every opened port writes.
 #[derive(Clone)]
 pub struct Writer(Arc<Mutex<FileSink<BufWriter<File>>>>);
 
@@ -51,7 +52,7 @@ impl Sink for Writer {
     }
 }
 
-/// Traces all drivers that are opened from now on; `records`: with the memory that both sides see.
+/// Traces all drivers that are opened from now on; with `records`, also the memory shared by host and GPU.
 pub fn start(path: &Path, records: bool) -> Result<Writer, CliError> {
     let failed = |e: std::io::Error| CliError::CouldNotRun(format!("{}: {e}", path.display()));
     let file = File::create(path).map_err(failed)?;
@@ -62,7 +63,7 @@ pub fn start(path: &Path, records: bool) -> Result<Writer, CliError> {
     Ok(writer)
 }
 
-/// Closes the devices, so that their end is in the trace too, and the trace.
+/// Closes the devices, so that the trace includes this, and then the trace.
 pub fn finish(mut writer: Writer) -> Result<(), CliError> {
     let closed = Registry::global().close_all();
     writer.flush();
@@ -77,7 +78,7 @@ pub fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
         return show(path, output);
     }
     let mut child = child(args)?;
-    // What an earlier run left there is not this run's.
+    // Removes the file of an earlier run.
     match std::fs::remove_file(&args.out) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             return Err(CliError::CouldNotRun(format!("{}: {e}", args.out.display())));
@@ -97,7 +98,7 @@ pub fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
     if status.success() { Ok(()) } else { Err(CliError::Reported) }
 }
 
-/// Our own commands trace themselves; other programs get the library.
+/// Commands of this program trace themselves; other programs get the preload library.
 fn child(args: &TraceArgs) -> Result<Command, CliError> {
     let (name, rest) = args.command.split_first().ok_or_else(|| CliError::Usage("no command to trace".into()))?;
     let own = std::env::current_exe().map_err(|e| CliError::CouldNotRun(format!("this program: {e}")))?;
@@ -130,7 +131,7 @@ fn read(path: &Path) -> Result<Vec<Event>, CliError> {
     read_trace(file).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
 }
 
-/// The calls as text; of a recording, behind each doorbell the packets it hands over.
+/// Shows the calls as text and, for a recording, the packets of each doorbell after it.
 fn show(path: &Path, output: Output) -> Result<(), CliError> {
     let events = read(path)?;
     let version = packets::target_version(&events).unwrap_or(0);

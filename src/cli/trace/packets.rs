@@ -1,4 +1,4 @@
-//! Submissions of a recording as text, one packet a line.
+//! Submissions of a recording as text, one packet per line.
 
 use doorbell::device::amd::Chip;
 use doorbell::device::nv;
@@ -24,7 +24,7 @@ pub fn nvidia_chip(events: &[Event]) -> Option<&'static nv::Chip> {
     events.iter().find_map(|e| {
         let What::Ioctl(call) = &e.what else { return None };
         let is_list = nvrm::GPU_GET_CLASSLIST_V2.cmd.to_le_bytes();
-        // Of CONTROL's struct: the command.
+        // The command field of CONTROL's struct.
         let cmd = call.before.get(8..12).filter(|_| same_call(call.request, nvrm::CONTROL.desc.request))?;
         let answer = call.blobs_after.first()?.bytes.get(..size_of::<nvrm::ClassList>())?;
         let list: nvrm::ClassList = bytemuck::pod_read_unaligned(answer);
@@ -55,10 +55,10 @@ fn channel_lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Queues of NVIDIA have a class, KFD's a small number.
+/// The queue type is a class for NVIDIA's queues, and a small number for KFD's.
 const FIRST_CLASS: u32 = 0x1000;
 
-/// One line a packet, as the chip of that version reads them.
+/// One line per packet, decoded for the chip of that version.
 pub fn lines(submission: &Submission, version: u32) -> Vec<String> {
     if submission.queue_type >= FIRST_CLASS {
         return channel_lines(&submission.bytes);

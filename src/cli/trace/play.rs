@@ -1,4 +1,4 @@
-//! `doorbell replay FILE --port emu|real`: plays a recorded run and tells what came out differently.
+//! `doorbell replay FILE --port emu|real`: replays a recorded run and reports differences.
 
 use super::packets::{nvidia_chip, target_version};
 use super::read;
@@ -25,13 +25,13 @@ pub struct ReplayArgs {
     /// A run recorded with `doorbell trace --memory` or `--record FILE
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What it is played against
+    /// What to replay it against
     #[arg(long, value_enum, value_name = "PORT")]
     port: PortKind,
-    /// Chip of the software GPU; without it the recorded one
+    /// Chip of the software GPU; by default the recorded one
     #[arg(long, value_name = "CHIP")]
     chip: Option<String>,
-    /// Seconds that a queue may take to catch up
+    /// Seconds to wait for a queue to catch up
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
@@ -40,13 +40,13 @@ pub fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
     let events = read(&args.file)?;
     if !events.iter().any(|e| matches!(e.what, What::Memory { .. })) {
         let how = "it was traced without memory; record it with `doorbell trace --memory`";
-        return Err(CliError::CouldNotRun(format!("{} cannot be played: {how}", args.file.display())));
+        return Err(CliError::CouldNotRun(format!("{} cannot be replayed: {how}", args.file.display())));
     }
     let log = Log::default();
     let port: Arc<dyn Port> = Trace::recording(port_of(args, &events)?, Box::new(log.clone()));
     let report = replay(&events, &port, &ReplayOptions { queue_timeout: Duration::from_secs(args.timeout) });
     let (mut then, now) = (submissions(&events), submissions(&log.events()));
-    // What NVIDIA's packets say of addresses is not translated: a mapping that lies elsewhere is told as a difference.
+    // Addresses in NVIDIA's packets are not translated: a mapping at another address is reported as a difference.
     if nvidia_chip(&events).is_none() {
         then.iter_mut().for_each(|s| report.translate(&mut s.bytes));
     }
@@ -58,7 +58,7 @@ pub fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
     let packets = if identical { "identical".to_owned() } else { format!("different from number {alike} on") };
     let (calls, doorbells) = (report.calls, report.doorbells);
     output.say(&format!(
-        "{calls} calls and {doorbells} doorbells played, {} differences; packets of {} submissions {packets}",
+        "{calls} calls and {doorbells} doorbells replayed, {} differences; packets of {} submissions {packets}",
         report.differences.len(),
         then.len()
     ));

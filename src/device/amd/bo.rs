@@ -186,10 +186,11 @@ pub struct Bo {
 }
 
 impl Bo {
-    /// As [`Buffer::new`].
+    /// Allocates memory and maps it in the page table of `gpu_id`; the size is rounded up to whole pages. `render` is
+    /// the device's render node.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's; `ENOMEM` when memory or address space is exhausted.
     pub fn new(
         driver: &Arc<Driver>,
         gpu_id: u32,

@@ -2,8 +2,7 @@
 //! saves on preemption.
 //!
 //! Layer: chosen once at open; no other code depends on a chip's name. Source: docs/amd.md 1.6, 1.8, 2.1,
-//! 2.9, 4.1
-//! (`kfd_queue.c`, `kfd_topology.c` of Linux 6.12; `amd_hsa_queue.h`; LLVM's AMDGPU usage).
+//! 2.9, 4.1 (`kfd_queue.c`, `kfd_topology.c` of Linux 6.12; `amd_hsa_queue.h`; LLVM's AMDGPU usage).
 //! Left out: gfx10 and older RDNA, gfx908 and older CDNA, gfx950.
 
 use super::topology::Node;

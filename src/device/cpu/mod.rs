@@ -131,7 +131,7 @@ impl CpuDevice {
     }
 
     /// Ends the threads after the queued work, or after `timeout`.
-    fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
+    fn close_within(&self, timeout: Duration) -> Result<(), DeviceError> {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.is_empty() {
             return Ok(());
@@ -242,14 +242,14 @@ impl Device for CpuDevice {
     }
 
     fn close(&self) -> Result<(), DeviceError> {
-        self.shut(self.options.submit_timeout)
+        self.close_within(self.options.submit_timeout)
     }
 }
 
 impl Drop for CpuDevice {
     fn drop(&mut self) {
         // TIMEOUT: a drop must not block for long; `close` waits properly and returns the error.
-        if let Err(e) = self.shut(Duration::from_secs(1)) {
+        if let Err(e) = self.close_within(Duration::from_secs(1)) {
             log::warn!("device {} dropped with unfinished work: {e}", self.tag);
         }
     }

@@ -6,8 +6,9 @@
 //! more; the oldest freed blocks are released first. A block with pending uses passes them on to its next owner, and is
 //! never freed before they are done.
 
-use crate::{DeviceError, Release, Uses};
+use crate::{DeviceError, DeviceTag, Memory, MemoryParts, Release, Uses};
 use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::Timeline;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -103,6 +104,27 @@ impl Pool {
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes
+    }
+
+    /// Allocates memory of the device `tag`, whose uses are mostly on `timeline`.
+    ///
+    /// # Errors
+    /// As [`Pool::take`].
+    pub fn alloc(
+        self: &Arc<Self>,
+        tag: &DeviceTag,
+        timeline: &Arc<Timeline>,
+        len_bytes: u64,
+    ) -> Result<Memory, DeviceError> {
+        let (va, uses) = self.take(len_bytes)?;
+        Ok(Memory::new(MemoryParts {
+            device: tag.clone(),
+            va,
+            len_bytes,
+            host: None,
+            uses: uses.unwrap_or_else(|| Uses::new(Some(Arc::clone(timeline)))),
+            release: Some(Arc::clone(self) as _),
+        }))
     }
 
     /// Allocates a block; returns its address, and pending uses by its former owner.

@@ -1,5 +1,6 @@
 //! One queue of a GPU of any vendor: commands are checked, ordered after other uses of their memories, encoded, and
 //! submitted.
+//!
 //! Layer: `device::amd` and `device::nv` each own a compute and a copy queue; the vendor's part is an [`Encode`].
 //! Everything that a submission needs is kept alive until it is done: kernels, stamps, other queues' timelines,
 //! recorded lists. The submitting host itself waits for signals of other drivers, since these are not mapped for this
@@ -213,7 +214,7 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn shut(&self) -> Result<(), DeviceError> {
+    pub fn close(&self) -> Result<(), DeviceError> {
         let mut producer = self.lock();
         let ended = producer.encoder.take().map_or(Ok(()), |encoder| self.watch.end(&self.core, encoder));
         producer.in_flight.clear();

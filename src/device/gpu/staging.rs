@@ -6,11 +6,12 @@
 
 use super::encode::{Encode, GpuCore};
 use super::queue::GpuQueue;
-use crate::{DeviceError, Memory};
+use crate::{Device, DeviceError, Memory, MemoryParts, Uses};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Point;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Memory mapped for both device and host; freed when `keep` is dropped.
 #[derive(Clone, Debug)]
@@ -158,6 +159,19 @@ impl Slots {
         }
         Ok(())
     }
+}
+
+/// Copies a kernel's code to `va` of a device, and waits for the copy. The caller owns the buffer there.
+///
+/// # Errors
+/// As [`Device::copy_in`]; `Wait`.
+pub fn upload_code(device: &impl Device, va: u64, bytes: &[u8], timeout: Duration) -> Result<(), DeviceError> {
+    // A temporary handle, which frees nothing when it is dropped.
+    let (tag, uses) = (device.tag().clone(), Uses::new(None));
+    let parts = MemoryParts { device: tag, va, len_bytes: bytes.len() as u64, host: None, uses, release: None };
+    let memory = Memory::new(parts);
+    device.copy_in(&memory, 0, bytes)?;
+    Ok(memory.uses().wait(timeout)?)
 }
 
 /// Queues a copy between addresses; `memory` is the side that other queues may use.

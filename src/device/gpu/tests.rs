@@ -52,7 +52,7 @@ impl GpuCore for Core {
         Ok(SharedBuffer { va: view.base().0, view, keep: Arc::new(()) })
     }
     fn platform(&self) -> String {
-        "a stand-in".into()
+        "a mock".into()
     }
     fn last_calls(&self) -> String {
         "none".into()
@@ -297,7 +297,7 @@ fn a_ring_that_stays_full_ends_the_device_with_a_report() {
     let DeviceError::Submit(SubmitError::Wait(WaitError::Timeout(report))) = full else { panic!("{full}") };
     assert_eq!((report.queue.as_str(), report.timeout_ms), ("X/compute", 5));
     assert_eq!(report.signals, [("timeline".to_string(), 0, 4)]);
-    assert_eq!(report.notes, ["a stand-in", "last kernels: k at 0x7", "last calls: none"]);
+    assert_eq!(report.notes, ["a mock", "last kernels: k at 0x7", "last calls: none"]);
     assert_eq!(rig.core.health.fault(), Some("X/compute stayed full"));
     assert!(matches!(rig.compute.submit(&[], &[]), Err(DeviceError::Unavailable { .. })));
 }
@@ -332,10 +332,10 @@ fn a_list_has_as_many_runs_in_flight_as_it_has_copies() {
 }
 
 #[test]
-fn a_queue_that_was_shut_takes_nothing_and_ends_once() {
+fn a_closed_queue_takes_nothing_and_ends_once() {
     let rig = rig();
-    rig.compute.shut().unwrap();
-    rig.compute.shut().unwrap();
+    rig.compute.close().unwrap();
+    rig.compute.close().unwrap();
     assert_eq!(rig.take(), ["end"]);
     assert!(matches!(rig.compute.submit(&[], &[]), Err(DeviceError::Closed { .. })));
 }

@@ -19,8 +19,7 @@ use std::sync::Arc;
 /// Bytes of the usermode registers.
 const USERMODE_BYTES: u64 = 0x1_0000;
 /// NV_VASPACE_ALLOCATION_FLAGS: page faults are replayable, the page tables are UVM's. UVM services replayable faults;
-/// without it nobody would, and a kernel that
-///  faults would hang.
+/// without UVM, a kernel that faults would hang.
 const VASPACE_EXTERNALLY_OWNED: u32 = 0x8;
 const VASPACE_PAGE_FAULTING: u32 = 0x40;
 /// Base and size of the address space, the values that CUDA requests.

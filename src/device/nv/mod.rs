@@ -50,7 +50,7 @@ use super::gpu::host_buffers::HostBuffers;
 use super::gpu::pool::Pool;
 use super::gpu::queue::{submit_runs, synchronize};
 use super::gpu::recorded::GpuList;
-use super::gpu::staging::Staging;
+use super::gpu::staging::{Staging, upload_code};
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Location, Memory,
     MemoryParts,
@@ -245,12 +245,7 @@ impl NvDevice {
         let kernel = cubin_image.kernel;
         let program = LoadedKernel { name, kernel, code_sm, image: image_va, code, templates: Templates::default() };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
-        // The copy engine writes the code through a temporary `Memory`, dropped at the end of this call; the kernel
-        // owns the buffer.
-        let (device, uses) = (self.tag.clone(), Uses::new(None));
-        let memory = Memory::new(MemoryParts { device, va, len_bytes, host: None, uses, release: None });
-        self.copy_in(&memory, 0, &bytes)?;
-        memory.uses().wait(core.options.submit_timeout)?;
+        upload_code(self, va, &bytes, core.options.submit_timeout)?;
         core.note_code();
         Ok(kernel)
     }
@@ -321,7 +316,7 @@ impl Inner {
     }
 
     /// Waits for the queues' work, for `timeout` at most, ends the queues, then frees all memory that no handle holds.
-    fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
+    fn close_within(&self, timeout: Duration) -> Result<(), DeviceError> {
         let core = &self.core;
         if core.health.is_closed() {
             return Ok(());
@@ -334,7 +329,7 @@ impl Inner {
             ended = freed.map_err(|e| core.refused("free the debugger", e));
         }
         for queue in self.queues() {
-            ended = ended.and(queue.shut());
+            ended = ended.and(queue.close());
         }
         core.end_events();
         locked(&self.groups).clear();
@@ -356,15 +351,7 @@ impl Device for NvDevice {
 
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
         self.inner.core.check_open()?;
-        let (va, uses) = self.inner.pool.take(len_bytes)?;
-        Ok(Memory::new(MemoryParts {
-            device: self.tag.clone(),
-            va,
-            len_bytes,
-            host: None,
-            uses: uses.unwrap_or_else(|| Uses::new(Some(Arc::clone(self.inner.compute.timeline())))),
-            release: Some(Arc::clone(&self.inner.pool) as _),
-        }))
+        self.inner.pool.alloc(&self.tag, self.inner.compute.timeline(), len_bytes)
     }
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
@@ -425,14 +412,14 @@ impl Device for NvDevice {
     }
 
     fn close(&self) -> Result<(), DeviceError> {
-        self.inner.shut(self.inner.core.options.submit_timeout)
+        self.inner.close_within(self.inner.core.options.submit_timeout)
     }
 }
 
 impl Drop for NvDevice {
     fn drop(&mut self) {
         // TIMEOUT: a drop must not block for long; `close` waits properly and returns the error.
-        if let Err(e) = self.inner.shut(Duration::from_secs(1)) {
+        if let Err(e) = self.inner.close_within(Duration::from_secs(1)) {
             log::warn!("device {} dropped with unfinished work: {e}", self.tag);
         }
     }

@@ -281,7 +281,7 @@ fn clusters_are_named_on_the_command_line_or_in_a_jobs_file() {
         assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
     };
     told(&with(&["--cluster", "3"]), "neighbours: cluster [3, 1, 1]: the grid is not a multiple of it");
-    told(&with(&["--cluster", "0"]), "is no size");
+    told(&with(&["--cluster", "0"]), "is not a valid size");
     std::fs::write(t.path().join("k.c"), "void scale(void) {}").unwrap();
     let gcc = Command::new("gcc").args(["-c", "k.c"]).current_dir(t.path()).status();
     assert!(gcc.expect("gcc is installed by the set-up").success());

@@ -16,7 +16,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A channel group off the engine, within so many microseconds.
+    /// Preempts a channel group, with a timeout in microseconds.
     GroupPreempt = "NVA06C_CTRL_PREEMPT_PARAMS", 8 {
         b_wait as "bWait": u8, In, Dec;
         b_manual_timeout as "bManualTimeout": u8, In, Dec;

@@ -1,12 +1,12 @@
-//! What an object file holds, for people who named a kernel that is not in it.
+//! The kernels of an object file, for the error message about a missing kernel.
 
 use doorbell::elf::abi::{STB_GLOBAL, STT_FUNC};
 use doorbell::elf::amdgpu::{CodeObject, is_amdgpu};
 use doorbell::elf::cubin::{Cubin, is_cubin};
 use doorbell::elf::parse::{ElfFile, FileSymbol, Place};
 
-/// Its machine and the names that can be launched.
-pub fn holdings(bytes: &[u8]) -> String {
+/// The file's machine and the names of its kernels.
+pub fn contents(bytes: &[u8]) -> String {
     let found = match () {
         () if is_amdgpu(bytes) => code_object(bytes),
         () if is_cubin(bytes) => cubin(bytes),
