@@ -1,6 +1,6 @@
-//! The list of back ends, and which one a device gets.
+//! The list of back ends, and the choice of one for a device.
 //!
-//! Layer: `isa` has the back ends, each by itself; the engine alone knows them all.
+//! Layer: `isa` contains the back ends, independent of each other; only the engine knows all of them.
 
 use super::Options;
 use crate::codegen::Target;
@@ -32,7 +32,7 @@ pub fn known_archs() -> String {
 /// The back end for a device under these options.
 ///
 /// # Errors
-/// A device that is there for compiling only, of an arch that nothing compiles for.
+/// A device that only compiles, with an arch that no back end supports.
 pub(super) fn for_device(device: &dyn Device, options: &Options) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = device.info();
     let threads = info.threads.max(1);
@@ -61,7 +61,8 @@ pub(super) fn for_device(device: &dyn Device, options: &Options) -> Result<Arc<d
 #[cfg(feature = "nv")]
 fn for_chip(chip: &'static Chip, device: &dyn Device, options: &Options) -> Nvidia {
     let features = Features { tf32: options.allow_tf32, tma: options.nv_tma };
-    // A card runs what is only its own family's; code for no card is for the chip that was named.
+    // A card runs code for its own chip, including family-specific features. Without a card, code is for the named
+    // chip.
     let chip = if options.nv_wgmma && device.executes() { chip.of_card() } else { chip };
     match (device.executes(), &options.ptxas) {
         (false, _) => Nvidia::new(chip, features).text_only(),
@@ -70,8 +71,8 @@ fn for_chip(chip: &'static Chip, device: &dyn Device, options: &Options) -> Nvid
     }
 }
 
-/// A back end for NVIDIA's chips with the assembler that `ptxas` names, or ours; `cache_dir` is where that one's cubins
-/// are kept.
+/// A back end for NVIDIA's chips with the assembler at `ptxas`, or else this project's own; `ptxas`'s cubins are cached
+/// in `cache_dir`.
 #[cfg(feature = "nv")]
 #[must_use]
 pub fn nvidia(chip: &'static Chip, ptxas: Option<&std::path::Path>, cache_dir: Option<&std::path::Path>) -> Nvidia {

@@ -1,7 +1,6 @@
-//! What is remembered, within bounds: [`Bounded`] in memory, [`DiskCache`] between processes.
+//! Bounded caches: [`Bounded`] in memory, [`DiskCache`] across processes.
 //!
-//! Layer: `engine` alone does this room's I/O; what is searched or assembled comes to it as a key and a
-//! value of bytes.
+//! Layer: used by kernel search and `ptxas`, as keys and values of bytes.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -12,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A map of at most so many entries, of which those go that were not asked for in the last half of that many insertions
-/// or more.
+/// A map with at most `limit` entries. It drops entries that were not used during at least the last `limit / 2`
+/// insertions.
 #[derive(Debug)]
 pub(super) struct Bounded<K, V> {
-    /// What was inserted or asked for lately; when it holds half of the limit, it becomes `old`.
+    /// Recently inserted or used entries; when it has half of the limit, it becomes `old`.
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     half: usize,
@@ -57,21 +56,21 @@ impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
     }
 }
 
-/// Bytes that all entries may have together.
+/// Most bytes of all entries together.
 const LIMIT_BYTES: u64 = 256 << 20;
-/// What an entry begins with; another layout of the file is another word.
+/// The first bytes of an entry; changed whenever the file's layout changes.
 const MAGIC: &[u8; 8] = b"dbcache1";
-/// Files that a process left half written are removed after this long.
+/// Partly written files of another process are removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Values by keys in a folder, one file each. An entry is taken only if it is whole and of exactly this key and this
-/// release of the program; any other counts as none, and is replaced by what is kept next. Where the folder cannot be
-/// written, nothing is kept.
+/// Values by keys in a folder, one file each. An entry is used only if it is intact and for exactly this key and this
+/// release of the program; any other is ignored, and replaced by the next value. If the folder cannot be written,
+/// nothing is cached.
 #[derive(Debug)]
 pub(super) struct DiskCache {
     folder: PathBuf,
     limit_bytes: u64,
-    /// Bytes written since the folder was last cleaned; starts so that the first entry of a process cleans it.
+    /// Bytes written since the folder was last cleaned; its initial value makes the first entry of a process clean it.
     since_cleaning: AtomicU64,
 }
 
@@ -84,17 +83,17 @@ impl DiskCache {
         DiskCache { folder: folder.join("entries"), limit_bytes, since_cleaning: AtomicU64::new(limit_bytes) }
     }
 
-    /// The value that was kept of that kind under that key.
+    /// The cached value of a kind for a key.
     pub fn get(&self, kind: &str, key: &[u8]) -> Option<Vec<u8>> {
         let path = self.path(kind, key);
         let value = parse(&fs::read(&path).ok()?, key)?.to_vec();
-        // What is in use is not the first to go.
+        // Marks the entry as recently used.
         let touched = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
         touched.unwrap_or_else(|e| log::debug!("{}: {e}", path.display()));
         Some(value)
     }
 
-    /// Keeps a value; where that does not work, it is made again next time.
+    /// Caches a value; errors are ignored, and the value is computed again next time.
     pub fn put(&self, kind: &str, key: &[u8], value: &[u8]) {
         let (path, bytes) = (self.path(kind, key), entry(key, value));
         let written = self.write_whole(&path, &bytes).and_then(|()| self.clean(bytes.len() as u64));
@@ -105,7 +104,7 @@ impl DiskCache {
         self.folder.join(format!("{kind}-{:016x}{:016x}", hash(key, 0), hash(key, 1)))
     }
 
-    /// Another process may read it: it is there whole or not at all.
+    /// Writes a file atomically, since another process may read it.
     fn write_whole(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
@@ -114,8 +113,8 @@ impl DiskCache {
         Ok(())
     }
 
-    /// Removes the entries that were not used for longest, if there is more than the limit; looks once a sixteenth of
-    /// it was written.
+    /// Removes the least recently used entries if the limit is exceeded; checks each time a sixteenth of the limit was
+    /// written.
     fn clean(&self, written: u64) -> io::Result<()> {
         if self.since_cleaning.fetch_add(written, Ordering::Relaxed) + written < self.limit_bytes / 16 {
             return Ok(());
@@ -124,16 +123,16 @@ impl DiskCache {
         let (mut files, mut total) = (Vec::new(), 0);
         for file in fs::read_dir(&self.folder)? {
             let file = file?;
-            // Another process may have removed it meanwhile.
-            let Ok(facts) = file.metadata() else { continue };
-            let used = facts.modified()?;
+            // Another process may have removed it in the meantime.
+            let Ok(metadata) = file.metadata() else { continue };
+            let used = metadata.modified()?;
             let name = file.file_name();
             let is_part = name.as_encoded_bytes().starts_with(b".");
             if is_part && used.elapsed().is_ok_and(|age| age > ABANDONED) {
                 let _ = fs::remove_file(file.path());
             } else if !is_part {
-                total += facts.len();
-                files.push((used, facts.len(), file.path()));
+                total += metadata.len();
+                files.push((used, metadata.len(), file.path()));
             }
         }
         crate::sort::by_key(&mut files, |f| f.0);
@@ -149,7 +148,7 @@ impl DiskCache {
     }
 }
 
-/// A file: what it is, who wrote it, key and value with their lengths, a checksum of all that.
+/// A file's contents: magic, program version, key and value with their lengths, and a checksum.
 fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for part in [env!("CARGO_PKG_VERSION").as_bytes(), key, value] {
@@ -161,21 +160,21 @@ fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The value in a file's bytes; `None`: they are damaged, cut, or of another key or release.
+/// The value in a file's bytes; `None` if they are damaged, truncated, or for another key or release.
 fn parse<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
     if hash(body, 2) != u64::from_le_bytes(*sum) {
         return None;
     }
     let rest = body.strip_prefix(MAGIC.as_slice())?;
-    let (version, rest) = counted(rest)?;
-    let (found, rest) = counted(rest)?;
-    let (value, rest) = counted(rest)?;
+    let (version, rest) = length_prefixed(rest)?;
+    let (found, rest) = length_prefixed(rest)?;
+    let (value, rest) = length_prefixed(rest)?;
     (version == env!("CARGO_PKG_VERSION").as_bytes() && found == key && rest.is_empty()).then_some(value)
 }
 
-/// Bytes behind their length, and what follows them.
-fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Splits off bytes preceded by their length; returns them and the rest.
+fn length_prefixed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (count, rest) = bytes.split_first_chunk::<8>()?;
     rest.split_at_checked(usize::try_from(u64::from_le_bytes(*count)).ok()?)
 }
@@ -253,7 +252,7 @@ mod tests {
         File::options().append(true).open(&abandoned).unwrap().set_modified(old).unwrap();
         for k in 0..64u8 {
             cache.put("a", &[k], &[k; 1000]);
-            // Each is a second older than the next, and the first is asked for.
+            // Each is a second older than the next, and the first is read again.
             let time = old + Duration::from_secs(k.into());
             File::options().append(true).open(cache.path("a", &[k])).unwrap().set_modified(time).unwrap();
             assert!(cache.get("a", &[0]).is_some(), "{k}");

@@ -1,4 +1,4 @@
-//! What a `Session` has run so far (tinygrad's GlobalCounters).
+//! Counters of what a `Session` has run (tinygrad's GlobalCounters).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -53,7 +53,7 @@ impl Counters {
             compiled: self.compiled.load(Relaxed),
         }
     }
-    /// Back to zero.
+    /// Resets all counters to zero.
     pub fn reset(&self) {
         for c in [&self.kernels, &self.copies, &self.flops, &self.mem_bytes, &self.time_ns, &self.compiled] {
             c.store(0, Relaxed);

@@ -1,4 +1,4 @@
-//! The messages that DEBUG asks for, in the form tinygrad's users know.
+//! The messages of DEBUG, in tinygrad's format.
 
 use super::Session;
 use super::kernels::Compiled;
@@ -8,7 +8,7 @@ use crate::uop::UOp;
 use std::io::IsTerminal;
 
 impl Session {
-    /// DEBUG=2: one line a kernel: device, number, name, arguments, memory in use, time, total time, rates.
+    /// DEBUG=2: one line per kernel: device, number, name, arguments, memory in use, time, total time, rates.
     pub(super) fn print_launch(&self, device: &str, kernel: Option<&Compiled>, command: &Command, ns: u64) {
         let t = self.counters.totals();
         let used: u64 = self.open_devices().iter().map(|d| d.device.memory_used()).sum();

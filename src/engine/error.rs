@@ -1,4 +1,4 @@
-//! The one error of the engine: what stopped a realize, with the layer it came from.
+//! The engine's error type: why a realize failed, with the layer that the error came from.
 
 use crate::codegen::CodegenError;
 use crate::device::DeviceError;
@@ -18,7 +18,7 @@ pub enum Error {
     Tensor(Box<TensorError>),
     #[error(transparent)]
     Spec(#[from] crate::uop::SpecError),
-    /// SPEC=2: a rewrite rule made a node that breaks the rules of its stage.
+    /// SPEC=2: a rewrite rule made a node that violates the spec of its stage.
     #[error(transparent)]
     Rewrite(#[from] crate::uop::RewriteError),
     #[error(transparent)]
@@ -31,7 +31,7 @@ pub enum Error {
     Elf(#[from] ElfError),
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// An environment variable that means nothing.
+    /// An environment variable with an invalid value.
     #[error(transparent)]
     Option(#[from] super::OptionError),
     #[error(transparent)]
@@ -49,10 +49,10 @@ pub enum Error {
     Empty { shape: String, dtype: crate::uop::Scalar },
     #[error("item: the tensor has {0} elements, not one")]
     NotOne(usize),
-    /// What a recorded function itself ran into.
+    /// An error of the recorded function itself.
     #[error("{0}")]
     Function(String),
-    /// Our own invariant does not hold.
+    /// An internal invariant is violated.
     #[error("engine: {0}")]
     Internal(String),
 }
@@ -100,7 +100,7 @@ impl std::fmt::Debug for JitError {
 }
 
 impl Error {
-    /// Whether it is about the device itself (none of that name, cannot be opened), not about what was to be computed.
+    /// Whether the error concerns the device itself (unknown name, cannot be opened), not the computation.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(
@@ -114,7 +114,7 @@ impl Error {
             )
         )
     }
-    /// One word for the layer it came from.
+    /// One word for the layer that the error came from.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ impl Error {
             Error::Spec(_) | Error::Rewrite(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
-            // The text is PTX: no other target has a language yet.
+            // The text is PTX: no other target compiles from text yet.
             Error::Isa(IsaError::Source { .. }) => "ptx",
             Error::Isa(_) => "isa",
             Error::Elf(_) => "elf",

@@ -1,10 +1,10 @@
-//! What a replay gives back: memory of the recording, or the inputs of the call themselves and views of them.
+//! The results of a replay: memory of the recording, or the call's inputs and views of them.
 //!
-//! A result that is an input's memory is none of the recording's: each call has its own inputs, so such results are
-//! made anew from them. Sizes that hang on a variable stand in a result as the variable with its value; they are given
-//! the value of the call.
+//! A result in an input's memory is not part of the recording: each call has its own inputs, so such results are made
+//! anew from them. A size that depends on a variable contains the variable with its value; it gets the value of the
+//! current call.
 
-use super::memory::{Home, home};
+use super::memory::{AllocationId, allocation_id};
 use super::{Error, Session};
 use crate::device::Location;
 use crate::tensor::{Tensor, Value};
@@ -13,34 +13,34 @@ use std::sync::Arc;
 
 /// One result as it was recorded.
 enum Output {
-    /// Memory of the recording, or of what the function has captured.
+    /// Memory of the recording, or of a Tensor captured by the function.
     Own(Tensor),
-    /// The input of this number, as the call names it.
+    /// The input with this index, as passed to the call.
     Input(usize),
-    /// Movement of an input's buffer, with that buffer's node.
+    /// A movement of an input's buffer, with that buffer's node.
     View { input: usize, view: UOp, buffer: UOp },
 }
 
 /// The results of a recording.
 pub(super) struct Outputs {
     list: Vec<Output>,
-    /// Variables in the results: name, and the node with the value of the capture.
+    /// Variables in the results: name, and the node with the value at capture.
     binds: Vec<(Arc<str>, UOp)>,
-    /// Those nodes and the ones of the last call, where they differ.
+    /// Maps these nodes to those of the last call, if they differ.
     values: UMap<UOp>,
-    /// What the last call gave.
+    /// The results of the last call.
     given: Vec<Tensor>,
 }
 
-/// The inputs of one call: as they were handed over, as whole buffers, and the copies that were made of some.
+/// The inputs of one call: as passed, as whole buffers, and the copies that were made of some.
 pub(super) struct Call<'a> {
-    pub asked: &'a [Tensor],
+    pub passed: &'a [Tensor],
     pub whole: &'a [Tensor],
     pub copies: &'a [Option<Location>],
 }
 
 fn lost() -> Error {
-    Error::Internal("a result of a jit is no memory".into())
+    Error::Internal("a result of a jit has no memory".into())
 }
 
 /// The Buffer node below a movement.
@@ -49,8 +49,12 @@ fn buffer_below(u: &UOp) -> Option<UOp> {
 }
 
 impl Outputs {
-    /// `homes`: whose memory the inputs are.
-    pub(super) fn recorded(outputs: &[Tensor], inputs: &[Tensor], homes: &[Home]) -> Result<Outputs, Error> {
+    /// `allocations`: the inputs' allocations.
+    pub(super) fn recorded(
+        outputs: &[Tensor],
+        inputs: &[Tensor],
+        allocations: &[AllocationId],
+    ) -> Result<Outputs, Error> {
         let (mut list, mut binds): (Vec<Output>, Vec<(Arc<str>, UOp)>) = (Vec::new(), Vec::new());
         for t in outputs {
             let view = t.node()?;
@@ -62,8 +66,8 @@ impl Outputs {
                 }
             }
             let buffer = buffer_below(&view).ok_or_else(lost)?;
-            let own = buffer.buffer_ref().and_then(|b| home(b)).ok_or_else(lost)?;
-            list.push(match homes.iter().position(|h| h.is_same(&own)) {
+            let own = buffer.buffer_ref().and_then(|b| allocation_id(b)).ok_or_else(lost)?;
+            list.push(match allocations.iter().position(|h| h.is_same(&own)) {
                 None => Output::Own(t.clone()),
                 Some(k) if t.is(&inputs[k]) => Output::Input(k),
                 Some(input) => Output::View { input, view, buffer },
@@ -76,16 +80,16 @@ impl Outputs {
         !self.binds.is_empty()
     }
 
-    /// The results of a call whose inputs are the nodes of the call before.
-    pub(super) fn again(&self, asked: &[Tensor]) -> Vec<Tensor> {
+    /// The results of a call with the same input nodes as the previous call.
+    pub(super) fn again(&self, passed: &[Tensor]) -> Vec<Tensor> {
         let one = |(output, given): (&Output, &Tensor)| match output {
-            Output::Input(k) => asked[*k].clone(),
+            Output::Input(k) => passed[*k].clone(),
             _ => given.clone(),
         };
         self.list.iter().zip(&self.given).map(one).collect()
     }
 
-    /// Takes the values of this call's variables.
+    /// Sets the values of this call's variables.
     pub(super) fn bind(&mut self, bound: &[(Arc<str>, i64)]) {
         self.values.clear();
         for (name, node) in &self.binds {
@@ -113,7 +117,7 @@ impl Outputs {
                 Ok(if now == recorded { t.clone() } else { Tensor::from(now) })
             }
             Output::Input(k) => match &call.copies[*k] {
-                None => Ok(call.asked[*k].clone()),
+                None => Ok(call.passed[*k].clone()),
                 Some(place) => {
                     let u = call.whole[*k].node()?;
                     let buffer = buffer_below(&u).ok_or_else(lost)?;
@@ -134,7 +138,7 @@ impl Outputs {
     }
 }
 
-/// A new buffer like `model` on memory that is there.
+/// A new buffer like `model` on existing memory.
 fn buffer_at(s: &Session, model: &UOp, place: Location) -> Result<UOp, Error> {
     let whole = model.buffer_ref().ok_or_else(lost)?;
     let alias = BufferRef::new(whole.len, whole.device.clone());

@@ -1,9 +1,9 @@
-//! The program cache: kernel graph → compiled, loaded kernel, once for every device.
+//! The program cache: kernel graph → compiled and loaded kernel, for each device.
 //!
-//! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. What
-//! one schedule lacks is compiled in parallel and loaded in one batch. The cache is bounded, as the one of schedules
-//! is: a program whose shapes never stop changing would else fill the memory with code. A kernel that goes lives on
-//! where it is in use: in a schedule at hand, in a recording.
+//! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. The
+//! kernels that a schedule lacks are compiled in parallel and loaded in one batch. The cache is bounded, like that of
+//! schedules: otherwise a program whose shapes keep changing would fill the memory with code. An evicted kernel stays
+//! alive while a schedule or a recording uses it.
 
 use super::cache::Bounded;
 use super::launch;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A kernel that can be launched, with what made it.
+/// A kernel that can be launched, with its graph, program and binary.
 #[derive(Debug)]
 pub struct Compiled {
     pub ast: UOp,
@@ -31,10 +31,10 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The machine code as a file, an ELF object or a cubin; empty where none was made.
+    /// The machine code as a file, an ELF object or a cubin; empty if none was made.
     ///
     /// # Errors
-    /// An object that contradicts itself.
+    /// An inconsistent object.
     pub fn object_file(&self) -> Result<Vec<u8>, Error> {
         Ok(match &self.binary.code {
             BinaryCode::Object(object) => elf::write(object)?,
@@ -47,7 +47,7 @@ impl Compiled {
 /// Device name and kernel graph.
 type Key = (Arc<str>, UOp);
 
-/// Kernels kept: far more than a program's own, which are tens to hundreds. One is some ten KiB with its graph.
+/// Kernels kept: far more than the tens to hundreds of a typical program. A kernel takes about ten KiB with its graph.
 const KERNEL_LIMIT: usize = 16_384;
 
 /// Compiled kernels by device and graph.
@@ -71,12 +71,12 @@ impl KernelCache {
         self.kernels().get(&(device.clone(), ast.clone()))
     }
 
-    /// Forgets all of them.
+    /// Removes all kernels.
     pub fn clear(&self) {
         self.kernels().clear();
     }
 
-    /// A second program of the same name becomes `name_n1`, the next `name_n2` ...
+    /// Makes the name unique: a second program of the same name becomes `name_n1`, the next `name_n2` ...
     fn unique_name(&self, program: &mut Program) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let count = names.entry(program.name.clone()).or_default();
@@ -127,8 +127,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Programs and binaries of `asts`, in their order. Cores take the next kernel as they get free, the largest first:
-    /// kernels differ much in size, and one that is begun last keeps a single core busy at the end.
+    /// Programs and binaries of `asts`, in their order. Each free core takes the next kernel, the largest first:
+    /// kernels differ much in size, and a large one started last would keep a single core busy at the end.
     fn assemble_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<(Program, Binary)>, Error> {
         let alone = asts.len() == 1 || self.options.beam > 0;
         let workers =
@@ -154,7 +154,7 @@ impl Session {
         done.into_iter().map(|d| d.1).collect()
     }
 
-    /// One kernel graph to its program and binary.
+    /// Compiles one kernel graph to its program and binary.
     fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Binary), Error> {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Kernel, ast)?;
@@ -188,7 +188,7 @@ impl Session {
         all
     }
 
-    /// What the environment says about opts.
+    /// The choice of opts that the options ask for.
     pub(crate) fn choice(&self) -> OptChoice {
         if self.options.noopt { OptChoice::None } else { OptChoice::Heuristic }
     }

@@ -1,6 +1,6 @@
-//! A launch of a compiled kernel: its arguments in the order that its back end says, over the program's workgroups.
+//! A launch of a compiled kernel: its arguments in the order of its back end, over the program's workgroups.
 //!
-//! Layer: between `isa`'s [`Binary`] and the device's `Command`; realize, search and validation all come through here.
+//! Layer: between `isa`'s [`Binary`] and the device's `Command`; realize, search and validation all use it.
 
 use super::Error;
 use crate::codegen::{ParamInfo, Program};
@@ -9,11 +9,11 @@ use crate::isa::{Argument, Binary, BinaryCode};
 use crate::uop::UOp;
 use smallvec::SmallVec;
 
-/// Arguments as a command has them.
+/// The arguments of a command.
 pub(super) type Args = SmallVec<[Arg; 6]>;
 
-/// A kernel's arguments: `buffer` says where the memory of a parameter is (asked once for each), `variable` what a
-/// variable's value is.
+/// A kernel's arguments: `buffer` returns the location of a parameter's memory (called once for each), `variable` the
+/// value of a variable.
 pub(super) fn arguments(
     (p, binary): (&Program, &Binary),
     mut buffer: impl FnMut(&ParamInfo) -> Result<Location, Error>,
@@ -25,7 +25,7 @@ pub(super) fn arguments(
         let arg = match argument {
             Argument::Word(bits) => Arg::Scalar { bits: *bits, len_bytes: 8 },
             Argument::Variable(v) => Arg::Var(variable(p.vars.get(*v).ok_or_else(lost)?)?),
-            // What a matrix begins with is an argument that stands before it.
+            // A tensor map starts at a buffer that is an earlier argument.
             Argument::Buffer(k) => match binary.arguments[..n].iter().position(|earlier| earlier == argument) {
                 Some(same) => args[same].clone(),
                 None => Arg::Buffer(buffer(p.params.get(*k).ok_or_else(lost)?)?),
@@ -42,13 +42,13 @@ pub(super) fn command(kernel: &Kernel, (p, binary): (&Program, &Binary), args: A
     Command::exec(kernel, args, p.threads).over(over)
 }
 
-/// The kernel as a device loads it.
+/// The image of the kernel for a device to load.
 pub(super) fn image(binary: &Binary) -> KernelImage<'_> {
     let entry = binary.entry.as_str();
     let code = match &binary.code {
         BinaryCode::Object(object) => Code::Object { object, entry },
         BinaryCode::File(bytes) => Code::Elf { bytes, entry },
-        // A device that executes nothing asks for no code.
+        // A device that executes nothing needs no code.
         _ => Code::Elf { bytes: &[], entry },
     };
     KernelImage { name: entry, code }

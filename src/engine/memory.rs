@@ -1,4 +1,4 @@
-//! Where a buffer's bytes are: device memory attached to the buffer's identity, and dense views of buffers.
+//! The memory of buffers: device memory attached to a buffer's identity, and dense views of buffers.
 
 use super::{Error, Session};
 use crate::device::{Location, Memory};
@@ -6,15 +6,15 @@ use crate::uop::{BufferRef, Dim, Op, UOp};
 use std::any::Any;
 use std::sync::Arc;
 
-/// What the engine puts into [`BufferRef::memory`]: a place in device memory.
+/// The engine's value in [`BufferRef::memory`]: a location in device memory.
 #[derive(Debug)]
 pub struct Attached(pub Location);
 
 impl Session {
-    /// The place of a buffer of `elem_bytes`-byte elements; memory is allocated at the first call.
+    /// The location of a buffer of `elem_bytes`-byte elements; memory is allocated at the first call.
     ///
     /// # Errors
-    /// The device cannot be opened or has no room.
+    /// The device cannot be opened or is out of memory.
     pub fn place(&self, buffer: &BufferRef, elem_bytes: usize) -> Result<Location, Error> {
         if let Some(p) = attached(buffer) {
             return Ok(p);
@@ -25,35 +25,36 @@ impl Session {
         self.attach(buffer, memory.at(0))
     }
 
-    /// Gives a buffer that has none its memory (part of an arena, say); the one that is there first stays.
+    /// Attaches memory to a buffer (for example, a part of an arena), unless it has some; returns the buffer's
+    /// location.
     pub(crate) fn attach(&self, buffer: &BufferRef, place: Location) -> Result<Location, Error> {
         let _ = buffer.memory.set(Arc::new(Attached(place)));
         attached(buffer).ok_or_else(|| Error::Internal(format!("buffer {} holds no device memory", buffer.id)))
     }
 }
 
-/// The place of a buffer that has one.
+/// The location of a buffer's memory, if it has any.
 pub fn attached(buffer: &BufferRef) -> Option<Location> {
     buffer.memory.get()?.downcast_ref::<Attached>().map(|a| a.0.clone())
 }
 
-/// What tells apart whose memory a place is: buffers on the same memory have homes of their own, versions of a buffer
-/// have one together.
+/// The identity of a buffer's attachment to memory: different buffers on the same memory have different ones, versions
+/// of a buffer share one.
 #[derive(Clone)]
-pub struct Home(Arc<dyn Any + Send + Sync>);
+pub struct AllocationId(Arc<dyn Any + Send + Sync>);
 
-impl Home {
-    pub fn is_same(&self, o: &Home) -> bool {
+impl AllocationId {
+    pub fn is_same(&self, o: &AllocationId) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&o.0))
     }
 }
 
-/// The home of a buffer that has memory.
-pub fn home(buffer: &BufferRef) -> Option<Home> {
-    buffer.memory.get().cloned().map(Home)
+/// The allocation identity of a buffer that has memory.
+pub fn allocation_id(buffer: &BufferRef) -> Option<AllocationId> {
+    buffer.memory.get().cloned().map(AllocationId)
 }
 
-/// The value of a size whose variables are bound.
+/// The value of a size; its variables must be bound.
 pub fn size_of(d: &Dim) -> Option<usize> {
     match d {
         Dim::Int(i) => usize::try_from(*i).ok(),
@@ -61,7 +62,7 @@ pub fn size_of(d: &Dim) -> Option<usize> {
     }
 }
 
-/// The Buffer node and first element of a movement of a buffer that is dense and row-major; `None` for any other.
+/// The Buffer node and first element of a dense, row-major movement of a buffer; `None` for any other node.
 pub fn dense_view(u: &UOp) -> Option<(UOp, usize)> {
     let mut chain = vec![u.clone()];
     while let Some(last) = chain.last().filter(|l| l.op() != Op::Buffer) {
@@ -81,7 +82,7 @@ pub fn dense_view(u: &UOp) -> Option<(UOp, usize)> {
 /// Elements of a view of memory: element at index i is `offset + Σ i[k] * strides[k]`.
 struct Strided {
     shape: Vec<usize>,
-    /// Negative along an axis that is flipped.
+    /// Negative for a flipped axis.
     strides: Vec<isize>,
     offset: isize,
 }

@@ -1,7 +1,7 @@
 //! Realize, program cache, JIT, counters, profile; and the reference interpreter.
 //!
-//! The one room that sees both Tensors and devices: it schedules a Tensor's graph, compiles the kernels it lacks, gives
-//! buffers their memory, submits, and reads back. Depends on every room below it.
+//! The only module that uses both Tensors and devices: it schedules a Tensor's graph, compiles missing kernels,
+//! allocates memory for buffers, submits, and reads back. It depends on every module below it.
 
 mod backends;
 mod cache;

@@ -1,29 +1,30 @@
-//! Options as a value: read from the environment once, at the edge, and handed down (architecture, decision 10).
+//! Options as a value: read from the environment once, at the edge, and passed down (docs/architecture.md, decision
+//! 10).
 //!
-//! The names and meanings are the ones the field knows from tinygrad; the README has the table.
+//! Names and meanings are tinygrad's; the README has the table.
 
 use crate::uop::SpecLevel;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Everything a run can be told from outside. `Options::default()` is what an empty environment gives.
+/// All settings of a session. `Options::default()` corresponds to an empty environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`).
     pub device: String,
-    /// What is printed: 1 devices and JIT, 2 a line a kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
+    /// What is printed: 1 devices and JIT, 2 a line per kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
     pub debug: u8,
-    /// Use no opts (`NOOPT=1`).
+    /// Compile kernels without opts (`NOOPT=1`).
     pub noopt: bool,
-    /// Width of the search for opts, 0: heuristic (`BEAM`).
+    /// Beam width of the search for opts; 0 uses the heuristic (`BEAM`).
     pub beam: usize,
-    /// Verification of graphs: 0 none, 1 at the boundaries, 2 every node that a rewrite rule makes as well (`SPEC`).
+    /// Verification of graphs: 0 none, 1 at stage boundaries, 2 also every node that a rewrite rule makes (`SPEC`).
     pub spec: u8,
-    /// 0: a JIT runs its function every time (`JIT`).
+    /// With `false`, a JIT runs its function on every call (`JIT=0`).
     pub jit: bool,
     /// Write a trace for Perfetto here at the end (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
-    /// `avx2`, `avx512` or `amx` instead of what the CPU offers (`ARCH`).
+    /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
     pub arch: Option<String>,
     /// Cores that the CPU device may use, `None`: all (`THREADS`).
     pub threads: Option<usize>,
@@ -31,28 +32,29 @@ pub struct Options {
     pub fast_math: bool,
     /// Run every kernel in the reference interpreter too and compare (`VALIDATE=1`; slow).
     pub validate: bool,
-    /// Where results of searches and cubins of `ptxas` are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
+    /// Folder for the cache of search results and `ptxas`'s cubins; `None`: no cache (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
-    /// NVIDIA's assembler, which makes machine code of PTX (`PTXAS=path`).
+    /// NVIDIA's assembler, to use for PTX instead of this project's own (`PTXAS=path`).
     pub ptxas: Option<PathBuf>,
-    /// Takes releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
+    /// Accepts releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
     pub nv_any_driver: bool,
-    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): from Hopper on, where BAR0 is not
-    /// passed through.
+    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): for Hopper and later, on machines
+    /// where BAR0 is not passed through.
     pub nv_bar1_doorbell: bool,
-    /// NVIDIA's page tables are filled by RM alone, without nvidia-uvm (`NV_RM_ONLY=1`); where there is none it is so
-    /// anyway.
+    /// RM alone manages NVIDIA's page tables, without nvidia-uvm (`NV_RM_ONLY=1`). If there is no nvidia-uvm, this is
+    /// always the case.
     pub nv_rm_only: bool,
-    /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of
-    /// their own.
+    /// Copies on NVIDIA's cards share the graphics engine's runlist, instead of using a separate copy engine
+    /// (`NV_SHARED_COPY=1`).
     pub nv_shared_copy: bool,
-    /// Products of f32 may use matrix units that leave out the last 13 bits of each factor (`ALLOW_TF32=1`).
+    /// Products of f32 may use matrix units that drop the last 13 bits of each factor's mantissa (`ALLOW_TF32=1`).
     pub allow_tf32: bool,
     /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
     pub nv_wgmma: bool,
-    /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it naps and looks).
+    /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it polls with short
+    /// sleeps).
     pub nv_events: bool,
-    /// Its tiles may be brought by the copy engine in boxes (`NV_TMA=0`: only by the threads).
+    /// Kernels for Hopper may load tiles with the tensor memory accelerator (`NV_TMA=0`: only with threads).
     pub nv_tma: bool,
 }
 
@@ -101,12 +103,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What `spec` stands for.
+    /// The spec level of `spec`.
     pub fn spec_level(&self) -> SpecLevel {
         SpecLevel::from_number(u32::from(self.spec))
     }
 
-    /// From the process's environment.
+    /// Reads options from the process's environment.
     ///
     /// # Errors
     /// The first variable that cannot be understood.
@@ -114,7 +116,7 @@ impl Options {
         Options::from_lookup(|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
     }
 
-    /// From any source of variables.
+    /// Reads options from any source of variables.
     ///
     /// # Errors
     /// The first variable that cannot be understood.

@@ -1,4 +1,5 @@
-//! A trace of what ran when, in the Trace Event Format (JSON) that Perfetto and chrome://tracing open.
+//! A trace of kernels, copies and host work over time, in the Trace Event Format (JSON) of Perfetto and
+//! chrome://tracing.
 //! Source: "Trace Event Format", Google, sections "Complete Events" and "Metadata Events". Times are microseconds.
 
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Collects events; cheap enough to leave in place, filled only when asked for.
+/// Collects events. It is cheap when unused; it is filled only if profiling is on.
 #[derive(Debug)]
 pub struct Profile {
     began: Instant,
@@ -30,12 +31,12 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Something that ran on `track` from `start` until now on the host.
+    /// Records host work on `track` from `start` until now.
     pub fn host(&self, track: &str, name: &str, start: Instant) {
         let start_us = start.saturating_duration_since(self.began).as_secs_f64() * 1e6;
         self.push(track, name, start_us, start.elapsed().as_secs_f64() * 1e6, json!({}));
     }
-    /// A kernel or copy of `dur_ns` that ended just now on a device's track.
+    /// Records a kernel or copy of `dur_ns` that has just ended on a device's track.
     pub fn device(&self, track: &str, name: &str, dur_ns: u64, args: Value) {
         let end = self.began.elapsed().as_secs_f64() * 1e6;
         let dur = dur_ns as f64 / 1e3;
@@ -69,10 +70,10 @@ impl Profile {
         }
         json!({"traceEvents": out, "displayTimeUnit": "ns"})
     }
-    /// Writes the trace, whole or not at all.
+    /// Writes the trace file atomically.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's errors.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(dir)?;

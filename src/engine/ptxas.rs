@@ -1,8 +1,8 @@
-//! NVIDIA's assembler as a process: PTX text → cubin, each text assembled once.
+//! NVIDIA's assembler as an external process: PTX text → cubin; each text is assembled once.
 //!
-//! Layer: `engine` alone; stands in the place of our own assembler where `PTXAS=path` names it. Nothing
-//! is started unless a kernel for such a GPU is compiled. Cubins are kept by chip, assembler and text: the last ones in
-//! the process, all on disk where kernel search keeps what it has learnt.
+//! Layer: private to `engine`; replaces this project's own assembler if `PTXAS=path` is set. The process is started
+//! only when a kernel for such a GPU is compiled. Cubins are cached by chip, assembler and text: the most recent ones
+//! in memory, and on disk together with the results of kernel search.
 
 use super::cache::{Bounded, DiskCache};
 use crate::isa::nvidia::Assemble;
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Cubins kept in the process.
+/// Cubins cached in memory.
 const LIMIT: usize = 256;
 
 /// NVIDIA's assembler.
 #[derive(Debug)]
 pub struct Ptxas {
     path: PathBuf,
-    /// Which one it is: path, length, time of change.
+    /// Identifies the assembler: path, length, modification time.
     identity: String,
     made: Mutex<Bounded<String, Arc<[u8]>>>,
     kept: Option<DiskCache>,
 }
 
 impl Ptxas {
-    /// The one at that path; `cache_dir` is where searches are remembered.
+    /// The assembler at `path`; `cache_dir` is the folder of the disk cache.
     #[must_use]
     pub fn new(path: &Path, cache_dir: Option<&Path>) -> Self {
         let kept = cache_dir.map(DiskCache::new);
@@ -60,8 +60,8 @@ impl Assemble for Ptxas {
 }
 
 fn identity(path: &Path) -> String {
-    let facts = std::fs::metadata(path).map(|m| (m.len(), m.modified().ok()));
-    format!("{} {facts:?}", path.display())
+    let metadata = std::fs::metadata(path).map(|m| (m.len(), m.modified().ok()));
+    format!("{} {metadata:?}", path.display())
 }
 
 /// Runs the assembler on a text.
@@ -121,7 +121,7 @@ mod tests {
         // Another chip is another cubin.
         assert_eq!(new().assemble("sm_80", TEXT).unwrap(), TEXT.as_bytes());
         assert_eq!(count(), 3);
-        // A damaged file is not taken.
+        // A damaged file is ignored.
         for file in std::fs::read_dir(folder.path().join("entries")).unwrap() {
             let path = file.unwrap().path();
             let mut bytes = std::fs::read(&path).unwrap();

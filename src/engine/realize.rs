@@ -1,4 +1,4 @@
-//! Tensors to values: schedule, compile, submit, read back.
+//! Computing Tensors: schedule, compile, submit, read back.
 
 use super::jit::capturing;
 use super::memory::{dense_view, size_of};
@@ -9,7 +9,7 @@ use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// A Tensor that was assigned to: after each run it holds a new version of the same memory.
+/// A Tensor that was assigned to: after each run it has a new version of its buffer, in the same memory.
 #[derive(Clone)]
 pub struct Assigned {
     tensor: Tensor,
@@ -19,7 +19,7 @@ impl Assigned {
     pub(super) fn new(tensor: &Tensor) -> Assigned {
         Assigned { tensor: tensor.clone() }
     }
-    /// Whether this is that very Tensor.
+    /// Whether this is the same Tensor.
     pub(super) fn is(&self, t: &Tensor) -> bool {
         self.tensor.is(t)
     }
@@ -42,17 +42,17 @@ fn next_version(view: &UOp) -> Option<UOp> {
 }
 
 impl Session {
-    /// Computes all of `tensors` and leaves each as a view of a buffer.
+    /// Computes all `tensors`; each is then a view of a buffer.
     ///
     /// # Errors
-    /// The first mistake a Tensor carries; what scheduling, compiling or running refuses.
+    /// The first error that a Tensor carries; errors of scheduling, compiling or running.
     pub fn realize(&self, tensors: &[Tensor]) -> Result<(), Error> {
-        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it
-        // made.
-        let mut _turn = None;
+        // Two threads whose graphs contain the same assignment would both execute it: the second one waits, and then
+        // finds it done.
+        let mut _assigning = None;
         for t in tensors {
-            if _turn.is_none() && assigns(&t.node()?) {
-                _turn = Some(self.assigning.lock().unwrap_or_else(PoisonError::into_inner));
+            if _assigning.is_none() && assigns(&t.node()?) {
+                _assigning = Some(self.assigning.lock().unwrap_or_else(PoisonError::into_inner));
             }
         }
         let mut roots: Vec<(UOp, Arc<str>)> = Vec::with_capacity(tensors.len());
@@ -82,13 +82,13 @@ impl Session {
             if u.op() == Op::Assign {
                 capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
             }
-            // Looks the realized node up and lets go of the graph.
+            // Looks up the realized node and drops the graph.
             t.node()?;
         }
         Ok(())
     }
 
-    /// Where a Tensor is computed whose graph names no device.
+    /// The device for a Tensor whose graph contains no device.
     fn device_of(&self, t: &Tensor) -> Arc<str> {
         t.device()
     }
@@ -116,7 +116,7 @@ impl Session {
         }
         let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
         let r = buffer.buffer_ref().ok_or_else(lost)?;
-        // Memory that nobody has written yet has no place.
+        // A buffer that was never written has no memory.
         if r.memory.get().is_none() {
             return Err(Error::Empty { shape: Shown(u.shape()).to_string(), dtype: t });
         }
@@ -126,7 +126,7 @@ impl Session {
     }
 }
 
-/// Whether memory is written before the value is there.
+/// Whether computing the value writes to existing memory.
 fn assigns(u: &UOp) -> bool {
     !is_memory(u) && u.toposort().iter().any(|u| u.op() == Op::Assign)
 }
@@ -143,7 +143,7 @@ fn is_memory(u: &UOp) -> bool {
     }
 }
 
-/// The same values with a strong dtype, as one dense run of memory.
+/// The same values with a strong dtype, dense in memory.
 fn dense(t: &Tensor) -> Result<Tensor, Error> {
     let u = t.node()?;
     let strong = DType::of(strong(u.dtype().scalar));
@@ -158,7 +158,7 @@ impl Tensor {
     /// Computes the Tensor; afterwards it is a view of a buffer.
     ///
     /// # Errors
-    /// The first mistake it carries; what scheduling, compiling or running refuses.
+    /// The first error that it carries; errors of scheduling, compiling or running.
     pub fn realize(&self) -> Result<&Tensor, Error> {
         session()?.realize(std::slice::from_ref(self))?;
         Ok(self)
@@ -205,7 +205,7 @@ impl Tensor {
     /// The only element as a number.
     ///
     /// # Errors
-    /// As `realize`; `NotOne` if there is more or less than one.
+    /// As `realize`; `NotOne` if there is not exactly one.
     pub fn item(&self) -> Result<f64, Error> {
         match self.to_f64()?.as_slice() {
             [x] => Ok(*x),
@@ -217,7 +217,7 @@ impl Tensor {
 /// Waits until everything submitted so far is done, on every open device.
 ///
 /// # Errors
-/// A device's work did not end in time.
+/// A device's work did not complete in time.
 pub fn synchronize() -> Result<(), Error> {
     for d in session()?.open_devices() {
         d.device.synchronize(d.device.patience())?;

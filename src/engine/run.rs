@@ -1,10 +1,10 @@
-//! A schedule on its devices: memory for its buffers, kernels from the cache, one submission a run of items on one
-//! device.
+//! Runs a schedule on its devices: allocates its buffers, gets kernels from the cache, and makes one submission for
+//! each run of items on the same device.
 
 use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
 use super::launch;
-use super::memory::{Home, home};
+use super::memory::{AllocationId, allocation_id};
 use super::session::OpenDevice;
 use super::{Error, JitError, Session};
 use crate::codegen::ParamInfo;
@@ -16,7 +16,7 @@ use crate::uop::{self, BufferRef, UOp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// One command with what is said about it.
+/// One command, with its kernel and arguments for messages and recordings.
 struct Launch {
     command: Command,
     device: Arc<OpenDevice>,
@@ -24,14 +24,14 @@ struct Launch {
     kernel: Option<Arc<Compiled>>,
     /// (argument, variable) of the arguments that are variables.
     vars: SmallVec<[(usize, Arc<str>); 2]>,
-    /// (argument, whose memory it is) of the arguments that are buffers.
-    homes: SmallVec<[(usize, Home); 6]>,
+    /// (argument, allocation) of the arguments that are buffers.
+    allocations: SmallVec<[(usize, AllocationId); 6]>,
 }
 
-/// What a schedule becomes, in its order.
+/// A step of a schedule, in order.
 enum Step<'a> {
     Launch(Box<Launch>),
-    /// A copy that no queue can do.
+    /// A copy that no queue can execute.
     ByHost {
         dst: &'a UOp,
         src: &'a UOp,
@@ -41,10 +41,10 @@ enum Step<'a> {
 }
 
 impl Session {
-    /// Runs a schedule; returns when everything is submitted.
+    /// Runs a schedule; returns once everything is submitted.
     ///
     /// # Errors
-    /// What compiling, memory and devices refuse.
+    /// Errors of compiling, allocation and devices.
     pub(super) fn run(&self, s: &Schedule) -> Result<(), Error> {
         self.place_temps(s)?;
         let steps = self.steps(s)?;
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// Arenas are allocated once a run and freed with the last submission that uses them.
+    /// Allocates the arenas, once per run; they are freed with the last submission that uses them.
     fn place_temps(&self, s: &Schedule) -> Result<(), Error> {
         let mut arenas = Vec::with_capacity(s.arenas.len());
         for (device, a) in &s.arenas {
@@ -121,8 +121,8 @@ impl Session {
                     let is_temporary = || s.temps.iter().any(|t| t.buffer == *dst);
                     match self.copy(dst, src, from_bytes, len_bytes)? {
                         Some(launch) => out.push(Step::Launch(Box::new(launch))),
-                        // Such data is there from the start and so is its place, unless that was another value's
-                        // before.
+                        // Such data exists from the start, and its destination is free, unless that held another value
+                        // // before.
                         None if is_data(src) && !is_temporary() => {
                             self.copy_by_host(dst, src, from_bytes, len_bytes)?;
                         }
@@ -134,7 +134,7 @@ impl Session {
         Ok(out)
     }
 
-    /// Compiled kernels of the kernel items, in order; each device's missing ones in one batch.
+    /// The compiled kernels of the kernel items, in order; each device's missing kernels are compiled in one batch.
     fn compiled(&self, s: &Schedule) -> Result<Vec<Arc<Compiled>>, Error> {
         let kernels: Vec<(&Arc<str>, &UOp)> = s
             .items
@@ -179,10 +179,10 @@ impl Session {
             value.ok_or_else(|| Error::Internal(format!("{}: variable '{name}' is not bound", p.name)))
         };
         let args = launch::arguments((p, &kernel.binary), place, value)?;
-        let (mut vars, mut homes) = (SmallVec::new(), SmallVec::new());
+        let (mut vars, mut allocations) = (SmallVec::new(), SmallVec::new());
         for (arg, argument) in kernel.binary.arguments.iter().enumerate() {
             match argument {
-                Argument::Buffer(k) => homes.extend(home(buffer_of(&p.params[*k])?).map(|h| (arg, h))),
+                Argument::Buffer(k) => allocations.extend(allocation_id(buffer_of(&p.params[*k])?).map(|h| (arg, h))),
                 Argument::Variable(k) => {
                     if let uop::Arg::Var(name, ..) = p.vars[*k].arg() {
                         vars.push((arg, name.shared()));
@@ -192,10 +192,10 @@ impl Session {
             }
         }
         let command = launch::command(&kernel.kernel, (p, &kernel.binary), args);
-        Ok(Launch { command, device, kernel: Some(kernel), vars, homes })
+        Ok(Launch { command, device, kernel: Some(kernel), vars, allocations })
     }
 
-    /// A copy as a command; `None` if it is the host's.
+    /// A copy as a command; `None` if the host must do it.
     fn copy(&self, dst: &UOp, src: &UOp, from_bytes: usize, len_bytes: usize) -> Result<Option<Launch>, Error> {
         let (d, s) = ends(dst, src)?;
         if is_data(src) {
@@ -208,7 +208,7 @@ impl Session {
         let is_reachable =
             source.memory.host().is_some() && to.memory.host().is_some() || device.device.reaches(&source.memory);
         if s.device != d.device && !is_reachable {
-            // A replay would not repeat what the host does.
+            // A replay would not repeat the host's copy.
             capturing(|c| {
                 let (first, second) = (s.device.to_string(), d.device.to_string());
                 c.error.get_or_insert(JitError::Devices { first, second });
@@ -216,12 +216,13 @@ impl Session {
             return Ok(None);
         }
         let command = Command::copy(to, source, len_bytes as u64);
-        let homes = [(0, home(d)), (1, home(s))].into_iter().filter_map(|(arg, h)| Some((arg, h?))).collect();
-        Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new(), homes }))
+        let allocations =
+            [(0, allocation_id(d)), (1, allocation_id(s))].into_iter().filter_map(|(arg, h)| Some((arg, h?))).collect();
+        Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new(), allocations }))
     }
 
-    /// Copies from the host's data, from a file, or between devices of which one cannot reach the other's memory: in
-    /// pieces, each waited for.
+    /// Copies from host data, from a file, or between devices that cannot reach each other's memory: in pieces, waiting
+    /// for each.
     fn copy_by_host(&self, dst: &UOp, src: &UOp, from_bytes: usize, len_bytes: usize) -> Result<(), Error> {
         const PIECE: usize = 4 << 20;
         let (d, s) = ends(dst, src)?;
@@ -244,7 +245,7 @@ impl Session {
         Ok(())
     }
 
-    /// Where the host reads a buffer.
+    /// The source from which the host reads a buffer.
     pub(super) fn source<'a>(&self, buffer: &'a BufferRef, elem_bytes: usize) -> Result<Source<'a>, Error> {
         if let Some(file) = buffer.memory.get().and_then(|m| m.downcast_ref::<FileRange>()) {
             return Ok(Source::File(file));
@@ -253,7 +254,7 @@ impl Session {
         Ok(Source::Memory(self.device(place.memory.device().name())?, place))
     }
 
-    /// Runs one command alone and waits for it, to say how long it took.
+    /// Runs one command alone and waits for it, to measure its time.
     fn run_timed(&self, l: &Launch) -> Result<(), Error> {
         let want = match &l.kernel {
             Some(k) => self.expected(&l.device, k, &l.command)?,
@@ -282,7 +283,7 @@ impl Session {
     }
 }
 
-/// What the host reads: part of a file, or device memory.
+/// What the host reads: a part of a file, or device memory.
 pub(super) enum Source<'a> {
     File(&'a FileRange),
     Memory(Arc<OpenDevice>, Location),
@@ -301,19 +302,19 @@ impl Source<'_> {
     }
 }
 
-/// The buffers of a copy: to, from.
+/// The buffers of a copy: destination, source.
 fn ends<'a>(dst: &'a UOp, src: &'a UOp) -> Result<(&'a BufferRef, &'a BufferRef), Error> {
     let lost = || Error::Internal("a copy between things that are no buffers".into());
     Ok((dst.buffer_ref().ok_or_else(lost)?, src.buffer_ref().ok_or_else(lost)?))
 }
 
-/// Whether a buffer is the host's data or a file: no queue reaches those, and no kernel writes them.
+/// Whether a buffer is host data or a file: no queue can access these, and no kernel writes them.
 fn is_data(buffer: &UOp) -> bool {
     let is_host_bytes = |b: &BufferRef| b.memory.get().is_some_and(|m| m.is::<HostBytes>());
     buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
 }
 
-/// Notes a command for the recording of this thread.
+/// Adds a command to this thread's capture.
 fn record(c: &mut Capture, l: &Launch) {
     match &c.device {
         Some(d) if *d != l.device.name => {
@@ -330,6 +331,7 @@ fn record(c: &mut Capture, l: &Launch) {
         c.mem_bytes += e.mem_bytes;
     }
     c.vars.extend(l.vars.iter().map(|(arg, name)| (c.commands.len(), *arg, name.clone())));
-    c.homes.extend(l.homes.iter().map(|(arg, home)| (c.commands.len(), *arg, home.clone())));
+    c.allocations
+        .extend(l.allocations.iter().map(|(arg, allocation_id)| (c.commands.len(), *arg, allocation_id.clone())));
     c.commands.push(l.command.clone());
 }

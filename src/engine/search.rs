@@ -1,7 +1,7 @@
-//! BEAM: the opts of a kernel chosen by timing it on the device.
+//! BEAM: chooses the opts of a kernel by timing it on the device.
 //!
-//! The candidates run on scratch memory of the kernel's own sizes, never on the program's buffers; variables have their
-//! largest value. Devices that run nothing get the heuristic's choice.
+//! The candidates run on scratch memory with the sizes of the kernel's buffers, never on the program's buffers;
+//! variables have their largest value. For devices that run nothing, the heuristic chooses.
 
 use super::cache::DiskCache;
 use super::launch;
@@ -14,8 +14,8 @@ use crate::uop::UOp;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long one candidate may run before it counts as useless.
-// TIMEOUT: tinygrad's limit for one candidate is 10 s; ours stops a search over slow kernels earlier.
+/// How long one candidate may run before it is rejected.
+// TIMEOUT: tinygrad's limit for one candidate is 10 s; this shorter one ends a search over slow kernels earlier.
 const CANDIDATE: Duration = Duration::from_secs(5);
 
 impl Session {
@@ -26,7 +26,7 @@ impl Session {
             return Ok(heuristic()?);
         }
         let beam = Beam { width, fast_math: self.options.fast_math };
-        let kept = Kept(self.options.cache_dir.as_deref().map(DiskCache::new));
+        let kept = DiskResults(self.options.cache_dir.as_deref().map(DiskCache::new));
         let mut scratch: HashMap<u32, Memory> = HashMap::new();
         let mut tried = 0;
         let best = beam.search(ast, device.target(), &kept, |p| {
@@ -40,10 +40,10 @@ impl Session {
     }
 }
 
-/// Results on disk, where there is a place for them.
-struct Kept(Option<DiskCache>);
+/// Results on disk, if there is a disk cache.
+struct DiskResults(Option<DiskCache>);
 
-impl Results for Kept {
+impl Results for DiskResults {
     fn recall(&self, key: &str) -> Option<String> {
         String::from_utf8(self.0.as_ref()?.get("beam", key.as_bytes())?).ok()
     }
@@ -65,7 +65,7 @@ fn time(device: &OpenDevice, p: &Program, scratch: &mut HashMap<u32, Memory>) ->
         if let Some(memory) = scratch.get(&info.slot) {
             return Ok(memory.at(0));
         }
-        // Zeros: no index read from memory leaves its buffer, and no denormal slows a candidate down.
+        // Zeros, so that no index read from memory exceeds its buffer, and no denormal slows a candidate down.
         let memory = device.device.alloc(len_bytes)?;
         device.device.copy_in(&memory, 0, &vec![0; len_bytes as usize])?;
         let place = memory.at(0);

@@ -1,7 +1,8 @@
-//! A session: options, open devices, caches, counters and where messages go.
+//! A session: options, open devices, caches, counters and the receiver of messages.
 //!
-//! [`Session::open`] makes one from [`Options`]; a thread computes in the one that it has entered ([`Session::enter`]),
-//! else in the program's: the one given to [`install`], or one of the environment's options, made at the first realize.
+//! [`Session::open`] makes one from [`Options`]. A thread computes in the session that it has entered
+//! ([`Session::enter`]), else in the program's session: the one of [`install`], or one with the environment's options,
+//! made at the first realize.
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
@@ -18,18 +19,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Takes the messages that the options ask for, a text of one or several lines each.
+/// Receives the messages that the options enable, each a text of one or more lines.
 pub type Messages = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What a program computes with. Sessions are independent of each other, but for devices that they open with the same
-/// options: those they share, and with them their memory.
+/// The state of a program's computations. Sessions are independent of each other, except that they share devices opened
+/// with the same options, and these devices' memory.
 pub struct Session {
     pub options: Options,
     pub counters: Counters,
     pub profile: Profile,
     pub(super) cache: KernelCache,
     pub(super) schedules: ScheduleCache,
-    /// Open devices by every name that was asked for.
+    /// Open devices by every name that was used for them.
     devices: Mutex<HashMap<Arc<str>, Arc<OpenDevice>>>,
     /// Held while a graph with assignments is scheduled and submitted.
     pub(super) assigning: Mutex<()>,
@@ -42,7 +43,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A device with what compiling for it needs.
+/// A device with its back end.
 pub struct OpenDevice {
     pub name: Arc<str>,
     pub device: Arc<dyn Device>,
@@ -50,13 +51,13 @@ pub struct OpenDevice {
 }
 
 impl OpenDevice {
-    /// What codegen must know of it.
+    /// The target for codegen.
     #[must_use]
     pub fn target(&self) -> &Target {
         self.backend.target()
     }
 
-    /// Whether kernels are made to run here, so that one can be timed.
+    /// Whether kernels can run here, so that they can be timed.
     #[must_use]
     pub fn runs_kernels(&self) -> bool {
         self.backend.makes_code() && self.device.executes()
@@ -71,11 +72,11 @@ thread_local! {
     static ENTERED: RefCell<Vec<Arc<Session>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes the program's session, and its device the default of Tensors made from now on. Call it before anything is
-/// realized.
+/// Makes the program's session, and makes its device the default for Tensors created from now on. Call it before
+/// anything is realized.
 ///
 /// # Errors
-/// As [`Session::open`]; `Internal` when the program has a session with other options.
+/// As [`Session::open`]; `Internal` if the program already has a session with other options.
 pub fn install(options: Options) -> Result<Arc<Session>, Error> {
     let new = Session::open(options)?;
     let s = PROGRAM.get_or_init(|| new.clone());
@@ -86,11 +87,11 @@ pub fn install(options: Options) -> Result<Arc<Session>, Error> {
     Ok(s.clone())
 }
 
-/// The session that this thread computes in: the one it has entered last, or the program's, which is made with the
-/// environment's options if nobody has installed one.
+/// The session that this thread computes in: the one it entered last, or the program's, which is made with the
+/// environment's options if none was installed.
 ///
 /// # Errors
-/// An environment variable that means nothing; as [`Session::open`].
+/// An environment variable with an invalid value; as [`Session::open`].
 pub fn session() -> Result<Arc<Session>, Error> {
     if let Some(s) = ENTERED.with_borrow(|all| all.last().cloned()) {
         return Ok(s);
@@ -102,26 +103,26 @@ pub fn session() -> Result<Arc<Session>, Error> {
     Ok(PROGRAM.get_or_init(|| new).clone())
 }
 
-/// Waits for the devices of the program's session and writes the trace that was asked for.
+/// Waits for the devices of the program's session, and writes the trace if profiling is on.
 ///
 /// # Errors
-/// A device's work did not end; the trace could not be written.
+/// A device's work did not complete; the trace could not be written.
 pub fn finish() -> Result<(), Error> {
     PROGRAM.get().map_or(Ok(()), |s| s.finish())
 }
 
-/// Lets go of the compiled kernels and open devices of the program's session, once nobody computes any more; later work
-/// opens them anew.
+/// Drops the compiled kernels and open devices of the program's session; nothing may be computing. Later work opens
+/// them again.
 pub fn close() {
     if let Some(s) = PROGRAM.get() {
         s.close();
     }
 }
 
-/// The thread computes in a session while this lives. Drop them in the reverse order of entering.
+/// While this value exists, its thread computes in a session. Drop these values in the reverse order of entering.
 #[derive(Debug)]
 pub struct Entered {
-    /// The default device of Tensors before.
+    /// The previous default device of Tensors.
     device: Option<Arc<str>>,
     /// It belongs to its thread.
     _thread: PhantomData<*const ()>,
@@ -138,7 +139,7 @@ impl Session {
     /// A session with these options. Devices are opened when they are first used.
     ///
     /// # Errors
-    /// `Device` when the options name a device that cannot be.
+    /// `Device` if the options contain an invalid device name.
     pub fn open(options: Options) -> Result<Arc<Session>, Error> {
         options.device.parse::<DeviceName>()?;
         #[cfg(feature = "emu")]
@@ -155,8 +156,8 @@ impl Session {
         }))
     }
 
-    /// Makes it the session of this thread until the value is dropped, and its device the default of Tensors that the
-    /// thread makes.
+    /// Makes this the thread's session until the returned value is dropped, and its device the default for Tensors that
+    /// the thread creates.
     #[must_use = "the thread leaves the session when this is dropped"]
     pub fn enter(self: &Arc<Self>) -> Entered {
         ENTERED.with_borrow_mut(|all| all.push(self.clone()));
@@ -164,13 +165,13 @@ impl Session {
         Entered { device, _thread: PhantomData }
     }
 
-    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the
-    /// `log` crate, at level info.
+    /// Sets the receiver of the messages that the options enable (`debug`); only the first call has an effect. Without
+    /// a receiver, messages go to the `log` crate, at level info.
     pub fn on_message(&self, take: impl Fn(&str) + Send + Sync + 'static) {
         let _first_one_counts = self.messages.set(Box::new(take));
     }
 
-    /// Tells whoever listens.
+    /// Sends a message to the receiver.
     pub(super) fn say(&self, text: &str) {
         match self.messages.get() {
             Some(take) => take(text),
@@ -178,10 +179,10 @@ impl Session {
         }
     }
 
-    /// Waits for the devices and writes the trace that was asked for.
+    /// Waits for the devices, and writes the trace if profiling is on.
     ///
     /// # Errors
-    /// A device's work did not end; the trace could not be written.
+    /// A device's work did not complete; the trace could not be written.
     pub fn finish(&self) -> Result<(), Error> {
         for d in self.open_devices() {
             d.device.synchronize(d.device.patience())?;
@@ -194,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Lets go of compiled kernels and open devices; later work opens them anew.
+    /// Drops compiled kernels and open devices; later work opens them again.
     pub fn close(&self) {
         self.cache.clear();
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -226,7 +227,7 @@ impl Session {
         Ok(d)
     }
 
-    /// How devices are opened under these options.
+    /// The device options of this session's options.
     pub fn device_options(&self) -> DeviceOptions {
         let mut d = DeviceOptions::default();
         d.cpu.threads = self.options.threads.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));

@@ -1,18 +1,18 @@
-//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`: a session offers them to the registry, so that the command line,
-//! tests and users of the library can all name one. The only place that knows both the devices and the emulators.
+//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`: a session registers them, so that the command line, tests and
+//! users of the library can open one by name. The only module that depends on both devices and emulators.
 
 use crate::device::Registry;
 use crate::device::registry::Emulated;
 
-/// Tells the registry where software GPUs come from.
+/// Registers the function that creates software GPUs.
 pub(super) fn offer() {
     Registry::global().set_emulate(emulate);
 }
 
-/// A software GPU of that chip: all strict checks on, and all cores of the machine for its compute units.
+/// Creates a software GPU of that chip, with all strict checks on, using all cores of the machine.
 ///
 /// # Errors
-/// No such chip, or no memory for its card, in one line.
+/// A one-line message: no such chip, or no memory for the card.
 #[cfg(target_os = "linux")]
 pub fn emulate(chip: &str) -> Emulated {
     if chip.starts_with("sm_") { nvidia(chip) } else { amd(chip) }
@@ -32,7 +32,7 @@ fn amd(chip: &str) -> Emulated {
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
-/// An NVIDIA GPU. Its driver and its queues serve every chip; machine code runs on all but sm_75 and sm_100.
+/// Creates an NVIDIA GPU. Driver and queues support every chip; machine code runs on all except sm_75 and sm_100.
 #[cfg(all(target_os = "linux", feature = "nv"))]
 fn nvidia(chip: &str) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};
@@ -53,7 +53,7 @@ fn nvidia(chip: &str) -> Emulated {
     Err(format!("no software GPU of chip {chip}: NVIDIA's are not in this build"))
 }
 
-/// None here.
+/// Software GPUs are not available on this system.
 ///
 /// # Errors
 /// Always.

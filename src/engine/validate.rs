@@ -1,4 +1,4 @@
-//! VALIDATE=1: every kernel is also run by the reference interpreter on the same bytes, and the results compared.
+//! VALIDATE=1: the reference interpreter also runs every kernel on the same bytes, and the results are compared.
 
 use super::interp::{Value, Vars, run_kernel};
 use super::kernels::Compiled;
@@ -8,14 +8,14 @@ use crate::device::{Arg, Command};
 use crate::isa::Argument;
 use crate::uop;
 
-/// What a kernel should leave in its buffers.
+/// The expected contents of a kernel's buffers.
 pub(super) struct Expected {
-    /// Bytes by slot: before for the ones only read, after for the written ones.
+    /// Bytes by slot: the contents before the launch for buffers that are only read, and after it for written ones.
     bufs: Vec<Vec<u8>>,
 }
 
 impl Session {
-    /// The interpreter's result of a launch; `None` when kernels are not validated.
+    /// The interpreter's result of a launch; `None` if kernels are not validated.
     pub(super) fn expected(
         &self,
         device: &OpenDevice,
@@ -45,7 +45,7 @@ impl Session {
         Ok(Some(Expected { bufs }))
     }
 
-    /// Compares what the device left with what the interpreter did.
+    /// Compares the device's results with the interpreter's.
     pub(super) fn compare(
         &self,
         device: &OpenDevice,
@@ -54,7 +54,7 @@ impl Session {
         want: &Expected,
     ) -> Result<(), Error> {
         let Command::Exec { args, .. } = command else { return Ok(()) };
-        // A matrix unit may leave out bits of its factors, which the interpreter has.
+        // A matrix unit may drop bits of its factors, which the interpreter keeps.
         let cuts = kernel.program.uops.iter().any(|u| matches!(u.arg(), uop::Arg::Wmma(w) if w.cuts()));
         for info in kernel.program.params.iter().filter(|i| i.written) {
             let t = info.dtype.scalar;
@@ -62,7 +62,7 @@ impl Session {
             let got = Value::from_bytes(vec![info.len], t, &bytes).to_f64();
             let want = Value::from_bytes(vec![info.len], t, &want.bufs[info.slot as usize]).to_f64();
             let tolerance = if t.is_float() && (cuts || t.size_bytes() < 4) { 2e-2 } else { 1e-4 };
-            // Sums differ in their order: what counts is the difference against the values' size.
+            // Sums may have another order: the difference is compared relative to the values' magnitude.
             let scale = want.iter().filter(|w| w.is_finite()).fold(0.0f64, |m, w| m.max(w.abs())).max(1e-6);
             let same = |g: f64, w: f64| g == w || (g.is_nan() && w.is_nan()) || (g - w).abs() <= tolerance * scale;
             if let Some(i) = (0..got.len()).find(|i| !same(got[*i], want[*i])) {

@@ -1,4 +1,4 @@
-//! Kernel graphs: each Store is run over the values of its ranges; a Reduce is a loop of its own.
+//! Kernel graphs: each Store is run for all values of its ranges; a Reduce is a separate loop.
 
 use super::{InterpError, Lanes, Vars, fold, identity, read_element, value_op};
 use crate::uop::{Arg, ConstVal, Op, UMap, UOp, cast_const, to_bits};
@@ -35,7 +35,7 @@ impl Memory<'_> {
         }
     }
 
-    /// Loads one value: `gate` lanes false give `alt`.
+    /// Loads one value; lanes whose gate is false get `alt`.
     pub fn load(&mut self, to: &UOp, a: &Access, alt: Option<&Lanes>) -> Result<Lanes, InterpError> {
         let t = to.dtype().scalar;
         let lane = |m: &mut Self, k: usize| -> Result<ConstVal, InterpError> {
@@ -88,7 +88,7 @@ struct Run<'a> {
     open: UMap<Vec<UOp>>,
 }
 
-/// Runs a kernel graph (Sink of Stores) on byte buffers, one a slot.
+/// Runs a kernel graph (Sink of Stores) on byte buffers, one per slot.
 pub fn run_kernel(ast: &UOp, bufs: &mut [Vec<u8>], vars: &Vars) -> Result<(), InterpError> {
     let mut open = UMap::default();
     crate::uop::open_ranges(ast, &mut open);
@@ -114,7 +114,7 @@ pub fn run_kernel(ast: &UOp, bufs: &mut [Vec<u8>], vars: &Vars) -> Result<(), In
                 let (index, value) = (&store.src()[0], &store.src()[1]);
                 run.eval(index)?;
                 let v = run.eval(value)?;
-                // Evaluating the value may have changed what the index depends on.
+                // Evaluating the value may have changed values that the index depends on.
                 run.eval(index)?;
                 let i = run.vals[&index.src()[1]].clone();
                 writes.push((index, i, index.src().get(2).map(|g| run.vals[g].clone()), v));

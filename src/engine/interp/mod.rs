@@ -1,8 +1,9 @@
-//! The reference interpreter: slow, obvious, and what every test compares against.
+//! The reference interpreter: slow and simple; tests compare all results with it.
 //!
-//! Three doors, one for each stage of a graph: [`eval`] (tensor graph → value), [`run_kernel`] (kernel graph on byte buffers) and
-//! [`run_program`] (linear program on byte buffers). All use `uop::eval_alu` for arithmetic, lane by lane. Sums of floats are
-//! accumulated in f64 and rounded once, so results are at least as exact as any order of additions.
+//! Three entry points, one for each stage of a graph: [`eval`] (tensor graph → value), [`run_kernel`] (kernel graph on
+//! byte buffers) and [`run_program`] (linear program on byte buffers). All use `uop::eval_alu` for arithmetic, lane by
+//! lane. Sums of floats are accumulated in f64 and rounded once, so results are at least as accurate as with any order
+//! of additions.
 
 mod kernel;
 mod program;
@@ -35,7 +36,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// Little-endian bytes as they lie in device memory.
+    /// Little-endian bytes, as in device memory.
     pub fn to_bytes(&self) -> Vec<u8> {
         let n = self.dtype.size_bytes();
         self.data.iter().flat_map(|v| to_bits(*v, self.dtype).to_le_bytes().into_iter().take(n)).collect()
@@ -56,7 +57,7 @@ impl Value {
 #[derive(Clone, Error, PartialEq)]
 #[non_exhaustive]
 pub enum InterpError {
-    #[error("interpreter: {op:?} may not stand in a {stage}")]
+    #[error("interpreter: {op:?} is not allowed in a {stage}")]
     Unexpected { op: Op, stage: &'static str },
     #[error("interpreter: variable '{0}' has no value")]
     Unbound(String),
@@ -120,7 +121,7 @@ fn value_op(u: &UOp, src: &[&Lanes]) -> Result<Option<Lanes>, InterpError> {
     }))
 }
 
-/// The same bits as elements of another type; element sizes may differ when the whole size agrees.
+/// The same bits as elements of another type; element sizes may differ if the total sizes agree.
 fn bitcast(v: &[ConstVal], from: DType, to: Scalar) -> Lanes {
     let from = from.scalar;
     let bytes: Vec<u8> =
@@ -128,7 +129,7 @@ fn bitcast(v: &[ConstVal], from: DType, to: Scalar) -> Lanes {
     bytes.chunks(to.size_bytes().max(1)).map(|c| read_element(c, to)).collect()
 }
 
-/// What a reduction starts with.
+/// The initial value of a reduction.
 pub fn identity(op: Op, t: Scalar) -> ConstVal {
     let v = match op {
         Op::Mul => ConstVal::Int(1),

@@ -1,4 +1,4 @@
-//! Linear programs: the list is executed node by node, loops by jumping.
+//! Linear programs: the list is executed node by node; loops are jumps.
 
 use super::kernel::{Access, Memory, var};
 use super::{InterpError, Lanes, Vars, value_op, wmma, workgroup};
@@ -6,7 +6,7 @@ use crate::codegen::Program;
 use crate::uop::{ConstVal, Op, UMap, UOp};
 use smallvec::smallvec;
 
-/// Runs every chunk of a program, one after the other, on byte buffers (one a slot); or every workgroup of its grid.
+/// Runs every chunk of a program, or every workgroup of its grid, one after another, on byte buffers (one per slot).
 pub fn run_program(p: &Program, bufs: &mut [Vec<u8>], vars: &Vars) -> Result<(), InterpError> {
     let (close, skip) = matching(&p.uops)?;
     let mut mem = Memory { bufs, local: UMap::default() };
@@ -121,7 +121,7 @@ fn value(u: &UOp, vals: &UMap<Lanes>, mem: &mut Memory, vars: &Vars, tid: i64) -
         Op::Var => smallvec![ConstVal::from(var(u, vars)?)],
         Op::Special => smallvec![ConstVal::from(tid)],
         Op::Acc => get(&u.src()[0])?.clone(),
-        // An alias: the register's value now.
+        // An alias for the register's current value.
         Op::After => get(&u.src()[0])?.clone(),
         Op::Wmma => {
             let src: Vec<Vec<Lanes>> = u.src().iter().map(|s| Ok(vec![get(s)?.clone()])).collect::<Result<_, _>>()?;

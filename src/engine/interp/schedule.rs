@@ -1,4 +1,5 @@
-//! A whole schedule on host memory: every kernel by its graph, or by the program that codegen made of it. What a device is held to.
+//! Runs a whole schedule on host memory: every kernel by its graph, or by the program that codegen made of it. Devices
+//! are tested against it.
 
 use super::{InterpError, Value, Vars, run_kernel, run_program};
 use crate::codegen::{self, OptChoice, Target};
@@ -13,9 +14,9 @@ use std::sync::Arc;
 /// How kernels are executed.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// The kernel graph, as the scheduler made it.
+    /// The scheduler's kernel graph.
     Graph,
-    /// The linear program, as codegen made it for this target with these opts.
+    /// The linear program that codegen made for this target with these opts.
     Program(Target, OptChoice),
 }
 
@@ -26,7 +27,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Content of a buffer; what was attached to it as host data or as a file, or filler that no test expects.
+    /// Contents of a buffer: attached host data or file contents, otherwise filler bytes that no test expects.
     fn take(&mut self, b: &BufferRef, elem_bytes: usize) -> Vec<u8> {
         let data = |m: &Arc<dyn Any + Send + Sync>| match m.downcast_ref::<FileRange>() {
             Some(file) => file.read_all().ok(),
@@ -53,7 +54,7 @@ impl HostMemory {
     /// Runs a schedule.
     ///
     /// # Errors
-    /// What the interpreter refuses; codegen's refusals as `Malformed`.
+    /// The interpreter's errors; codegen's errors as `Malformed`.
     pub fn run(&mut self, s: &Schedule, mode: &Mode) -> Result<(), InterpError> {
         let vars: Vars = s.var_vals.iter().map(|(n, v)| (n.to_string(), *v)).collect();
         for item in &s.items {

@@ -1,4 +1,4 @@
-//! Tensor graphs: every node becomes a whole array, sources first.
+//! Tensor graphs: every node is evaluated to a whole array, sources first.
 
 use super::{InterpError, Lanes, Value, Vars, fold, identity, value_op};
 use crate::uop::{Arg, BufferRef, ConstVal, Op, UMap, UOp, cast_const};
@@ -6,11 +6,11 @@ use smallvec::smallvec;
 
 type Read<'a> = &'a dyn Fn(&BufferRef) -> Option<Vec<u8>>;
 
-/// Value of a tensor graph; `read` gives the bytes of a Buffer.
+/// Value of a tensor graph; `read` returns the bytes of a Buffer.
 pub fn eval_with(root: &UOp, read: Read) -> Result<Value, InterpError> {
     let mut vals: UMap<Value> = UMap::default();
     let mut vars = Vars::new();
-    // A bound variable's value holds wherever its bare variable stands.
+    // A bound variable's value applies to every use of the variable.
     for bind in root.toposort().iter().filter(|u| u.op() == Op::Bind) {
         if let (Some(Arg::Var(name, ..)), Some(value)) =
             (bind.src().first().map(UOp::arg), bind.src().get(1).and_then(UOp::as_int))
@@ -18,7 +18,8 @@ pub fn eval_with(root: &UOp, read: Read) -> Result<Value, InterpError> {
             vars.insert(name.to_string(), value);
         }
     }
-    // A node, and once what is below it was entered: the buffer it was found in. Asked once, for another thread may realise it.
+    // A node and, once its sources were pushed, the buffer it was found in. Looked up only once, since another thread
+    // may realize the node.
     let mut seen = crate::uop::USet::default();
     let mut stack: Vec<(UOp, Option<Option<UOp>>)> = vec![(root.clone(), None)];
     while let Some((u, entered)) = stack.pop() {
@@ -100,7 +101,7 @@ fn node(u: &UOp, vals: &UMap<Value>, vars: &mut Vars, read: Read) -> Result<Valu
     })
 }
 
-/// Output element at `i` is the source element at `pick(i[k], k)` on each axis, zero where that is `None`.
+/// The output element at `i` is the source element at `pick(i[k], k)` on each axis; zero if that is `None`.
 fn gather(to: &[usize], x: &Value, pick: impl Fn(usize, usize) -> Option<usize>) -> Value {
     let total: usize = to.iter().product();
     let zero = cast_const(ConstVal::Int(0), x.dtype);
@@ -155,7 +156,7 @@ fn reduce(u: &UOp, x: &Value) -> Option<Value> {
 }
 
 fn elementwise(u: &UOp, src: &[&Value], _vars: &Vars) -> Result<Value, InterpError> {
-    // A Const has the empty shape and serves every element; so does any other scalar operand.
+    // A Const, like any other scalar operand, has an empty shape and is used for every element.
     let shape = src.iter().map(|v| &v.shape).max_by_key(|s| s.len()).cloned().unwrap_or_default();
     let total: usize = shape.iter().product();
     let t = u.dtype().scalar;

@@ -1,11 +1,11 @@
-//! Matrix units: tiles are put together from the lanes of a wave, multiplied, and taken apart again.
+//! Matrix units: tiles are gathered from the lanes of a wave, multiplied, and scattered again.
 
 use super::program::malformed;
 use super::{InterpError, Lanes};
 use crate::uop::{Arg, ConstVal, Scalar, UOp, cast_const, from_bits};
 
-/// `acc + a · b` for every wave of a workgroup of so many threads; `src` are the values of the three sources, one a thread or one
-/// for all. Sums are exact in f64 and rounded once; those of integers wrap around.
+/// `acc + a · b` for every wave of a workgroup of `threads` threads; `src` are the values of the three sources, one per
+/// thread or one for all. Sums are exact in f64 and rounded once; those of integers wrap around.
 pub(super) fn product(u: &UOp, src: &[Vec<Lanes>], threads: usize) -> Result<Vec<Lanes>, InterpError> {
     let (Arg::Wmma(w), [a, b, acc]) = (u.arg(), src) else { return Err(malformed(format!("{u:?} is no matrix unit"))) };
     let (wave, m, n, k) = (w.lanes as usize, w.m as usize, w.n as usize, w.k as usize);
@@ -40,7 +40,7 @@ pub(super) fn product(u: &UOp, src: &[Vec<Lanes>], threads: usize) -> Result<Vec
     Ok(out)
 }
 
-/// An element of a factor: of fp8 its bits, once the program has been lowered.
+/// An element of a factor; lowered programs have fp8 elements as bits.
 fn element(v: ConstVal, t: Scalar) -> ConstVal {
     match v {
         ConstVal::Int(bits) if t.is_fp8() => from_bits(bits as u64, t),

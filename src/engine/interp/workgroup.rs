@@ -1,8 +1,8 @@
-//! Linear programs of GPU targets: workgroup after workgroup, all threads of one at the same node.
+//! Linear programs of GPU targets: one workgroup after another, with all threads of a workgroup at the same node.
 //!
-//! Running in step would hide what real threads do, so it is checked instead: threads that disagree about a loop, a condition or
-//! a barrier; memory of the workgroup that one thread touches and another writes with no barrier between; reads of what nobody
-//! has written; two threads that store to one element of a buffer.
+//! Running in lockstep hides races of real threads, so these are checked: threads that diverge at a loop, a condition
+//! or a barrier; workgroup memory that one thread accesses and another writes without a barrier in between; reads of
+//! memory that was never written; two threads that store to the same element of a buffer.
 
 use super::kernel::{Access, Memory, var};
 use super::program::{Jumps, malformed};
@@ -12,7 +12,8 @@ use crate::uop::{AddrSpace, Arg, ConstVal, Op, TileArg, TileBit, UMap, UOp, eval
 use smallvec::smallvec;
 use std::collections::HashMap;
 
-/// Whether the program is launched as workgroups of threads. One with chunks (`tid`) is a CPU's, where a barrier means nothing.
+/// Whether the program is launched as workgroups of threads. A program with chunks (`tid`) is for a CPU, which has no
+/// barriers.
 pub(super) fn is_grid(p: &Program) -> bool {
     let is_special = |u: &UOp, tid: bool| match u.arg() {
         Arg::Str(name) => u.op() == Op::Special && (name.as_ref() == "tid") == tid,
@@ -36,9 +37,9 @@ pub(super) fn run(p: &Program, mem: &mut Memory, vars: &Vars, jumps: (&Jumps, &J
     Ok(())
 }
 
-/// Who touched an element of workgroup memory last: the number of barriers passed by then, and the thread.
+/// The last accesses to an element of workgroup memory: the number of barriers passed before, and the thread.
 #[derive(Default)]
-struct Touched {
+struct LastAccess {
     written: Option<(usize, usize)>,
     /// `usize::MAX`: more than one thread.
     read: Option<(usize, usize)>,
@@ -50,12 +51,12 @@ struct Group<'a> {
     group: [usize; 3],
     number: usize,
     threads: usize,
-    /// One value a thread, or one for all.
+    /// One value per thread, or one for all.
     vals: UMap<Vec<Lanes>>,
-    /// Barriers passed.
+    /// Number of barriers passed.
     epoch: usize,
-    shadow: HashMap<(u64, i128), Touched>,
-    /// The thread (of the whole launch) that stored to an element of a buffer.
+    shadow: HashMap<(u64, i128), LastAccess>,
+    /// The thread (numbered over the whole launch) that stored to an element of a buffer.
     stored: HashMap<(u64, i128), usize>,
 }
 
@@ -115,7 +116,7 @@ impl Group<'_> {
         self.vals.get(u).ok_or_else(|| malformed(format!("{u:?} is used before it stands in the list")))
     }
 
-    /// An integer on which all threads agree.
+    /// An integer that must be the same for all threads.
     fn agreed(&self, u: &UOp, what: &str) -> Result<i128, InterpError> {
         let all = self.get(u)?;
         if all.iter().any(|v| v != &all[0]) {
@@ -143,7 +144,7 @@ impl Group<'_> {
         }
     }
 
-    /// A value from those of its sources: once if no source differs between threads.
+    /// Computes a value from its sources: only once if no source differs between threads.
     fn each(
         &self,
         src: &[UOp],
@@ -155,7 +156,8 @@ impl Group<'_> {
         (0..n).map(one).collect()
     }
 
-    /// Each thread's value combined with that of the thread whose number differs in one bit, for each bit of the group.
+    /// Butterfly reduction: combines each thread's value with that of the thread whose number differs in one bit, for
+    /// each bit of the group.
     fn across_wave(&self, u: &UOp) -> Result<Vec<Lanes>, InterpError> {
         let bad = || malformed(format!("{u:?} in a workgroup of {} threads", self.threads));
         let (op, n) = (u.reduce_op().ok_or_else(bad)?, usize::from(u.wave_threads().ok_or_else(bad)?));
@@ -163,7 +165,7 @@ impl Group<'_> {
         if !self.threads.is_multiple_of(n) {
             return Err(bad());
         }
-        // What is one value for all threads stays so.
+        // A value that is the same for all threads stays a single value.
         let mut all = x.clone();
         for step in (0..n.trailing_zeros()).map(|k| 1usize << k) {
             let of = |k: usize| &all[k.min(all.len() - 1)];
@@ -208,7 +210,7 @@ impl Group<'_> {
         Ok(out)
     }
 
-    /// Words of rows whose addresses other lanes have.
+    /// Loads words of rows whose addresses are in other lanes.
     fn load_matrix(&mut self, u: &UOp, mem: &mut Memory) -> Result<Vec<Lanes>, InterpError> {
         const WAVE: usize = 32;
         let threads = self.threads;
@@ -239,7 +241,7 @@ impl Group<'_> {
         Ok(out)
     }
 
-    /// What each thread would hold of a tile that a matrix unit reads by itself.
+    /// The part of a tile that each thread would hold, for a tile that a matrix unit reads itself.
     fn load_tile(&mut self, u: &UOp, tile: &TileArg, mem: &mut Memory) -> Result<Vec<Lanes>, InterpError> {
         let bad = || malformed(format!("{u:?}: not the same tile for all lanes, or of elements of another size"));
         let index = &u.src()[0];
@@ -298,9 +300,9 @@ impl Group<'_> {
         let race =
             |why: &str| Err(InterpError::Race(format!("thread {thread} reads element {element} of {address:?} {why}")));
         match at.written {
-            None => return race("that nobody has written"),
+            None => return race("that was never written"),
             Some((epoch, by)) if epoch == now && by != thread => {
-                return race(&format!("that thread {by} has just written"));
+                return race(&format!("that thread {by} has written without a barrier since"));
             }
             _ => {}
         }
@@ -316,13 +318,13 @@ impl Group<'_> {
         if address.dtype().space != Some(AddrSpace::Local) {
             let me = self.number * self.threads + thread;
             let first = *self.stored.entry((address.id(), element)).or_insert(me);
-            return if first == me { Ok(()) } else { race(format!("as thread {first} of the launch does")) };
+            return if first == me { Ok(()) } else { race(format!("as thread {first} of the launch also does")) };
         }
         let now = self.epoch;
         let at = self.shadow.entry((address.id(), element)).or_default();
         let other = |touch: Option<(usize, usize)>| touch.filter(|(epoch, by)| *epoch == now && *by != thread);
         if let Some((_, by)) = other(at.written).or(other(at.read)) {
-            return race(format!("that thread {by} has just touched"));
+            return race(format!("that thread {by} has accessed without a barrier since"));
         }
         at.written = Some((now, thread));
         Ok(())
