@@ -3,6 +3,7 @@
 //!
 //! Names and meanings are tinygrad's; the README has the table.
 
+use crate::tensor::AllReduce;
 use crate::uop::SpecLevel;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -32,6 +33,8 @@ pub struct Options {
     pub fast_math: bool,
     /// Run every kernel in the reference interpreter too and compare (`VALIDATE=1`; slow).
     pub validate: bool,
+    /// How partial results of several devices become one that all have (`ALL_REDUCE=auto`, `ring` or `tree`).
+    pub all_reduce: AllReduce,
     /// Folder for the cache of search results and `ptxas`'s cubins; `None`: no cache (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
     /// NVIDIA's assembler, to use for PTX instead of this project's own (`PTXAS=path`).
@@ -88,6 +91,7 @@ impl Default for Options {
             threads: None,
             fast_math: false,
             validate: false,
+            all_reduce: AllReduce::Auto,
             cache_dir: None,
             ptxas: None,
             nv_any_driver: false,
@@ -144,6 +148,7 @@ impl Options {
             },
             fast_math: number(&get, "FAST_MATH", 0, 1, "0 or 1")? == 1,
             validate: number(&get, "VALIDATE", 0, 1, "0 or 1")? == 1,
+            all_reduce: all_reduce(&get)?,
             cache_dir: if number(&get, "CACHELEVEL", 1, 2, "0, 1 or 2")? == 0 { None } else { cache },
             ptxas: get("PTXAS").map(PathBuf::from),
             nv_any_driver: number(&get, "NV_ANY_DRIVER", 0, 1, "0 or 1")? == 1,
@@ -155,6 +160,18 @@ impl Options {
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
         })
+    }
+}
+
+fn all_reduce(get: &impl Fn(&str) -> Option<String>) -> Result<AllReduce, OptionError> {
+    match get("ALL_REDUCE").as_deref() {
+        None | Some("auto") => Ok(AllReduce::Auto),
+        Some("ring") => Ok(AllReduce::Ring),
+        Some("tree") => Ok(AllReduce::Tree),
+        Some(other) => {
+            let expected = "auto, ring or tree";
+            Err(OptionError { name: "ALL_REDUCE", value: other.into(), expected })
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use super::jit::capturing;
 use super::memory::{dense_view, size_of};
 use super::{Error, JitError, Session, session};
 use crate::schedule;
-use crate::tensor::{Element, Elementwise, Shown, Tensor, Value, strong};
+use crate::tensor::{DEVICE_SEPARATOR, Lowered, Lowering, finish_sharded, is_sharded};
+use crate::tensor::{Element, Elementwise, Problem, Shown, Tensor, TensorError, Value, strong};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -35,10 +36,10 @@ impl Assigned {
 
 /// The same view of a buffer whose content has changed.
 fn next_version(view: &UOp) -> Option<UOp> {
-    let buffer = view.toposort().into_iter().find(|u| u.op() == Op::Buffer)?;
-    let fresh = UOp::buffer(buffer.dtype(), buffer.buffer_ref()?.next_version());
-    let map: UMap<UOp> = [(buffer, fresh)].into_iter().collect();
-    Some(view.substitute(&map))
+    let buffers = view.toposort().into_iter().filter(|u| u.op() == Op::Buffer);
+    let fresh = |b: UOp| Some((b.clone(), UOp::buffer(b.dtype(), b.buffer_ref()?.next_version())));
+    let map: UMap<UOp> = buffers.filter_map(fresh).collect();
+    (!map.is_empty()).then(|| view.substitute(&map))
 }
 
 impl Session {
@@ -67,6 +68,7 @@ impl Session {
         if roots.is_empty() {
             return Ok(());
         }
+        let sharded = self.over_devices(&mut roots)?;
         let began = Instant::now();
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Tensor, &UOp::sink(roots.iter().map(|r| r.0.clone())))?;
@@ -78,6 +80,9 @@ impl Session {
         }
         self.run(&schedule)?;
         schedule.finish();
+        for (u, lowered) in &sharded {
+            finish_sharded(u, lowered);
+        }
         for (t, u) in open {
             if u.op() == Op::Assign {
                 capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
@@ -86,6 +91,26 @@ impl Session {
             t.node()?;
         }
         Ok(())
+    }
+
+    /// Puts in the place of a root over several devices its part on each; returns what became of it and of the
+    /// assignments below.
+    fn over_devices(&self, roots: &mut Vec<(UOp, Arc<str>)>) -> Result<Vec<(UOp, Lowered)>, Error> {
+        if !roots.iter().any(|(u, _)| is_sharded(u)) {
+            return Ok(Vec::new());
+        }
+        let mut lowering = Lowering::new(self.options.all_reduce);
+        let mut sharded = Vec::new();
+        for (u, device) in std::mem::take(roots) {
+            let lowered = lowering.lower(&u).map_err(|problem| at_realize(problem, &u))?;
+            match &lowered {
+                Lowered::One(one) => roots.push((one.clone(), device)),
+                Lowered::Many(s) => roots.extend(s.parts.iter().cloned().zip(s.devices.iter().cloned())),
+            }
+            sharded.push((u, lowered));
+        }
+        sharded.append(&mut lowering.assigns);
+        Ok(sharded)
     }
 
     /// The device for a Tensor whose graph contains no device.
@@ -126,6 +151,12 @@ impl Session {
     }
 }
 
+/// What a graph over several devices cannot do.
+fn at_realize(problem: Problem, u: &UOp) -> TensorError {
+    let at = std::panic::Location::caller();
+    TensorError { op: "realize", problem, sources: vec![(u.shape().to_vec(), u.dtype())], at }
+}
+
 /// Whether computing the value writes to existing memory.
 fn assigns(u: &UOp) -> bool {
     !is_memory(u) && u.toposort().iter().any(|u| u.op() == Op::Assign)
@@ -136,6 +167,7 @@ fn is_memory(u: &UOp) -> bool {
     let mut u = u;
     loop {
         match u.op() {
+            Op::Shard => return u.src().iter().all(is_memory),
             Op::Buffer => return u.buffer_ref().is_some_and(|b| &*b.device != crate::tensor::HOST),
             op if op.is_movement() && op != Op::Pad => u = &u.src()[0],
             _ => return false,
@@ -148,8 +180,14 @@ fn dense(t: &Tensor) -> Result<Tensor, Error> {
     let u = t.node()?;
     let strong = DType::of(strong(u.dtype().scalar));
     let u = if u.dtype() == strong { u } else { u.cast(strong) };
+    // Gathered on the first of its devices.
+    let first = u.device().and_then(|d| d.split_once(DEVICE_SEPARATOR)).map(|(first, _)| Arc::from(first));
+    let u = match first {
+        Some(first) => UOp::new(Op::Copy, u.dtype(), [u], uop::Arg::Device(first)),
+        None => u,
+    };
     if is_memory(&u) && dense_view(&u).is_some() {
-        return Ok(t.clone());
+        return Ok(Tensor::from(&u));
     }
     Ok(Tensor::from(&u).contiguous())
 }

@@ -5,7 +5,8 @@ use super::error::{Fault, Problem, Shown};
 use super::graph;
 use super::handle::Tensor;
 use super::value::{Value, build};
-use crate::uop::{Arg, Op, UOp};
+use crate::uop::{Arg, Dim, Op, UOp};
+use std::sync::Arc;
 
 /// Whether a node is memory of its own or a view of it. The buffer of a computed value is not: equal expressions are
 /// one node, so two Tensors of zeros share it, and an assignment to one must not be seen by the other.
@@ -15,6 +16,7 @@ pub(crate) fn is_memory(u: &UOp) -> bool {
         match u.op() {
             Op::Buffer => return u.buffer_ref().is_some_and(|b| b.owned),
             Op::Param => return true,
+            Op::Shard => return u.src().iter().all(is_memory),
             Op::Assign | Op::After | Op::Reshape | Op::Permute | Op::Flip | Op::Shrink => u = &u.src()[0],
             _ => return false,
         }
@@ -37,6 +39,19 @@ pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
     graph::expand(&value, target.shape())
 }
 
+/// Memory for a Tensor that has none: where it is, or else where its new value is.
+fn place(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
+    let device = target.device().or(value.device()).cloned().unwrap_or_else(super::default_device);
+    let memory = |shape: &[Dim], device: &Arc<str>| {
+        let buffer = Tensor::buffer(target.dtype().scalar, known(shape)?, device.clone());
+        Ok::<UOp, Problem>(graph::reshape(&buffer, shape))
+    };
+    match device.contains(super::shard::SEPARATOR) {
+        true => super::shard::memory_like(value, &device, target.shape(), memory),
+        false => memory(target.shape(), &device),
+    }
+}
+
 impl Tensor {
     /// Stores `value` (broadcast to the shape) in this Tensor's memory; all handles on it see it. A Tensor that is not
     /// memory yet gets memory of its own. A fault in `value` becomes this Tensor's.
@@ -47,12 +62,7 @@ impl Tensor {
     pub fn assign(&self, value: &Tensor) -> &Tensor {
         let made: Tensor = build("assign", [self.node(), value.node()], |[target, value]| {
             let value = fitted(target, value)?;
-            let place = if is_memory(target) {
-                target.clone()
-            } else {
-                let device = target.device().or(value.device()).cloned().unwrap_or_else(super::default_device);
-                graph::reshape(&Tensor::buffer(target.dtype().scalar, known(target.shape())?, device), target.shape())
-            };
+            let place = if is_memory(target) { target.clone() } else { place(target, &value)? };
             Ok(UOp::new(Op::Assign, place.dtype(), [place, value], Arg::None))
         });
         self.set_node(made.node());

@@ -12,7 +12,7 @@ use super::math::Math;
 use super::reduction::sum;
 use super::value::{Expr, Value, fault};
 use crate::sort;
-use crate::uop::{DType, Dim, Op, Scalar, UMap, UOp, USet};
+use crate::uop::{Arg, DType, Dim, Op, Scalar, UMap, UOp, USet};
 use std::f64::consts::LN_2;
 use std::panic::Location;
 
@@ -102,6 +102,7 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
                 None => g.clone(),
             })
         }
+        Op::Shard => Ok(sharded(u, g)),
         Op::Assign => Ok(vec![None, Some(g.clone())]),
         Op::After => {
             Err(Problem::argument("part of a Tensor in between was assigned in place: no gradient passes that"))
@@ -110,6 +111,17 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
         op if op.is_comparison() || op.is_alu() => none(),
         op => Err(Problem::argument(format!("no gradient passes {op:?}"))),
     }
+}
+
+/// Each part gets its part; where each device has the whole, the first one's stands for all.
+fn sharded(u: &UOp, g: &Expr) -> Vec<Option<Expr>> {
+    let (n, axis) = (u.src().len(), u.axes().first().map(|k| usize::from(*k)));
+    let share = |(i, s): (usize, &UOp)| {
+        let part = super::shard::part(g.uop(), i, n, axis);
+        let here = s.device().map(|d| UOp::new(Op::Copy, part.dtype(), [part.clone()], Arg::Device(d.clone())));
+        Some(Expr::from(here.unwrap_or(part))).filter(|_| i == 0 || axis.is_some())
+    };
+    u.src().iter().enumerate().map(share).collect()
 }
 
 fn maximum(u: &UOp, g: &Expr) -> Shares {

@@ -45,6 +45,7 @@ mod reduction;
 mod remainder;
 mod resize;
 mod statistics;
+mod shard;
 mod value;
 mod variable;
 mod window;
@@ -78,6 +79,8 @@ pub use rearrange::Rearrange;
 pub use reduction::Reduction;
 pub use resize::{Resize, ResizeMode, Resizing, Target};
 pub use statistics::Statistics;
+pub use shard::AllReduce;
+pub(crate) use shard::{Lowered, Lowering, SEPARATOR as DEVICE_SEPARATOR, finish as finish_sharded, is_sharded};
 pub use value::{Operand, Value};
 pub use variable::Variable;
 

@@ -170,6 +170,10 @@ fn device_of(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<str>> {
     match (op, arg) {
         (Op::Buffer, Arg::Buffer(b)) => Some(b.0.device.clone()),
         (Op::Copy, Arg::Device(d)) => Some(d.clone()),
+        (Op::Shard, _) => {
+            let names: Vec<&str> = src.iter().filter_map(|s| s.device().map(|d| &**d)).collect();
+            Some(names.join(",").into())
+        }
         _ => src.iter().find_map(|s| s.device().cloned()),
     }
 }

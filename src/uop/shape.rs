@@ -110,6 +110,14 @@ fn combine(a: &UOp, b: &UOp, op: Op) -> Dim {
     }
 }
 
+/// A size so many times.
+fn times(d: &Dim, n: usize) -> Dim {
+    match (d, i64::try_from(n)) {
+        (Dim::Int(size), Ok(n)) => Dim::Int(size.saturating_mul(n)),
+        _ => Dim::from((&d.uop() * i64::try_from(n).unwrap_or(i64::MAX)).simplify()),
+    }
+}
+
 /// The shape of a node with these parts; `None` is the scalar shape.
 pub(super) fn infer(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<[Dim]>> {
     match op {
@@ -156,6 +164,25 @@ pub(super) fn infer(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<[Dim]>> {
                 }
                 _ => x.shape_handle(),
             }
+        }
+        Op::Shard => {
+            let mut shape = src.first()?.shape().to_vec();
+            if let Arg::Axes(axes) = arg
+                && let Some(d) = axes.first().and_then(|k| shape.get_mut(usize::from(*k)))
+            {
+                *d = times(d, src.len());
+            }
+            Some(shape.into())
+        }
+        Op::Part => {
+            let mut shape = src.first()?.shape().to_vec();
+            if let Arg::Axes(axes) = arg
+                && let [_, n, k] = axes[..]
+                && let Some(Dim::Int(size)) = shape.get_mut(usize::from(k))
+            {
+                *size /= i64::from(n).max(1);
+            }
+            Some(shape.into())
         }
         // Elementwise ops have sources of one shape; a Const source is a scalar and broadcasts.
         _ if op.is_elementwise() => src.iter().find_map(UOp::shape_handle),

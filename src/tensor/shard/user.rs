@@ -1,0 +1,95 @@
+//! What a program asks of Tensors over several devices.
+
+use super::{SEPARATOR, devices_of, node, on, slice};
+use crate::tensor::args::axis as position;
+use crate::tensor::error::Problem;
+use crate::tensor::value::{Value, build};
+use crate::tensor::Tensor;
+use crate::uop::{Op, UOp};
+use std::sync::Arc;
+
+impl Tensor {
+    /// The same value over several devices, as tinygrad's `shard`: with `axis`, each device gets an equal part of that
+    /// axis, in the order of the devices; with `None` each gets all of it.
+    ///
+    /// Operations on it run on all of its devices. Tensors of one operation must be over the same devices; where their
+    /// axes differ, the parts are exchanged. A sum over the axis is completed by an all-reduce once it is needed.
+    /// [`to`](Tensor::to) brings the value to one device; reading it does so by itself.
+    ///
+    /// # Errors
+    /// Fewer than two devices, one twice, devices of different kinds, an axis that is not there or has no equal parts.
+    ///
+    /// ```
+    /// use doorbell::tensor::prelude::*;
+    /// let rows = Tensor::arange(8).reshape([4, 2]).shard(&["CPU:0", "CPU:1"], 0);
+    /// assert_eq!((&rows + 1).sum(0).to_vec::<i32>().unwrap(), [16, 20]);
+    /// ```
+    #[track_caller]
+    pub fn shard(&self, devices: &[&str], axis: impl Into<Option<i64>>) -> Tensor {
+        let axis = axis.into();
+        build("shard", [self.node()], |[x]| {
+            let devices = checked(devices)?;
+            let axis = axis.map(|a| position(a, x.shape().len())).transpose()?;
+            sharded(x, &devices, axis)
+        })
+    }
+    /// As [`shard`](Tensor::shard), of this very Tensor: all handles on it see the sharded one. For parameters.
+    #[track_caller]
+    pub fn shard_(&self, devices: &[&str], axis: impl Into<Option<i64>>) -> &Tensor {
+        self.replace(&self.shard(devices, axis));
+        self
+    }
+    /// Over the devices of `other`, along the same axis if `other` is memory or was just sharded; whole on each
+    /// otherwise. On one device as [`to`](Tensor::to).
+    #[track_caller]
+    pub fn shard_like(&self, other: &Tensor) -> Tensor {
+        build("shard_like", [self.node(), other.node()], |[x, like]| {
+            let Some(device) = like.device() else { return Ok(x.clone()) };
+            if !device.contains(SEPARATOR) {
+                return Ok(on(x, device));
+            }
+            let axis = if like.op() == Op::Shard { like.axes().first().map(|k| usize::from(*k)) } else { None };
+            sharded(x, &device.split(SEPARATOR).map(Arc::from).collect::<Vec<_>>(), axis)
+        })
+    }
+    /// The devices this Tensor is over: one, unless it was sharded.
+    pub fn devices(&self) -> Vec<Arc<str>> {
+        self.device().split(SEPARATOR).map(Arc::from).collect()
+    }
+}
+
+/// Part `i` along the axis, or all of it, on device `i`.
+fn sharded(x: &UOp, devices: &[Arc<str>], axis: Option<usize>) -> Result<UOp, Problem> {
+    let part = |(i, d): (usize, &Arc<str>)| {
+        let part = match axis {
+            Some(k) => slice(x, k, i, devices.len())?,
+            None => x.clone(),
+        };
+        // A copy even of constants: it says where this part is.
+        Ok(UOp::new(Op::Copy, part.dtype(), [part], crate::uop::Arg::Device(d.clone())))
+    };
+    let parts = devices.iter().enumerate().map(part).collect::<Result<Vec<UOp>, Problem>>()?;
+    let made = node(&parts, axis);
+    debug_assert_eq!(devices_of(&made).len(), devices.len());
+    Ok(made)
+}
+
+fn checked(devices: &[&str]) -> Result<Vec<Arc<str>>, Problem> {
+    if devices.len() < 2 {
+        let n = devices.len();
+        return Err(Problem::argument(format!("{n} devices: a Tensor is sharded over two or more; see `to`")));
+    }
+    let kind = |d: &str| d.split(':').next().unwrap_or(d).to_ascii_uppercase();
+    for (k, d) in devices.iter().enumerate() {
+        if d.is_empty() || d.contains(SEPARATOR) {
+            return Err(Problem::argument(format!("\"{d}\" is not the name of one device")));
+        }
+        if devices[..k].contains(d) {
+            return Err(Problem::argument(format!("device {d} is named twice")));
+        }
+        if kind(d) != kind(devices[0]) {
+            return Err(Problem::argument(format!("{} and {d} are devices of different kinds", devices[0])));
+        }
+    }
+    Ok(devices.iter().map(|d| Arc::from(*d)).collect())
+}
