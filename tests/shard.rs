@@ -155,7 +155,7 @@ fn losses(place: impl Fn(&Tensor, usize), rows: impl Fn(Tensor) -> Tensor, adam:
     params.iter().enumerate().for_each(|(k, p)| place(p, k));
     let mut optimizer: Box<dyn Optimizer> = match adam {
         true => Box::new(Adam::new(&params, 0.01).unwrap()),
-        false => Box::new(Sgd::new(&params, 0.1).unwrap().momentum(0.9, false)),
+        false => Box::new(Sgd::new(&params, 0.1).unwrap().momentum(0.9)),
     };
     (0..5)
         .map(|step| {

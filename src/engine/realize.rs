@@ -87,8 +87,12 @@ impl Session {
             if u.op() == Op::Assign {
                 capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
             }
-            // Looks up the realized node and drops the graph.
-            t.node()?;
+            // The Tensor itself holds its memory, even if its value is of constants alone, which no graph takes from
+            // memory. Otherwise, looking up the node drops the graph.
+            match u.realized() {
+                Some(memory) if u.device().is_none() => t.set_uop(memory.clone()),
+                _ => drop(t.node()?),
+            }
         }
         Ok(())
     }

@@ -66,10 +66,9 @@ pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
     Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })
 }
 
-/// A node's buffer once it is realised. A constant stays a constant, even if it was stored to memory: all graphs share
-/// its node.
+/// The memory of a value that was computed; a value of constants alone is computed again, whatever its device.
 fn realized(u: &UOp) -> Option<&UOp> {
-    u.realized().filter(|_| u.op() != Op::Const)
+    u.computed()
 }
 
 /// A node on the walk's stack.

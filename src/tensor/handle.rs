@@ -70,7 +70,7 @@ impl Value for Tensor {
     fn node(&self) -> Result<UOp, Fault> {
         let mut state = locked(&self.0.state);
         let now = state.clone()?;
-        match now.realized() {
+        match now.computed() {
             Some(buffer) => {
                 let buffer = buffer.clone();
                 *state = Ok(buffer.clone());

@@ -187,8 +187,7 @@ impl Lowering {
             stack.extend([Visit::Same(u, memory.clone()), Visit::Enter(memory)]);
             return;
         }
-        let is_memory = u.realized().is_some() && u.op() != Op::Const;
-        let pending: Vec<UOp> = match is_memory {
+        let pending: Vec<UOp> = match u.computed().is_some() {
             // On one device: what is below does not matter any more.
             true => Vec::new(),
             false => u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned().collect(),
@@ -198,7 +197,7 @@ impl Lowering {
     }
 
     fn rebuild(&mut self, u: &UOp) -> Result<Lowered, Problem> {
-        if u.realized().is_some() && u.op() != Op::Const {
+        if u.computed().is_some() {
             return Ok(Lowered::One(u.clone()));
         }
         // PANIC: everything below was done before.
