@@ -151,7 +151,8 @@ fn an_assignment_keeps_the_layout_and_is_seen_by_all_handles() {
 /// Losses of a few steps of a two-layer network, its parameters placed by `place`, its rows by `rows`.
 fn losses(place: impl Fn(&Tensor, usize), rows: impl Fn(Tensor) -> Tensor, adam: bool) -> Vec<f32> {
     let params = [values(&[32, 16], 8), values(&[32], 9), values(&[8, 32], 10), values(&[8], 11)];
-    let params: Vec<Tensor> = params.into_iter().map(|p| (p * 0.2).realize().unwrap().clone().requires_grad()).collect();
+    let params: Vec<Tensor> =
+        params.into_iter().map(|p| (p * 0.2).realize().unwrap().clone().requires_grad()).collect();
     params.iter().enumerate().for_each(|(k, p)| place(p, k));
     let mut optimizer: Box<dyn Optimizer> = match adam {
         true => Box::new(Adam::new(&params, 0.01).unwrap()),

@@ -139,7 +139,8 @@ fn ring(s: &Sharded, op: Op, len: i64) -> Result<Vec<UOp>, Problem> {
 fn tree(s: &Sharded, op: Op) -> Vec<UOp> {
     let n = s.count();
     let mut sums = s.parts.clone();
-    let steps: Vec<usize> = std::iter::successors(Some(1), |step| Some(step * 2)).take_while(|step| *step < n).collect();
+    let steps: Vec<usize> =
+        std::iter::successors(Some(1), |step| Some(step * 2)).take_while(|step| *step < n).collect();
     for step in &steps {
         for i in (0..n).step_by(step * 2).filter(|i| i + step < n) {
             sums[i] = combined(op, &sums[i], &on(&sums[i + step], &s.devices[i]));

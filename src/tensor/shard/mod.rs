@@ -343,7 +343,9 @@ impl Lowering {
         let made = match (x, axis) {
             (Lowered::One(x), None) => x.clone(),
             (Lowered::One(x), Some(k)) => slice(x, k, i, n)?,
-            (Lowered::Many(s), _) if s.count() != n => return Err(Problem::argument("a part of another number of devices")),
+            (Lowered::Many(s), _) if s.count() != n => {
+                return Err(Problem::argument("a part of another number of devices"));
+            }
             (Lowered::Many(s), None) => self.bring(s, Layout::Whole)?.parts[i].clone(),
             (Lowered::Many(s), Some(k)) => self.bring(s, Layout::Axis(k))?.parts[i].clone(),
         };

@@ -1,10 +1,10 @@
 //! What a program asks of Tensors over several devices.
 
 use super::{SEPARATOR, devices_of, node, on, slice};
+use crate::tensor::Tensor;
 use crate::tensor::args::axis as position;
 use crate::tensor::error::Problem;
 use crate::tensor::value::{Value, build};
-use crate::tensor::Tensor;
 use crate::uop::{Op, UOp};
 use std::sync::Arc;
 
