@@ -40,6 +40,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("cubin", cubin),
     ("ptx", ptx),
     ("sass", sass),
+    ("state", state),
 ];
 
 /// What a recording may yield beyond what it holds.
@@ -309,4 +310,32 @@ pub fn sass(data: &[u8]) {
             }
         }
     }
+}
+
+/// Files of Tensors, of every format: what is read has a shape, and nothing is executed.
+pub fn state(data: &[u8]) {
+    use doorbell::nn::state as files;
+    let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(format!("doorbell-fuzz-{id}"));
+    if std::fs::write(&path, data).is_err() {
+        return;
+    }
+    let dicts = [
+        files::load(&path),
+        files::load_npz(&path),
+        files::load_torch(&path),
+        files::zip_extract(&path),
+        files::tar_extract(&path),
+        files::load_npy(&path).map(files_of),
+    ];
+    let _ = files::load_metadata(&path);
+    for t in dicts.into_iter().flatten().flat_map(|d| d.into_values()) {
+        // A Tensor may carry an error, for a shape beyond what is counted.
+        let _ = t.shape();
+    }
+    let _ = std::fs::remove_file(&path);
+}
+
+fn files_of(t: doorbell::Tensor) -> doorbell::nn::StateDict {
+    doorbell::nn::StateDict::from([(String::new(), t)])
 }

@@ -28,9 +28,19 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "qmd" => vec![bytes(qmd().words())],
         "cubin" | "sass" => nv_code(target == "sass"),
         "ptx" => vec![PTX.as_bytes().to_vec()],
+        "state" => STATES.iter().map(|bytes| bytes.to_vec()).collect(),
         _ => Vec::new(),
     }
 }
+
+/// Files of PyTorch and numpy.
+const STATES: &[&[u8]] = &[
+    include_bytes!("../tests/data/nn/newer.pt"),
+    include_bytes!("../tests/data/nn/legacy.pt"),
+    include_bytes!("../tests/data/nn/evil.pt"),
+    include_bytes!("../tests/data/nn/plain.npy"),
+    include_bytes!("../tests/data/nn/big.npy"),
+];
 
 /// A kernel with what PTX has: parameters, a branch, a loop, shared memory, vectors.
 const PTX: &str = ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 n)\n{\n\

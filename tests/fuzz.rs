@@ -154,6 +154,7 @@ targets! {
     mutated_cubins_load_or_are_refused "cubin"
     mutated_ptx_is_assembled_or_refused "ptx"
     mutated_sass_encodes_as_it_decodes "sass"
+    mutated_files_of_tensors_are_loaded_or_refused "state"
 }
 
 #[test]

@@ -269,10 +269,9 @@ tuples! {
     A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7;
 }
 
-/// Implements [`Module`](crate::nn::Module) for a struct by the names of its fields: Tensors, layers, and Options, Vecs,
-/// arrays, tuples, Boxes and maps of them. Every field stands in one of the two lists, so that none is forgotten: fields
-/// with Tensors first, then, after `skip`, the plain ones
-/// (`module!(Name { skip a, b })` where all are plain).
+/// Implements [`Module`](crate::nn::Module) for a struct by the names of its fields: Tensors, layers, and Options,
+/// Vecs, arrays, tuples, Boxes and maps of them. Every field stands in one of the two lists, so that none is forgotten:
+/// fields with Tensors first, then, after `skip`, the plain ones (`module!(Name { skip a, b })` where all are plain).
 ///
 /// ```
 /// use doorbell::nn::{Linear, Module};

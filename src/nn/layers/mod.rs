@@ -11,7 +11,7 @@ mod recurrent;
 mod sequential;
 
 pub use attention::MultiHeadAttention;
-pub use conv::Conv2d;
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use linear::{Dropout, Embedding, Linear};
 pub use norm::{
     BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm, LayerNorm, LayerNorm2d, RMSNorm,
@@ -44,6 +44,12 @@ fn refused(op: &'static str, x: &Tensor, text: impl Into<String>) -> Tensor {
         let sources = vec![(u.shape().to_vec(), u.dtype())];
         Err(Arc::new(TensorError { op, problem: Problem::Shape(text.into()), sources, at }))
     }))
+}
+
+/// A Tensor that carries an error of a layer's settings.
+#[track_caller]
+fn failed(op: &'static str, problem: Problem) -> Tensor {
+    Tensor::of(Err(Arc::new(TensorError { op, problem, sources: Vec::new(), at: Location::caller() })))
 }
 
 /// Uniform parameters within ± one over the root of `fan`.

@@ -1,8 +1,8 @@
 //! Layers one after another.
 
 use super::{
-    BatchNorm, Conv2d, Dropout, Embedding, GroupNorm, InstanceNorm, LayerNorm, LayerNorm2d, Linear, MultiHeadAttention,
-    RMSNorm,
+    BatchNorm, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Dropout, Embedding,
+    GroupNorm, InstanceNorm, LayerNorm, LayerNorm2d, Linear, MultiHeadAttention, RMSNorm,
 };
 use crate::nn::Module;
 use crate::nn::module::named;
@@ -29,7 +29,22 @@ macro_rules! layers {
         }
     )*};
 }
-layers!(Linear, Conv2d, Embedding, GroupNorm, InstanceNorm, LayerNorm, LayerNorm2d, RMSNorm, Sequential);
+layers!(
+    Linear,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    Embedding,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LayerNorm2d,
+    RMSNorm,
+    Sequential
+);
 
 impl Layer for BatchNorm {
     #[track_caller]

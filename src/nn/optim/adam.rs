@@ -77,8 +77,8 @@ impl Adam {
     pub fn amsgrad(self) -> Adam {
         Adam { largest: self.group.zeros(), ..self }
     }
-    /// A parameter without gradient stays as it is, instead of being an error (PyTorch's behaviour). The bias correction
-    /// counts all steps.
+    /// A parameter without gradient stays as it is, instead of being an error (PyTorch's behaviour). The bias
+    /// correction counts all steps.
     pub fn skip_unused(mut self) -> Adam {
         self.group.skip = true;
         self

@@ -1,13 +1,13 @@
 //! Optimisers: they turn gradients into assignments, which are realized together with the loss.
 //!
 //! [`Sgd`], [`Lars`] and [`Muon`] move by momentum, [`Adam`], [`AdamW`] and [`Lamb`] by moments; [`OptimizerGroup`]
-//! joins several, each with its own parameters and settings; [`schedule`] changes learning rates, [`clip_grad_norm`] and
-//! [`clip_grad_value`] bound gradients. The learning rate and everything that changes from step to step is a Tensor, so
-//! a recorded step ([`Jit`](crate::Jit)) replays.
+//! joins several, each with its own parameters and settings; [`schedule`] changes learning rates, [`clip_grad_norm`]
+//! and [`clip_grad_value`] bound gradients. The learning rate and everything that changes from step to step is a
+//! Tensor, so a recorded step ([`Jit`](crate::Jit)) replays.
 //!
-//! An optimiser moves every parameter it is given: one that asks for no gradient is an error when the optimiser is made.
-//! [`Module::parameters`](super::Module::parameters) lists those of a model that do, and carries its buffers along, so
-//! that running statistics are realized with the step.
+//! An optimiser moves every parameter it is given: one that asks for no gradient is an error when the optimiser is
+//! made. [`Module::parameters`](super::Module::parameters) lists those of a model that do, and carries its buffers
+//! along, so that running statistics are realized with the step.
 //!
 //! ```
 //! use doorbell::nn::optim::{Adam, Optimizer};
@@ -55,8 +55,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Gradients add up over `backward` calls until `zero_grad`, so a batch may come in parts. Realizing the gradients after
-//! each part lets go of its graph:
+//! Gradients add up over `backward` calls until `zero_grad`, so a batch may come in parts. Realizing the gradients
+//! after each part lets go of its graph:
 //!
 //! ```
 //! # use doorbell::nn::optim::{Optimizer, Sgd};

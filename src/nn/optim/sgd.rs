@@ -1,7 +1,7 @@
 //! Steps along the gradient, with momentum: SGD, LARS, Muon.
 //!
-//! One formula, as in tinygrad: the gradient, decayed, goes into a velocity, which moves the parameter; LARS scales each
-//! parameter's step by the ratio of norms, Muon makes it (nearly) orthogonal.
+//! One formula, as in tinygrad: the gradient, decayed, goes into a velocity, which moves the parameter; LARS scales
+//! each parameter's step by the ratio of norms, Muon makes it (nearly) orthogonal.
 
 use super::group::{Group, beside, decayed, norm, store};
 use super::{OptimError, Optimizer};
@@ -77,6 +77,10 @@ impl Sgd {
     /// Steps along `g + momentum * v`; needs momentum.
     pub fn nesterov(self) -> Sgd {
         Sgd { nesterov: true, ..self }
+    }
+    /// Steps along the velocity alone: Muon without its Nesterov momentum.
+    pub fn plain_momentum(self) -> Sgd {
+        Sgd { nesterov: false, ..self }
     }
     /// The learning rate goes into the velocity instead of scaling the step (as in old papers, and in tinygrad's
     /// `classic`): a change of it acts gradually.

@@ -1,5 +1,5 @@
-//! State dictionaries, and the files that hold them: safetensors ([`save`], [`load`]), PyTorch's ([`load_torch`]), numpy's
-//! ([`load_npy`], [`save_npz`] ...), archives ([`zip_extract`], [`tar_extract`]).
+//! State dictionaries, and the files that hold them: safetensors ([`save`], [`load`]), PyTorch's ([`load_torch`]),
+//! numpy's ([`load_npy`], [`save_npz`] ...), archives ([`zip_extract`], [`tar_extract`]).
 //!
 //! A file is written under a temporary name and renamed, so a reader sees the old or the new one, never half of one.
 //! Loading reads names and shapes alone: each Tensor is a part of the file until it is copied to its device, piece by
@@ -224,7 +224,8 @@ pub fn load_into(module: &dyn Module, state: &StateDict) -> Result<(), StateErro
 /// As [`load_into`], with the strictness chosen; returns which names found no partner.
 ///
 /// # Errors
-/// A shape differs, or a dtype unless they are cast; if strict, a name is missing or unknown. Nothing was assigned then.
+/// A shape differs, or a dtype unless they are cast; if strict, a name is missing or unknown. Nothing was assigned
+/// then.
 pub fn load_into_with(module: &dyn Module, state: &StateDict, how: Loading) -> Result<Loaded, StateError> {
     let own = module.state_dict();
     let missing: Vec<String> = own.keys().filter(|n| !state.contains_key(*n)).cloned().collect();

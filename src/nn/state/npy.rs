@@ -1,7 +1,7 @@
 //! numpy's files: one array (`.npy`), or a zip archive of them (`.npz`). Source: numpy's `lib.format`, versions 1 to 3.
 //!
-//! Elements of the other byte order are turned when they are loaded, which reads them at once; arrays in Fortran's order
-//! are permuted. Left out: arrays of Python objects, structures, texts, complex numbers.
+//! Elements of the other byte order are turned when they are loaded, which reads them at once; arrays in Fortran's
+//! order are permuted. Left out: arrays of Python objects, structures, texts, complex numbers.
 
 use super::file::Source;
 use super::zip::{Archive, Entry, u16_at, u32_at, written};
@@ -173,6 +173,10 @@ fn bytes_of(name: &str, t: &Tensor) -> Result<Vec<u8>, StateError> {
         all => format!("({})", all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     };
     let mut text = format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': {list}, }}");
+    // As numpy does: room for a first size of 21 digits.
+    if let Some(first) = shape.first() {
+        text.push_str(&" ".repeat(21 - first.to_string().len()));
+    }
     // The elements begin at a multiple of 64 bytes, after a line end.
     let pad = 63 - (10 + text.len()) % 64;
     text.push_str(&" ".repeat(pad));

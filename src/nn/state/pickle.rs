@@ -20,8 +20,8 @@ pub(super) enum Node {
     Global(String),
     /// A thing that is kept elsewhere, by its name.
     Persistent(usize),
-    /// A call of a function of the list, with its arguments.
-    Call(String, Vec<usize>),
+    /// A call of a function of the list, and the place of the tuple of its arguments.
+    Call(String, usize),
 }
 
 /// A pickle's values: `nodes[root]` is the whole.
@@ -303,13 +303,16 @@ impl<'a> Machine<'a> {
             }
             b'R' | 0x81 => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
-                let Node::Tuple(arguments) = self.nodes[arguments].clone() else {
+                let Node::Tuple(list) = &self.nodes[arguments] else {
                     return Err("the arguments of a call are no tuple".into());
                 };
+                let is_empty = list.is_empty();
                 let Node::Global(name) = self.nodes[function].clone() else {
                     return Err("what is called has no name".into());
                 };
-                self.call(name, arguments)
+                // An ordered dictionary is made empty and filled.
+                let is_dict = name == "collections.OrderedDict" && is_empty;
+                self.push(if is_dict { Node::Dict(Vec::new()) } else { Node::Call(name, arguments) })
             }
             // Attributes of what is below: none of them is used.
             b'b' => self.pop().map(drop),
@@ -322,22 +325,6 @@ impl<'a> Machine<'a> {
             return Err(format!("it names '{name}', which is not in the list of what may be loaded"));
         }
         self.push(Node::Global(name))
-    }
-    fn call(&mut self, name: String, arguments: Vec<usize>) -> Result<()> {
-        if name != "collections.OrderedDict" {
-            return self.push(Node::Call(name, arguments));
-        }
-        // An ordered dictionary is made empty and filled, or of a list of pairs.
-        let list = match arguments.first().map(|a| self.nodes[*a].clone()) {
-            Some(Node::List(list) | Node::Tuple(list)) => list,
-            _ => Vec::new(),
-        };
-        let pair = |k: usize| match &self.nodes[k] {
-            Node::Tuple(p) | Node::List(p) if p.len() == 2 => Ok((p[0], p[1])),
-            _ => Err("a dictionary is made of something else than pairs".to_string()),
-        };
-        let dict = list.into_iter().map(pair).collect::<Result<Vec<_>>>()?;
-        self.push(Node::Dict(dict))
     }
 }
 

@@ -196,9 +196,13 @@ struct Reader<'a> {
     left: usize,
 }
 
-/// Items of one file, and lists in lists: far beyond any checkpoint.
-const LARGEST: usize = 4_000_000;
+/// Lists in lists: far beyond any checkpoint.
 const DEEPEST: usize = 64;
+
+/// Items that are made of a pickle at most: one value may stand at several places, but not at any number of them.
+fn largest(pickle: &Pickle) -> usize {
+    pickle.nodes.len().saturating_mul(16).saturating_add(1024)
+}
 
 impl Reader<'_> {
     fn damaged(&self, what: impl Into<String>) -> StateError {
@@ -235,7 +239,10 @@ impl Reader<'_> {
                 Item::Map(out)
             }
             Node::Persistent(_) => return Err(self.damaged(format!("'{name}' is a storage without a Tensor"))),
-            Node::Call(function, arguments) => self.call(&function, &arguments, name, depth)?,
+            Node::Call(function, arguments) => {
+                let Node::Tuple(list) = self.node(arguments).clone() else { return Ok(Item::None) };
+                self.call(&function, &list, name, depth)?
+            }
         })
     }
     fn list(&mut self, list: &[usize], name: &str, depth: usize) -> Result<Item, StateError> {
@@ -266,13 +273,16 @@ impl Reader<'_> {
             _ => self.list(arguments, name, depth),
         }
     }
+    /// Whole numbers of a tuple, a list or a `torch.Size`.
     fn ints(&self, k: Option<&usize>) -> Option<Vec<i64>> {
-        let list = match self.node(*k?) {
-            Node::Tuple(list) | Node::List(list) => list,
-            // torch.Size((2, 3))
-            Node::Call(name, arguments) if name == "torch.Size" => return self.ints(arguments.first()),
-            _ => return None,
-        };
+        let mut node = self.node(*k?);
+        if let Node::Call(name, arguments) = node
+            && let Node::Tuple(arguments) = self.node(*arguments)
+            && name == "torch.Size"
+        {
+            node = self.node(*arguments.first()?);
+        }
+        let (Node::Tuple(list) | Node::List(list)) = node else { return None };
         list.iter().map(|k| if let Node::Int(i) = self.node(*k) { Some(*i) } else { None }).collect()
     }
     /// storage, offset, sizes, strides, .. and the element type as the seventh of version 3.
@@ -431,7 +441,7 @@ fn zipped(path: &Path) -> Result<Item, StateError> {
     let bytes = archive.bytes(&pickle)?;
     let pickle = pickle::parse(&bytes, &allowed).map_err(|e| archive.source.damaged(e))?;
     let place = Zipped { archive, folder };
-    Reader { pickle: &pickle, place: &place, left: LARGEST }.item(pickle.root, "", 0)
+    Reader { pickle: &pickle, place: &place, left: largest(&pickle) }.item(pickle.root, "", 0)
 }
 
 /// Storages behind the pickles: key to first byte and length.
@@ -494,5 +504,5 @@ fn legacy(source: Source) -> Result<Item, StateError> {
         at += 8 + len;
     }
     let place = Behind { source, at: places };
-    Reader { pickle: values, place: &place, left: LARGEST }.item(values.root, "", 0)
+    Reader { pickle: values, place: &place, left: largest(values) }.item(values.root, "", 0)
 }
