@@ -151,7 +151,7 @@ fn convolved<V: Value>(
         match x.rank() {
             r if r == found + 2 => f(&x, &w),
             r if r == found + 1 => Ok(f(&x.unsqueeze(0), &w)?.squeeze(0)),
-            _ => Err(Problem::shape(format!("the input has the rank of the weight, or one less without a batch"))),
+            _ => Err(Problem::shape("the input has the rank of the weight, or one less without a batch")),
         }
     });
     let Some(bias) = bias else { return y };

@@ -34,7 +34,7 @@ impl IntoPadding for &[(i64, i64)] {
 }
 impl IntoPadding for &[i64] {
     fn into_padding(self, rank: usize) -> Result<Vec<(i64, i64)>, Problem> {
-        if self.len() % 2 != 0 || self.len() / 2 > rank {
+        if !self.len().is_multiple_of(2) || self.len() / 2 > rank {
             let n = self.len();
             return Err(Problem::argument(format!(
                 "{n} counts in a flat list for rank {rank}: two an axis, last first"

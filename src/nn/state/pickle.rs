@@ -329,7 +329,7 @@ impl<'a> Machine<'a> {
 }
 
 fn pairs(list: Vec<usize>) -> Result<Vec<(usize, usize)>> {
-    if list.len() % 2 != 0 {
+    if !list.len().is_multiple_of(2) {
         return Err("a key has no value".into());
     }
     Ok(list.chunks_exact(2).map(|p| (p[0], p[1])).collect())
