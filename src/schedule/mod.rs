@@ -13,7 +13,7 @@
 //! The meaning of a kernel graph, beyond `uop`: its stores may be at different depths of one loop nest (a row's mean,
 //! then the row); stores in equal loops run in one loop, and each iteration loads all it needs before it stores
 //! anything. So a kernel may read the memory it overwrites, at the very element it writes and from stores in the same
-//! loops only. Left out: sharding over devices.
+//! loops only. A Tensor over several devices has become a graph for each of them before (`tensor::shard`).
 #![forbid(unsafe_code)]
 
 mod bind;
