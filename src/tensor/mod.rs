@@ -25,8 +25,10 @@ mod file;
 mod gradient;
 mod graph;
 mod handle;
+mod hash;
 mod index;
 mod join;
+mod linalg;
 mod loss;
 mod make;
 mod math;
@@ -60,8 +62,10 @@ pub use error::{Fault, Problem, Shown, TensorError};
 pub use file::FileRange;
 pub(crate) use file::TensorFile;
 pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device, set_thread_device};
+pub use hash::{Hash, Keccak};
 pub(crate) use index::probe;
 pub use index::{ELLIPSIS, Index, Indexing, IntoIndices, NEW_AXIS, ScatterReduce, slice};
+pub use linalg::Linalg;
 pub use loss::{BinaryCrossEntropy, BinaryLogits, CrossEntropy, KlDiv, Loss, Nll, Reduce};
 pub use make::Make;
 pub use math::Math;
@@ -88,9 +92,9 @@ pub use variable::Variable;
 pub mod prelude {
     pub use super::{
         BinaryCrossEntropy, BinaryLogits, Close, Composite, Conv, Convert, Convolution, CrossEntropy, ELLIPSIS,
-        Elementwise, Generator, Index, Indexing, KlDiv, Loss, Math, Movement, NEW_AXIS, Names, Nll, Order, PadMode,
-        Pool, Pooling, Product, Rearrange, Reduce, Reduction, Resize, ResizeMode, Resizing, ScatterReduce, Statistics,
-        Tensor, Value, Variable, slice,
+        Elementwise, Generator, Hash, Index, Indexing, Keccak, KlDiv, Linalg, Loss, Math, Movement, NEW_AXIS, Names,
+        Nll, Order, PadMode, Pool, Pooling, Product, Rearrange, Reduce, Reduction, Resize, ResizeMode, Resizing,
+        ScatterReduce, Statistics, Tensor, Value, Variable, slice,
     };
     pub use crate::uop::{Dim, Scalar};
 }

@@ -14,6 +14,7 @@ use super::graph;
 use super::handle::{Tensor, default_device};
 use super::math::Math;
 use super::movement::Movement;
+use super::order::Order;
 use super::reduction::Reduction;
 use super::value::{Expr, Value, build, lift};
 use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
@@ -140,6 +141,51 @@ impl Generator {
             Ok(drawn.mul(span as f64).cast(t).add(i64::from(low)).cast(Scalar::I32))
         })
     }
+    /// `count` numbers of classes (i32) drawn by these weights, (n,) → (count,) or (rows, n) → (rows, count): torch's
+    /// `multinomial`. The weights are not negative and need no sum of 1; with `replacement` a class may be drawn again,
+    /// without it at most once, and classes of weight 0 come last.
+    #[track_caller]
+    pub fn multinomial(&self, weights: &Tensor, count: usize, replacement: bool) -> Tensor {
+        let shape = match weights.node() {
+            Ok(u) => u.shape().to_vec(),
+            Err(fault) => return Tensor::faulty(fault),
+        };
+        let classes = shape.last().cloned().unwrap_or(Dim::Int(0));
+        let problem = match shape.len() {
+            1 | 2 if classes.is(0) => Some("weights of no class".to_owned()),
+            1 | 2
+                if replacement || graph::dim_op(crate::uop::Op::Sub, &classes, &Dim::from(count)).uop().vmin() >= 0 =>
+            {
+                None
+            }
+            1 | 2 => Some(format!("{count} different ones of {classes} classes")),
+            rank => Some(format!("weights of rank {rank}: one row, or rows of them")),
+        };
+        if let Some(text) = problem {
+            return lift("multinomial", [weights.node()], |[_]| Err(Problem::argument(text)));
+        }
+        let rows = if shape.len() == 2 { shape[0].clone() } else { Dim::Int(1) };
+        let by_sum = replacement || count == 1;
+        let drawn = match by_sum {
+            true => self.rand([Dim::from(count), rows.clone(), Dim::Int(1)]),
+            false => self.rand([rows.clone(), classes.clone()]),
+        };
+        let made: Tensor = lift("multinomial", [weights.node(), drawn.node()], |[w, drawn]| {
+            let w = w.reshape([rows, classes.clone()]).cast(Scalar::F32);
+            if by_sum {
+                let sums = w.cumsum(1);
+                let whole = sums.narrow(1, graph::dim_op(crate::uop::Op::Sub, &classes, &Dim::Int(1)), 1i64);
+                // (count, rows, classes): the class is the number of those whose running sum is not above the draw.
+                let before = sums.div(&whole).le(&drawn);
+                return Ok(before.cast(Scalar::I32).sum(2).permute([1, 0]));
+            }
+            // The first arrivals of processes of these rates (Efraimidis and Spirakis). 1 - u is never 0.
+            let arrival = drawn.neg().add(1).log2().div(&w);
+            let arrival = w.gt(0).where_(&arrival, f64::NEG_INFINITY);
+            Ok(arrival.topk(count, 1, true).1)
+        });
+        if shape.len() == 2 { made } else { made.squeeze(0) }
+    }
     /// 0..n in random order (i32): the rank of each of n random numbers, by n² comparisons.
     #[track_caller]
     pub fn randperm(&self, n: usize) -> Tensor {
@@ -229,6 +275,11 @@ fn stream_of(device: Arc<str>) -> Generator {
 }
 
 impl Tensor {
+    /// Draws class numbers by weights (this Tensor): see [`Generator::multinomial`].
+    #[track_caller]
+    pub fn multinomial(&self, count: usize, replacement: bool) -> Tensor {
+        stream_of(self.device()).multinomial(self, count, replacement)
+    }
     /// Restarts the default streams from this seed (0 at first).
     pub fn manual_seed(seed: u32) {
         let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -90,3 +90,8 @@ fn ops_by_other_names_agree_on_the_device() {
 fn losses_with_options_agree_on_the_device() {
     agrees("losses", value);
 }
+
+#[test]
+fn linear_algebra_and_hashes_agree_on_the_device() {
+    agrees("linalg", value);
+}

@@ -83,3 +83,8 @@ fn ops_by_other_names_agree_with_pytorch() {
 fn losses_with_options_agree_with_pytorch() {
     agrees("losses", value);
 }
+
+#[test]
+fn linear_algebra_and_hashes_agree_with_pytorch() {
+    agrees("linalg", value);
+}

@@ -11,7 +11,7 @@ mod tensors;
 /// All groups of references.
 const GROUPS: &[&str] = &[
     "unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation", "conv", "index", "order", "select",
-    "dtypes", "names", "losses",
+    "dtypes", "names", "losses", "linalg",
 ];
 
 #[test]

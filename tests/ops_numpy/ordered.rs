@@ -9,7 +9,7 @@ fn axis(p: &Json) -> Option<i64> {
 }
 
 /// The output that the case is about.
-fn part<const N: usize>(p: &Json, outputs: [Tensor; N]) -> Tensor {
+pub fn part<const N: usize>(p: &Json, outputs: [Tensor; N]) -> Tensor {
     let part = p["part"].as_u64().and_then(|n| usize::try_from(n).ok());
     outputs[part.unwrap_or_else(|| panic!("no part in {p}"))].clone()
 }

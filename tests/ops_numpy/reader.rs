@@ -73,7 +73,7 @@ macro_rules! files {
 pub fn cases(group: &str) -> Vec<Case> {
     let file = files!(
         group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation" "conv" "index" "order" "select" "dtypes" "names"
-        "losses"
+        "losses" "linalg"
     );
     let mut text = String::new();
     GzDecoder::new(file).read_to_string(&mut text).unwrap_or_else(|error| panic!("{group}: {error}"));

@@ -2,6 +2,8 @@
 
 #[path = "conv.rs"]
 mod conv;
+#[path = "../ops_numpy/matrices.rs"]
+mod matrices;
 #[path = "named.rs"]
 mod named;
 #[path = "../ops_numpy/ordered.rs"]
@@ -120,6 +122,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
         ordered::stored,
         ordered::ordered,
         named::apply,
+        matrices::matrices,
     ];
     let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
     found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))

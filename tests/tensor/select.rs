@@ -148,6 +148,53 @@ fn operators_in_place_keep_memory_shape_and_type() {
 }
 
 #[test]
+fn classes_are_drawn_by_their_weights() {
+    let g = Generator::new(3);
+    let weights = Tensor::new([[1.0f32, 0.0, 3.0, 0.0], [0.0, 2.0, 0.0, 0.0]]);
+    let drawn = g.multinomial(&weights, 4000, true).to_f64().unwrap();
+    let twos = drawn[..4000].iter().filter(|c| **c == 2.0).count();
+    assert!(drawn[..4000].iter().all(|c| *c == 0.0 || *c == 2.0) && (2900..3100).contains(&twos), "{twos}");
+    assert!(drawn[4000..].iter().all(|c| *c == 1.0));
+    let line = Tensor::new([0.0f32, 1.0, 5.0, 2.0, 0.0, 3.0]);
+    let mut firsts = [0usize; 6];
+    for _ in 0..200 {
+        let four = g.multinomial(&line, 4, false).to_f64().unwrap();
+        firsts[four[0] as usize] += 1;
+        let mut sorted: Vec<usize> = four.iter().map(|c| *c as usize).collect();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [1, 2, 3, 5]);
+    }
+    assert!((65..115).contains(&firsts[2]), "{firsts:?}");
+    is(&g.multinomial(&Tensor::new([0.0f32, 4.0]), 1, false), &[1], &[1.0]);
+    for (weights, count, replacement, text) in [
+        (Tensor::new([1.0f32, 2.0]), 3, false, "multinomial: 3 different ones of 2 classes"),
+        (Tensor::new(1.0f32), 1, true, "multinomial: weights of rank 0"),
+        (Tensor::zeros([0]), 1, true, "multinomial: weights of no class"),
+    ] {
+        let error = told(&weights.multinomial(count, replacement));
+        assert!(error.starts_with(text) && error.contains("select.rs"), "{error}");
+    }
+}
+
+#[test]
+fn wrong_matrices_and_messages_are_told() {
+    let line = Tensor::new([1.0f32, 2.0]);
+    for (made, text) in [
+        (line.qr().0, "qr: (2,) is not the shape of matrices"),
+        (line.svd(true).1, "svd: (2,) is not the shape of matrices"),
+        (Tensor::zeros([3, 0]).svd(true).1, "svd: (3, 0) has no singular values"),
+        (line.newton_schulz(1, &[1.0], 1e-7), "newton_schulz: (2,) is not the shape of matrices"),
+        (Tensor::zeros([2, 2]).newton_schulz(1, &[], 1e-7), "newton_schulz: a polynomial without coefficients"),
+        (line.normalize(2.0, 1, 1e-12), "normalize: axis 1 is out of range for rank 1"),
+        (Tensor::new(1u8).keccak(Keccak::default()), "keccak: a message has an axis"),
+    ] {
+        let error = told(&made);
+        assert!(error.starts_with(text) && error.contains("select.rs"), "{error}");
+    }
+    is(&line.sequential(&[&|x| x + 1, &|x| x * 2]), &[2], &[4., 6.]);
+}
+
+#[test]
 fn wrong_orders_and_scatters_are_told() {
     let t = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]);
     let i = Tensor::new([[0, 1], [1, 0]]);

@@ -21,7 +21,7 @@ import dtypes
 # Each is the module of its name.
 NUMPY = ("unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation")
 # Each is the module of its name after "torch_".
-TORCH = ("conv", "index", "order", "select", "dtypes", "names", "losses")
+TORCH = ("conv", "index", "order", "select", "dtypes", "names", "losses", "linalg")
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests/data/ops"
 MAX_BYTES = 20 << 20
 
