@@ -167,6 +167,25 @@ impl Drop for Case {
     }
 }
 
+/// The name of an error's kind; the others are not required.
+fn kind(error: &elf::ElfError) -> &'static str {
+    use elf::ElfError as E;
+    match error {
+        E::Truncated { .. } => "Truncated",
+        E::BadField { .. } => "BadField",
+        E::BadIndex { .. } => "BadIndex",
+        E::BadString { .. } => "BadString",
+        E::OutOfSection { .. } => "OutOfSection",
+        E::BadAlign { .. } => "BadAlign",
+        E::UnsupportedSection { .. } => "UnsupportedSection",
+        E::UnsupportedSymbol { .. } => "UnsupportedSymbol",
+        E::UnsupportedRelocation { .. } => "UnsupportedRelocation",
+        E::ImageTooBig { .. } => "ImageTooBig",
+        E::Overflow { .. } => "Overflow",
+        _ => "another",
+    }
+}
+
 #[test]
 fn a_million_mutated_files_give_an_error_or_a_consistent_image() {
     let samples = [ours(), compiled()].map(|sample| (tables(&sample), sample));
@@ -184,10 +203,7 @@ fn a_million_mutated_files_give_an_error_or_a_consistent_image() {
                 check(&image);
             }
             Err(error) => {
-                let name = format!("{error:?}");
-                if !kinds.contains(name.split(' ').next().unwrap()) {
-                    kinds.insert(name.split(' ').next().unwrap().to_owned());
-                }
+                kinds.insert(kind(&error));
             }
         }
         drop(case);

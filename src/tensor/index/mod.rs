@@ -31,8 +31,9 @@ use super::error::{Fault, Problem, Shown};
 use super::handle::Tensor;
 use super::value::{Operand, Value, lift, lift_many};
 use super::{IntoDim, Variable};
-use crate::uop::{Dim, UOp};
+use crate::uop::{Arg, Dim, Op, UOp};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// What to take of an axis (or where to put a new one).
 #[derive(Clone, Debug)]
@@ -303,8 +304,30 @@ pub trait Indexing: Value {
 impl<V: Value> Indexing for V {}
 
 fn sources(x: Result<UOp, Fault>, index: &[Index]) -> Vec<Result<UOp, Fault>> {
-    let picks = index.iter().filter_map(|i| if let Index::Pick(node) = i { Some(node.clone()) } else { None });
+    let device = x.as_ref().ok().and_then(|x| x.device().cloned());
+    let one = |i: &Index| match (i, &device) {
+        (Index::Pick(Ok(node)), Some(device)) => Some(Ok(from_host(node, device))),
+        (Index::Pick(node), _) => Some(node.clone()),
+        _ => None,
+    };
+    let picks: Vec<Result<UOp, Fault>> = index.iter().filter_map(one).collect();
     std::iter::once(x).chain(picks).collect()
+}
+
+/// An index that still is the host's data, a list say, goes to the device of the indexed Tensor, not to the default
+/// one.
+fn from_host(index: &UOp, device: &Arc<str>) -> UOp {
+    match index.op() {
+        Op::Reshape => index.with_src(
+            std::iter::once(from_host(&index.src()[0], device))
+                .chain(index.src()[1..].iter().cloned())
+                .collect::<crate::uop::Srcs>(),
+        ),
+        Op::Copy if index.src()[0].device().is_some_and(|d| **d == *super::HOST) && index.realized().is_none() => {
+            index.with_arg(Arg::Device(device.clone()))
+        }
+        _ => index.clone(),
+    }
 }
 
 /// The shape of an index that does not fit.
