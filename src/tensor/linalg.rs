@@ -103,6 +103,7 @@ pub trait Linalg: Value {
         })
     }
     /// What the functions make of it, one after another: `x.sequential(&[&|x| x.relu(), &|x| layer.forward(x)])`.
+    #[track_caller]
     fn sequential(&self, layers: &[&dyn Fn(&Self) -> Self]) -> Self {
         layers.iter().fold(self.clone(), |x, f| f(&x))
     }

@@ -1,6 +1,7 @@
 //! What a program asks of Tensors over several devices.
 
 use super::{SEPARATOR, devices_of, node, on, slice};
+use crate::tensor::Elementwise;
 use crate::tensor::Tensor;
 use crate::tensor::args::axis as position;
 use crate::tensor::error::Problem;
@@ -36,7 +37,8 @@ impl Tensor {
     /// As [`shard`](Tensor::shard), of this very Tensor: all handles on it see the sharded one. For parameters.
     #[track_caller]
     pub fn shard_(&self, devices: &[&str], axis: impl Into<Option<i64>>) -> &Tensor {
-        self.replace(&self.shard(devices, axis));
+        // Detached: the gradient is this Tensor's as it is now, not that of the memory it had.
+        self.replace(&self.detach().shard(devices, axis));
         self
     }
     /// Over the devices of `other`, along the same axis if `other` is memory or was just sharded; whole on each
