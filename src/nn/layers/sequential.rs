@@ -106,7 +106,7 @@ enum Part {
 ///     .layer(Dropout::new(0.1))
 ///     .layer(Linear::new(8, 2));
 /// let y = Tensor::train(|| net.forward(&Tensor::ones([3, 4])));
-/// assert_eq!(y.shape()?, [3, 2]);
+/// assert_eq!(format!("{:?}", y.shape()?), "[3, 2]");
 /// assert!(net.state_dict().contains_key("4.bias"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
