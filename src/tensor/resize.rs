@@ -227,6 +227,26 @@ fn cubic(t: &Expr, k: &Expr) -> Expr {
     k.eq(1).bitor(&k.eq(2)).where_(&near, &far)
 }
 
+/// Lines where the new size is `factor` times the old one: each old element becomes `factor` new ones, which lie
+/// between its neighbours. This is movement and selection alone: one kernel for all axes, and a gradient that costs no
+/// more than what it passes through.
+fn stretched(x: &Expr, a: Axis, factor: i64) -> Result<Expr, Problem> {
+    let at = a.at as i64;
+    let mut around = vec![(0, 0); x.rank()];
+    around[a.at] = (1, 1);
+    let wide = super::padding::pad(x, &around, super::PadMode::Replicate)?.unsqueeze(at + 1);
+    let [left, own, right] = [0, 1, 2].map(|k| wide.narrow(at, k, a.len));
+    // New element r of each lies (2 r + 1 - factor) / (2 factor) behind the middle of its old element.
+    let behind = vec![Dim::Int(1); x.rank() - 1 - a.at];
+    let r = numbers(factor).mul(2).add(1 - factor).reshape([&[Dim::Int(factor)], behind.as_slice()].concat());
+    let is_left = r.lt(0);
+    let offset = r.cast(x.scalar()).div(2.0 * factor as f64);
+    let t = is_left.where_(&offset.add(1.0), &offset);
+    let (low, high) = (is_left.where_(&left, &own), is_left.where_(&own, &right));
+    let y = low.mul(&t.neg().add(1.0)).add(&high.mul(&t));
+    Ok(y.flatten(at, at + 1))
+}
+
 /// One axis after another, the last one first: the weighted sum of the taps of each new element.
 fn weighted(x: &Expr, axes: &[Axis], how: &Resize) -> Result<Expr, Problem> {
     let x = Expr::from(to_float(x.uop()));
@@ -234,6 +254,10 @@ fn weighted(x: &Expr, axes: &[Axis], how: &Resize) -> Result<Expr, Problem> {
     let is_cubic = how.mode == ResizeMode::Bicubic;
     let taps = numbers(if is_cubic { 4 } else { 2 }).unsqueeze(0);
     for a in axes.iter().rev().filter(|a| a.out != a.len || a.scale.is_some()) {
+        if !is_cubic && !how.align_corners && a.scale.is_none() && a.out % a.len == 0 {
+            y = stretched(&y, *a, a.out / a.len)?;
+            continue;
+        }
         let (before, t) = places(*a, how.align_corners, !is_cubic, y.scalar());
         let (before, t) = (before.unsqueeze(1), t.unsqueeze(1));
         let (element, weight) = if is_cubic {

@@ -94,11 +94,14 @@ fn windows() -> Vec<Case> {
     let twice = x.interpolate(Resize::by(2.0, ResizeMode::Nearest));
     let up = x.conv_transpose2d(&w, None, Conv::padded(1).strided(2));
     let loss = resized(ResizeMode::Bilinear).square().sum(());
+    let twice_loss = x.interpolate(Resize::by(2.0, ResizeMode::Bilinear)).square().sum(());
     vec![
         valued("transposed convolution, stride 2", 1, 0, &[up.relu()]),
         valued("bilinear: one an axis", 2, 0, &[resized(ResizeMode::Bilinear)]),
+        valued("bilinear by whole factors", 1, 0, &[x.interpolate(Resize::by([2.0, 3.0], ResizeMode::Bilinear))]),
         valued("bicubic: one an axis", 2, 0, &[resized(ResizeMode::Bicubic)]),
         valued("bilinear, gradient", 4, 0, &loss.gradient(&[&x])),
+        valued("bilinear by whole factors, gradient", 4, 0, &twice_loss.gradient(&[&x])),
         valued("nearest by a whole factor, and what follows", 1, 0, &[twice.relu()]),
         valued("means of uneven windows: one an axis", 2, 0, &[x.adaptive_avg_pool2d([3, 4])]),
         valued("largest elements and their places", 1, 0, &[largest, index]),

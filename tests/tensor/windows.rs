@@ -239,3 +239,11 @@ fn padding_by_flat_lists_and_up_to_sizes() {
     let grown = Tensor::ones([&n]).pad_to([8]);
     assert_eq!(sizes(&grown), [8]);
 }
+
+#[test]
+fn an_infinity_spreads_only_to_the_lines_that_it_ends() {
+    let x = Tensor::new([[[1.0f32, 2.0, f32::INFINITY, 3.0, 4.0]]]);
+    let found = values(&x.interpolate(Resize::by(2.0, ResizeMode::Linear)));
+    let inf = f64::INFINITY;
+    close(&found, &[1.0, 1.25, 1.75, inf, inf, inf, inf, 3.25, 3.75, 4.0], 1e-6);
+}
