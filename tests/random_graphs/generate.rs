@@ -81,8 +81,18 @@ const FOLDS: &[Fold] = &[
 const BOOL_FOLDS: &[Fold] = &[("any", |x, a| x.any(a)), ("all", |x, a| x.all(a)), ("sum", |x, a| x.sum(a))];
 const SOFTMAX: &[Along] = &[("softmax", |x, a| x.softmax(a))];
 const CUMSUM: Along = ("cumsum", |x, a| x.cumsum(a));
-const CUMMAX: Along = ("cummax", |x, a| x.cummax(a).0);
-const ARGS: &[Along] = &[("argmax", |x, a| x.argmax(a)), ("argmin", |x, a| x.argmin(a))];
+/// The same values in another arrangement.
+const ORDERED: &[Along] = &[
+    ("cummax", |x, a| x.cummax(a).0),
+    ("sort", |x, a| x.sort(a, false).0),
+    ("sort descending", |x, a| x.sort(a, true).0),
+];
+const ARGS: &[Along] = &[
+    ("argmax", |x, a| x.argmax(a)),
+    ("argmin", |x, a| x.argmin(a)),
+    ("argsort", |x, a| x.argsort(a, false)),
+    ("cummin places", |x, a| x.cummin(a).1),
+];
 
 const DTYPES: &[Scalar] = &[
     Scalar::F32,
@@ -510,7 +520,7 @@ impl Growing<'_> {
                 (*self.r.pick(SOFTMAX), held(facts, n.dtype, 16.0 + n.facts.size + size as f64)?)
             }
             1 if n.facts.error == 0.0 => (*self.r.pick(ARGS), Facts { size: size as f64, grid: 0, error: 0.0 }),
-            2 => (CUMMAX, n.facts),
+            2 => (*self.r.pick(ORDERED), n.facts),
             _ => (CUMSUM, self.summed(&n, size)?),
         };
         self.put(Step::Along(f, axis as i64), vec![x], facts)
