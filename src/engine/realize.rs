@@ -61,8 +61,9 @@ impl Session {
         for t in tensors {
             let u = t.node()?;
             if !is_memory(&u) {
-                roots.push((u.clone(), self.device_of(t)));
-                open.push((t, u));
+                let root = root(u, &roots);
+                roots.push((root.clone(), self.device_of(t)));
+                open.push((t, root));
             }
         }
         if roots.is_empty() {
@@ -87,11 +88,10 @@ impl Session {
             if u.op() == Op::Assign {
                 capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
             }
-            // The Tensor itself holds its memory, even if its value is of constants alone, which no graph takes from
-            // memory. Otherwise, looking up the node drops the graph.
-            match u.realized() {
-                Some(memory) if u.device().is_none() => t.set_uop(memory.clone()),
-                _ => drop(t.node()?),
+            // A value of constants alone is memory for this Tensor only; otherwise, looking up the node drops the graph.
+            match schedule.outputs.iter().find(|o| o.node == u && u.device().is_none()) {
+                Some(output) => t.set_uop(output.view.clone()),
+                None => drop(t.node()?),
             }
         }
         Ok(())
@@ -153,6 +153,16 @@ impl Session {
         self.source(r, t.size_bytes())?.read((offset * t.size_bytes()) as u64, &mut bytes)?;
         Ok((bytes, t, shape))
     }
+}
+
+/// What is computed for a node: the node. Tensors that are equal because both are of constants alone get memory of
+/// their own.
+fn root(u: UOp, others: &[(UOp, Arc<str>)]) -> UOp {
+    if u.device().is_some() || !others.iter().any(|(other, _)| *other == u) {
+        return u;
+    }
+    let number = u32::try_from(others.len()).ok();
+    UOp::tagged(Op::Contiguous, u.dtype(), [u], uop::Arg::None, number)
 }
 
 /// What a graph over several devices cannot do.

@@ -66,11 +66,6 @@ pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
     Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })
 }
 
-/// The memory of a value that was computed; a value of constants alone is computed again, whatever its device.
-fn realized(u: &UOp) -> Option<&UOp> {
-    u.computed()
-}
-
 /// A node on the walk's stack.
 enum Visit {
     /// Not looked at yet.
@@ -116,7 +111,7 @@ impl Walk {
 
     /// Puts a node on the stack again, and what it is computed from above it.
     fn enter(&self, u: UOp, stack: &mut Vec<Visit>) {
-        if let Some(buffer) = realized(&u).cloned() {
+        if let Some(buffer) = u.realized().cloned() {
             stack.extend([Visit::Realized(u, buffer.clone()), Visit::Enter(buffer)]);
             return;
         }

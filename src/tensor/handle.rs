@@ -70,7 +70,7 @@ impl Value for Tensor {
     fn node(&self) -> Result<UOp, Fault> {
         let mut state = locked(&self.0.state);
         let now = state.clone()?;
-        match now.computed() {
+        match now.realized() {
             Some(buffer) => {
                 let buffer = buffer.clone();
                 *state = Ok(buffer.clone());
@@ -143,17 +143,21 @@ impl Tensor {
     }
 
     /// Requests this Tensor's gradient in every `backward` of Tensors built from it.
+    ///
+    /// A value of constants alone, such as `Tensor::zeros`, gets memory of its own: equal values are one node, and a
+    /// gradient must not be that of all Tensors which are equal at first.
     pub fn requires_grad(self) -> Tensor {
-        *locked(&self.0.wants_grad) = true;
-        if let Ok(u) = self.node() {
-            self.watch(&u);
-        }
+        self.set_requires_grad(true);
         self
     }
     /// As [`Tensor::requires_grad`] with `true`; with `false`, `backward` passes this Tensor by from now on.
     pub fn set_requires_grad(&self, on: bool) {
         *locked(&self.0.wants_grad) = on;
-        if let Ok(u) = self.node() {
+        let Ok(u) = self.node() else { return };
+        let sized = u.shape().iter().all(|d| d.as_int().is_some());
+        if on && sized && u.device().is_none() && !u.dtype().scalar.is_weak() {
+            self.assign(&self.clone());
+        } else {
             self.watch(&u);
         }
     }

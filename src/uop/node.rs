@@ -166,11 +166,6 @@ impl UOp {
     pub(super) fn shape_handle(&self) -> Option<Arc<[Dim]>> {
         self.0.value.get()?.shape.clone()
     }
-    /// What holds the value once it was computed; nothing for a value of constants alone, which belongs to no device
-    /// and is computed where it is used.
-    pub fn computed(&self) -> Option<&UOp> {
-        self.realized().filter(|_| self.device().is_some())
-    }
     /// Device of the buffers below, if any (constants have none).
     pub fn device(&self) -> Option<&Arc<str>> {
         self.0.value.get()?.device.as_ref()

@@ -10,7 +10,6 @@ use doorbell::tensor::prelude::*;
 use doorbell::uop::BufferRef;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Steps of a program beyond its inputs.
@@ -30,13 +29,8 @@ fn host(b: &BufferRef) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Equal graphs are one graph in a process: while a program is compared, no other session may compute part of it, into
-/// memory that this one cannot read.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Where the two sides differ, or what went wrong.
 pub fn fault(p: &Program) -> Option<String> {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match catch_unwind(AssertUnwindSafe(|| compare(p))) {
         Ok(r) => r.err(),
         Err(e) => {

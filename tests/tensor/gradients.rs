@@ -217,3 +217,27 @@ fn inverse_functions_have_their_slope_at_zero_and_none_is_lost_far_out() {
     close(&values(&y.asin().sum(()).gradient(&[&y])[0]), &[1.0, 1.0 / 0.9375f64.sqrt()], 1e-12);
     close(&values(&y.sinh().sum(()).gradient(&[&y])[0]), &[1.0, 0.25f64.cosh()], 1e-12);
 }
+
+#[test]
+fn equal_parameters_have_gradients_of_their_own() {
+    let new = || Tensor::zeros([2]).requires_grad();
+    for realized in [false, true] {
+        let (a, b) = (new(), new());
+        if realized {
+            Tensor::realize_all(&[a.clone(), b.clone()]).unwrap();
+        }
+        (&a * 2.0 + &b * 3.0).sum(()).backward().unwrap();
+        assert_eq!(a.grad().unwrap().to_vec::<f32>().unwrap(), [2.0, 2.0], "realized: {realized}");
+        assert_eq!(b.grad().unwrap().to_vec::<f32>().unwrap(), [3.0, 3.0], "realized: {realized}");
+    }
+}
+
+#[test]
+fn equal_constants_that_are_realized_together_are_memory_apart() {
+    let (a, b) = (Tensor::ones([3]), Tensor::ones([3]));
+    Tensor::realize_all(&[a.clone(), b.clone()]).unwrap();
+    assert_ne!(a.uop().unwrap(), b.uop().unwrap());
+    for t in [&a, &b] {
+        assert_eq!(t.to_vec::<f32>().unwrap(), [1.0; 3]);
+    }
+}

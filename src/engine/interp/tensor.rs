@@ -34,7 +34,7 @@ pub fn eval_with(root: &UOp, read: Read) -> Result<Value, InterpError> {
             stack.push((u.clone(), Some(known.clone())));
             match known {
                 Some(b) => stack.push((b, None)),
-                None => stack.extend(u.src().iter().rev().map(|s| (s.clone(), None))),
+                None => stack.extend(read_by(&u).iter().rev().map(|s| (s.clone(), None))),
             }
         }
     }
@@ -46,8 +46,13 @@ pub fn eval(root: &UOp) -> Result<Value, InterpError> {
     eval_with(root, &|_| None)
 }
 
+/// The sources whose values a node needs: an Assign not what its target held before, which may never have been written.
+fn read_by(u: &UOp) -> &[UOp] {
+    if u.op() == Op::Assign { &u.src()[1..] } else { u.src() }
+}
+
 fn node(u: &UOp, vals: &UMap<Value>, vars: &mut Vars, read: Read) -> Result<Value, InterpError> {
-    let src: Vec<&Value> = u.src().iter().map(|s| &vals[s]).collect();
+    let src: Vec<&Value> = read_by(u).iter().map(|s| &vals[s]).collect();
     let t = u.dtype().scalar;
     let bad = |what: &str| InterpError::Malformed(format!("{u:?}: {what}"));
     let size = |v: &Value| v.data.first().and_then(|d| d.as_int()).and_then(|i| usize::try_from(i).ok());
@@ -70,8 +75,7 @@ fn node(u: &UOp, vals: &UMap<Value>, vars: &mut Vars, read: Read) -> Result<Valu
             let n = sizes(0)?[0];
             Value { shape: vec![n], dtype: t, data: (0..n as i64).map(|i| cast_const(i.into(), t)).collect() }
         }
-        Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After => src[0].clone(),
-        Op::Assign => src[1].clone(),
+        Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After | Op::Assign => src[0].clone(),
         Op::Reshape => Value { shape: sizes(1)?, ..src[0].clone() },
         Op::Expand => {
             let (to, x) = (sizes(1)?, src[0]);

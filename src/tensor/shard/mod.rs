@@ -187,7 +187,7 @@ impl Lowering {
             stack.extend([Visit::Same(u, memory.clone()), Visit::Enter(memory)]);
             return;
         }
-        let pending: Vec<UOp> = match u.computed().is_some() {
+        let pending: Vec<UOp> = match u.realized().is_some() {
             // On one device: what is below does not matter any more.
             true => Vec::new(),
             false => u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned().collect(),
@@ -197,7 +197,7 @@ impl Lowering {
     }
 
     fn rebuild(&mut self, u: &UOp) -> Result<Lowered, Problem> {
-        if u.computed().is_some() {
+        if u.realized().is_some() {
             return Ok(Lowered::One(u.clone()));
         }
         // PANIC: everything below was done before.
