@@ -97,7 +97,7 @@ impl Tensor {
     /// stands for a new value. Of several writes to one place the last stays; a position outside writes nothing.
     ///
     /// A mask without other index Tensors is not computed here: `value` broadcasts to the true places, or has a row for
-    /// each, and true places behind its last row stay as they are.
+    /// each, and true places after its last row stay as they are.
     ///
     /// # Errors
     /// (Carried by this Tensor afterwards.) As [`Tensor::get`]; a value whose shape or type does not fit.

@@ -1,6 +1,6 @@
 //! `Display` of a Tensor: its values as numpy prints an array, and Tensors as nested Vecs.
 //!
-//! Rules of numpy's `array2string` with its default options: at most 8 digits behind the point and no more than tell the
+//! Rules of numpy's `array2string` with its default options: at most 8 digits after the point and no more than tell the
 //! number apart from its neighbours of the same type; columns aligned over the whole array; powers of ten for all where
 //! one element is 10^8 or more (10^6 for f32), below 10^-4, or a thousand times another; lines of 75 characters; beyond
 //! 1000 elements only the first and last three of each axis.
@@ -16,7 +16,7 @@ const WIDTH: usize = 75;
 const THRESHOLD: usize = 1000;
 /// Elements at either end of an axis that is cut short.
 const EDGE: usize = 3;
-/// Digits behind the point.
+/// Digits after the point.
 const PRECISION: usize = 8;
 
 /// Values with a shape.
@@ -137,7 +137,7 @@ enum Format {
     Int {
         width: usize,
     },
-    /// Digits before the point with the sign, and behind it.
+    /// Digits before the point with the sign, and after it.
     Plain {
         left: usize,
         right: usize,
@@ -189,8 +189,8 @@ impl Format {
         format
     }
 
-    /// Digits behind the point, with what follows.
-    fn behind(&self) -> usize {
+    /// Digits after the point, with what follows.
+    fn decimals(&self) -> usize {
         match self {
             Format::Plain { right, .. } => *right,
             Format::Power { right, exponent, .. } => right + 1 + exponent,
@@ -199,9 +199,9 @@ impl Format {
     }
     /// Widens to `nan`, `inf` and `-inf`.
     fn make_room(&mut self, longest: usize) {
-        let behind = self.behind() + 1;
+        let decimals = self.decimals() + 1;
         if let Format::Plain { left, .. } | Format::Power { left, .. } = self {
-            *left = (*left).max(longest.saturating_sub(behind));
+            *left = (*left).max(longest.saturating_sub(decimals));
         }
     }
 
@@ -211,7 +211,7 @@ impl Format {
             Format::Bool => if v.is_zero() { "False" } else { " True" }.into(),
             Format::Int { width } => format!("{:>width$}", integer(v)),
             Format::Plain { left, .. } | Format::Power { left, .. } if !x.is_finite() => {
-                format!("{:>1$}", special(x), left + 1 + self.behind())
+                format!("{:>1$}", special(x), left + 1 + self.decimals())
             }
             Format::Plain { left, right, dtype } => {
                 let (whole, part) = plain(x, *dtype);
@@ -259,11 +259,11 @@ fn shortest(x: f64, t: Scalar) -> (String, i32) {
     ("0".into(), 0)
 }
 
-/// Sign and digits before the point, digits behind it; at most 8, without zeros at the end.
+/// Sign and digits before the point, digits after it; at most 8, without zeros at the end.
 fn plain(x: f64, t: Scalar) -> (String, String) {
     let (digits, exponent) = shortest(x, t);
-    let behind = usize::try_from(digits.len() as i32 - 1 - exponent).unwrap_or(0);
-    let text = if behind > PRECISION { format!("{:.PRECISION$}", x.abs()) } else { decimal(&digits, exponent) };
+    let decimals = usize::try_from(digits.len() as i32 - 1 - exponent).unwrap_or(0);
+    let text = if decimals > PRECISION { format!("{:.PRECISION$}", x.abs()) } else { decimal(&digits, exponent) };
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
     let sign = if x.is_sign_negative() { "-" } else { "" };
     (format!("{sign}{whole}"), part.trim_end_matches('0').into())
@@ -280,7 +280,7 @@ fn decimal(digits: &str, exponent: i32) -> String {
     format!("{whole}.{part}")
 }
 
-/// Sign and digit before the point, `right` digits behind it, sign and digits (two at least) of the exponent.
+/// Sign and digit before the point, `right` digits after it, sign and digits (two at least) of the exponent.
 fn powered(x: f64, right: usize) -> (String, String, String) {
     let text = format!("{:.right$e}", x.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));

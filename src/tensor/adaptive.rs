@@ -48,8 +48,8 @@ fn sizes(x: &Expr, axis: usize, out: usize) -> Result<(i64, i64), Problem> {
     Ok((len, out))
 }
 
-/// `x`, of which an axis is (windows,), with axes of size 1 behind it.
-fn behind(x: &Expr, axes: usize) -> Expr {
+/// `x`, of which an axis is (windows,), with axes of size 1 after it.
+fn with_trailing(x: &Expr, axes: usize) -> Expr {
     x.reshape([x.shape(), &vec![Dim::Int(1); axes]].concat())
 }
 
@@ -82,9 +82,9 @@ pub(crate) fn pooled(x: &Expr, size: PerAxis<usize>, named: Option<usize>, is_ma
         let w = uneven(&y, at, (*len, *out));
         w.x.node().map_err(|fault| fault.problem.clone())?;
         let nothing = if is_max { graph::constant(lowest(t), t)? } else { UOp::constant(w.x.uop().dtype(), 0.0) };
-        let inside = behind(&w.is_inside, after).where_(&w.x, &Expr::from(nothing));
+        let inside = with_trailing(&w.is_inside, after).where_(&w.x, &Expr::from(nothing));
         y = reduced(&inside, &[at + 1])?.squeeze(at as i64 + 1);
-        let n = behind(&w.count, after);
+        let n = with_trailing(&w.count, after);
         counts = Some(counts.map_or(n.clone(), |c| c.mul(&n)));
     }
     if is_max {

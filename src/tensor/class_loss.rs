@@ -30,66 +30,48 @@ struct How {
     reduction: Reduce,
 }
 
-impl<V: Value> Default for CrossEntropy<V> {
-    fn default() -> Self {
-        CrossEntropy { weight: None, how: How::default() }
-    }
+/// What the two losses of classes have in common.
+macro_rules! class_options {
+    ($loss:ident) => {
+        impl<V: Value> Default for $loss<V> {
+            fn default() -> Self {
+                $loss { weight: None, how: How::default() }
+            }
+        }
+        impl<V: Value> $loss<V> {
+            /// The mean, where every class and every label counts the same.
+            pub fn new() -> Self {
+                Self::default()
+            }
+            /// What becomes of the losses of the positions.
+            #[must_use]
+            pub fn reduction(mut self, reduction: Reduce) -> Self {
+                self.how.reduction = reduction;
+                self
+            }
+            /// Positions with this label cost nothing and do not count (-100 in PyTorch, -1 in tinygrad unless given).
+            #[must_use]
+            pub fn ignore(mut self, label: i64) -> Self {
+                self.how.ignore = Some(label);
+                self
+            }
+            /// A factor of each class, (classes,). The mean is then divided by the factors of the labels.
+            #[must_use]
+            pub fn weight(self, weight: &V) -> Self {
+                $loss { weight: Some(weight.clone()), ..self }
+            }
+        }
+    };
 }
+class_options!(CrossEntropy);
+class_options!(Nll);
+
 impl<V: Value> CrossEntropy<V> {
-    /// The mean, without weights, smoothing, or a label that does not count.
-    pub fn new() -> Self {
-        Self::default()
-    }
-    /// What becomes of the losses of the positions.
-    #[must_use]
-    pub fn reduction(mut self, reduction: Reduce) -> Self {
-        self.how.reduction = reduction;
-        self
-    }
     /// This share (0 to 1) of the target mass goes evenly to all classes.
     #[must_use]
     pub fn smoothing(mut self, share: f64) -> Self {
         self.how.smoothing = share;
         self
-    }
-    /// Positions with this label cost nothing and do not count (-100 in PyTorch, -1 in tinygrad unless given).
-    #[must_use]
-    pub fn ignore(mut self, label: i64) -> Self {
-        self.how.ignore = Some(label);
-        self
-    }
-    /// A factor of each class, (classes,). The mean is then divided by the factors of the labels.
-    #[must_use]
-    pub fn weight(self, weight: &V) -> Self {
-        CrossEntropy { weight: Some(weight.clone()), ..self }
-    }
-}
-impl<V: Value> Default for Nll<V> {
-    fn default() -> Self {
-        Nll { weight: None, how: How::default() }
-    }
-}
-impl<V: Value> Nll<V> {
-    /// The mean, without weights or a label that does not count.
-    pub fn new() -> Self {
-        Self::default()
-    }
-    /// What becomes of the losses of the positions.
-    #[must_use]
-    pub fn reduction(mut self, reduction: Reduce) -> Self {
-        self.how.reduction = reduction;
-        self
-    }
-    /// Positions with this label cost nothing and do not count.
-    #[must_use]
-    pub fn ignore(mut self, label: i64) -> Self {
-        self.how.ignore = Some(label);
-        self
-    }
-    /// A factor of each class, (classes,). The mean is then divided by the factors of the labels.
-    #[must_use]
-    pub fn weight(self, weight: &V) -> Self {
-        Nll { weight: Some(weight.clone()), ..self }
     }
 }
 impl<V: Value> From<Nll<V>> for CrossEntropy<V> {

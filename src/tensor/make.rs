@@ -1,7 +1,7 @@
 //! Tensors made on a device and of a dtype that are named: `Tensor::on("CPU:1").dtype(Scalar::F16).zeros([2, 3])`.
 //!
 //! One form for every creation: what `device=` and `dtype=` are in PyTorch and tinygrad is said once, before the name,
-//! and the arguments behind it stay those of the function on [`Tensor`].
+//! and the arguments after it stay those of the function on [`Tensor`].
 
 use super::args::{IntoDim, IntoShape};
 use super::convert::default_float;

@@ -88,7 +88,7 @@ pub trait Movement: Value {
     fn pad_mode(&self, counts: impl IntoPadding, mode: super::PadMode) -> Self {
         lift("pad_mode", [self.node()], |[x]| super::padding::pad(&x, &counts.into_padding(x.rank())?, mode))
     }
-    /// Zeros behind each axis up to this size; -1 keeps a size. A smaller size is an error.
+    /// Zeros after each axis up to this size; -1 keeps a size. A smaller size is an error.
     #[track_caller]
     fn pad_to(&self, shape: impl IntoShape) -> Self {
         let want = shape.into_shape();
@@ -166,7 +166,7 @@ pub trait Movement: Value {
             }
             let (a, b) = (args::axis(start, shape.len())?, args::axis(end, shape.len())?);
             if a > b {
-                return Err(Problem::argument(format!("axis {a} is behind axis {b}")));
+                return Err(Problem::argument(format!("axis {a} comes after axis {b}")));
             }
             let new = [&shape[..a], &[numel(&shape[a..=b])], &shape[b + 1..]].concat();
             Ok(graph::reshape(x, &new))

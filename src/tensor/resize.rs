@@ -236,9 +236,9 @@ fn stretched(x: &Expr, a: Axis, factor: i64) -> Result<Expr, Problem> {
     around[a.at] = (1, 1);
     let wide = super::padding::pad(x, &around, super::PadMode::Replicate)?.unsqueeze(at + 1);
     let [left, own, right] = [0, 1, 2].map(|k| wide.narrow(at, k, a.len));
-    // New element r of each lies (2 r + 1 - factor) / (2 factor) behind the middle of its old element.
-    let behind = vec![Dim::Int(1); x.rank() - 1 - a.at];
-    let r = numbers(factor).mul(2).add(1 - factor).reshape([&[Dim::Int(factor)], behind.as_slice()].concat());
+    // New element r of each lies (2 r + 1 - factor) / (2 factor) after the middle of its old element.
+    let trailing = vec![Dim::Int(1); x.rank() - 1 - a.at];
+    let r = numbers(factor).mul(2).add(1 - factor).reshape([&[Dim::Int(factor)], trailing.as_slice()].concat());
     let is_left = r.lt(0);
     let offset = r.cast(x.scalar()).div(2.0 * factor as f64);
     let t = is_left.where_(&offset.add(1.0), &offset);
@@ -267,8 +267,8 @@ fn weighted(x: &Expr, axes: &[Axis], how: &Resize) -> Result<Expr, Problem> {
         };
         let picked = taken(&y, a.at, &element.minimum(a.len - 1));
         picked.node().map_err(|fault| fault.problem.clone())?;
-        let behind = vec![Dim::Int(1); x.rank() - 1 - a.at];
-        let weight = weight.reshape([weight.shape(), &behind].concat());
+        let trailing = vec![Dim::Int(1); x.rank() - 1 - a.at];
+        let weight = weight.reshape([weight.shape(), &trailing].concat());
         y = sum(&picked.mul(&weight), &[a.at + 1])?.squeeze(a.at as i64 + 1);
     }
     Ok(y.cast(x.scalar()))

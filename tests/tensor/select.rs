@@ -18,7 +18,7 @@ fn is(t: &Tensor, want: &[i64], values: &[f64]) {
     close(&t.to_f64().unwrap_or_else(|e| panic!("{e}")), values, 0.0);
 }
 
-fn told(t: &Tensor) -> String {
+fn message(t: &Tensor) -> String {
     t.shape().map(|s| format!("{s:?}")).unwrap_err().to_string()
 }
 
@@ -48,16 +48,16 @@ fn a_mask_picks_its_true_places_and_a_wrong_one_is_told() {
     is(&x().masked_select(&x().gt(20)), &[3], &[21., 22., 23.]);
     let places = x().gt(21).nonzero();
     is(&places, &[2, 3], &[1., 2., 2., 1., 2., 3.]);
-    let error = told(&x().get(&Tensor::new([true, false, true])));
+    let error = message(&x().get(&Tensor::new([true, false, true])));
     assert!(error.starts_with("get: a mask of shape (3,) over axes of shape (2,)"), "{error}");
     assert!(error.contains("select.rs"), "{error}");
-    let error = told(&x().get(&Tensor::new(true)));
+    let error = message(&x().get(&Tensor::new(true)));
     assert!(error.starts_with("get: a mask without axes"), "{error}");
-    let error = told(&Indexing::get(&x(), &m));
+    let error = message(&Indexing::get(&x(), &m));
     assert!(error.starts_with("get: what a mask picks has a shape that depends on data"), "{error}");
-    let error = told(&x().masked_select(&Tensor::new([1, 2, 3, 4])));
+    let error = message(&x().masked_select(&Tensor::new([1, 2, 3, 4])));
     assert!(error.starts_with("masked_select: a mask is bool, not i32"), "{error}");
-    let error = told(&x().masked_select(&Tensor::new([true; 3])));
+    let error = message(&x().masked_select(&Tensor::new([true; 3])));
     assert!(error.starts_with("masked_select: shape"), "{error}");
 }
 
@@ -98,7 +98,7 @@ fn masks_store_numbers_rows_and_less_than_there_are_places() {
     let both = x();
     both.set((&Tensor::new([true, false]), &Tensor::new([2])), 0);
     close(&both.to_f64().unwrap()[8..13], &[0., 0., 0., 0., 12.], 0.0);
-    let error = told(x().set(&Tensor::new([true; 3]), 0));
+    let error = message(x().set(&Tensor::new([true; 3]), 0));
     assert!(error.starts_with("set: a mask of shape (3,) over axes of shape (2,)"), "{error}");
     let memory = Tensor::empty([3], Scalar::F32);
     memory.assign(&Tensor::new([1.0f32, 2.0, 3.0]));
@@ -139,11 +139,11 @@ fn operators_in_place_keep_memory_shape_and_type() {
     is(&bits, &[3], &[11., 13., 15.]);
     let mut small = Tensor::new([1, 2]);
     small /= 2;
-    let error = told(&small);
+    let error = message(&small);
     assert!(error.starts_with("/=: f32 does not go into i32 without a cast"), "{error}");
     let mut row = Tensor::new([1, 2]);
     row += &Tensor::new([[1, 2], [3, 4]]);
-    let error = told(&row);
+    let error = message(&row);
     assert!(error.starts_with("+=: (2, 2) does not fit (2,)"), "{error}");
 }
 
@@ -171,7 +171,7 @@ fn classes_are_drawn_by_their_weights() {
         (Tensor::new(1.0f32), 1, true, "multinomial: weights of rank 0"),
         (Tensor::zeros([0]), 1, true, "multinomial: weights of no class"),
     ] {
-        let error = told(&weights.multinomial(count, replacement));
+        let error = message(&weights.multinomial(count, replacement));
         assert!(error.starts_with(text) && error.contains("select.rs"), "{error}");
     }
 }
@@ -188,7 +188,7 @@ fn wrong_matrices_and_messages_are_told() {
         (line.normalize(2.0, 1, 1e-12), "normalize: axis 1 is out of range for rank 1"),
         (Tensor::new(1u8).keccak(Keccak::default()), "keccak: a message has an axis"),
     ] {
-        let error = told(&made);
+        let error = message(&made);
         assert!(error.starts_with(text) && error.contains("select.rs"), "{error}");
     }
     is(&line.sequential(&[&|x| x + 1, &|x| x * 2]), &[2], &[4., 6.]);
@@ -212,7 +212,7 @@ fn wrong_orders_and_scatters_are_told() {
         (t.cummax(5).1, "cummax: axis 5 is out of range"),
         (t.logcumsumexp(2), "logcumsumexp: axis 2 is out of range"),
     ] {
-        let error = told(&made);
+        let error = message(&made);
         assert!(error.starts_with(text), "{error}");
         assert!(error.contains("select.rs"), "{error}");
     }

@@ -1,5 +1,5 @@
 //! PyTorch's files (`torch.save`): a zip archive with a pickle and the storages, or, before version 1.6, pickles with
-//! the storages behind them. Source: `torch/serialization.py`, `torch/_utils.py`.
+//! the storages that follow them. Source: `torch/serialization.py`, `torch/_utils.py`.
 //!
 //! The pickle is read as data: functions that rebuild Tensors, ordered dictionaries, sizes and devices are known, any
 //! other name is refused as by `weights_only=True`.
@@ -372,8 +372,8 @@ impl Layout {
         // The longest stride first, sizes of 1 before all.
         order.sort_by_key(|k| std::cmp::Reverse(if own[*k].0 > 1 { own[*k].1 } else { usize::MAX }));
         let shape: Vec<usize> = order.iter().map(|k| own[*k].0).collect();
-        let behind = |n: usize| shape[n + 1..].iter().product::<usize>();
-        let dense = order.iter().enumerate().all(|(n, k)| own[*k].0 == 1 || own[*k].1 == behind(n));
+        let inner = |n: usize| shape[n + 1..].iter().product::<usize>();
+        let dense = order.iter().enumerate().all(|(n, k)| own[*k].0 == 1 || own[*k].1 == inner(n));
         let mut t = if dense {
             let mut back = vec![0i64; order.len()];
             order.iter().enumerate().for_each(|(n, k)| back[*k] = n as i64);
@@ -444,7 +444,7 @@ fn zipped(path: &Path) -> Result<Item, StateError> {
     Reader { pickle: &pickle, place: &place, left: largest(&pickle) }.item(pickle.root, "", 0)
 }
 
-/// Storages behind the pickles: key to first byte and length.
+/// Storages that follow the pickles: key to first byte and length.
 struct Behind {
     source: Source,
     at: BTreeMap<String, (u64, u64)>,

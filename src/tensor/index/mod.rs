@@ -105,8 +105,8 @@ macro_rules! index_numbers {
 }
 index_numbers! { i32 i64 usize Dim UOp }
 
-/// The element behind `last`; behind -1 is the end.
-fn behind(last: Dim) -> Option<Dim> {
+/// The element after `last`; after -1 is the end.
+fn after(last: Dim) -> Option<Dim> {
     match last {
         Dim::Int(-1) => None,
         last => Some(super::graph::dim_op(crate::uop::Op::Add, &last, &Dim::Int(1))),
@@ -132,12 +132,12 @@ macro_rules! index_lists {
         impl From<std::ops::RangeInclusive<$t>> for Index {
             fn from(r: std::ops::RangeInclusive<$t>) -> Index {
                 let (start, last) = r.into_inner();
-                Index::Slice { start: Some(IntoDim::into_dim(start)), stop: behind(IntoDim::into_dim(last)), step: 1 }
+                Index::Slice { start: Some(IntoDim::into_dim(start)), stop: after(IntoDim::into_dim(last)), step: 1 }
             }
         }
         impl From<std::ops::RangeToInclusive<$t>> for Index {
             fn from(r: std::ops::RangeToInclusive<$t>) -> Index {
-                Index::Slice { start: None, stop: behind(IntoDim::into_dim(r.end)), step: 1 }
+                Index::Slice { start: None, stop: after(IntoDim::into_dim(r.end)), step: 1 }
             }
         }
         impl From<&[$t]> for Index {

@@ -44,7 +44,7 @@ fn put(x: &Expr, picks: Vec<(usize, Expr)>, v: &Expr) -> Result<Expr, Problem> {
 }
 
 /// `x` with `v` at the true places of a mask over its axes from `at` on. `v` broadcasts, or has a row for each true
-/// place: the true places behind its last row stay as they are.
+/// place: the true places after its last row stay as they are.
 fn masked(x: &Expr, at: usize, mask: &Expr, v: &Expr) -> Result<Expr, Problem> {
     let (r, after) = (mask.rank(), x.rank() - at - mask.rank());
     let mut wide = vec![Dim::Int(1); x.rank()];

@@ -93,7 +93,7 @@ pub trait Order: Value {
         })
     }
     /// For each of `values` the place in this ascending sequence before which it would keep the order: before the equal
-    /// elements, or behind them if `right`. The sequence is a vector, or its rows (last axis) belong to those of
+    /// elements, or after them if `right`. The sequence is a vector, or its rows (last axis) belong to those of
     /// `values`; log2(n) reads a value.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ pub trait Order: Value {
         lift("searchsorted", [self.node(), values.node()], |[list, v]| search(&list, &v, right))
     }
     /// The values at the true places of `mask` (broadcast to `self`), in row-major order, as a vector of `size`: `fill`
-    /// stands behind the last one, and what does not fit is left out. [`Tensor::masked_select`] has the size that the
+    /// follows the last one, and what does not fit is left out. [`Tensor::masked_select`] has the size that the
     /// mask needs.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ pub trait Order: Value {
             Ok(inside.where_(&at_positions(&all, 0, &at), &fill))
         })
     }
-    /// Where the elements are not zero: (size, rank) positions in row-major order; rows of `fill` stand behind the last
+    /// Where the elements are not zero: (size, rank) positions in row-major order; rows of `fill` follow the last
     /// one, and what does not fit is left out. [`Tensor::nonzero`](crate::tensor::Tensor::nonzero) has the size that the
     /// data needs.
     ///
@@ -146,7 +146,7 @@ pub trait Order: Value {
             super::join::cat(&columns, 1)
         })
     }
-    /// The different elements in ascending order, as a vector of `size` with `fill` behind the last one; for each element
+    /// The different elements in ascending order, as a vector of `size` with `fill` after the last one; for each element
     /// its number among them (in the shape of `self`); how often each occurs. What does not fit is left out.
     /// [`Tensor::unique`](crate::tensor::Tensor::unique) has the size that the data needs. Every NaN is different.
     ///
@@ -297,7 +297,7 @@ fn search(list: &Expr, v: &Expr, right: bool) -> Made {
     Ok(found.reshape(v.shape()))
 }
 
-/// The first `size` true places of a mask in row-major order; its number of elements behind the last one.
+/// The first `size` true places of a mask in row-major order; its number of elements after the last one.
 fn true_places(mask: &Expr, size: usize) -> Made {
     if mask.scalar() != Scalar::Bool {
         return Err(Problem::dtype(format!("a mask is bool, not {}", mask.scalar())));
