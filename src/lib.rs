@@ -129,6 +129,7 @@ pub use doorbell_hcq as hcq;
 use doorbell_sort as sort;
 pub use doorbell_uop as uop;
 
+mod default_device;
 pub mod engine;
 pub mod isa {
     //! The back ends, one for each instruction set.

@@ -15,7 +15,7 @@ fn realized(v: &[f32]) -> Tensor {
 
 #[test]
 fn results_share_their_memory_between_calls() {
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] * 2.0]);
     for k in 0..2 {
         f.call(&[vec(&[k as f32])]).unwrap();
     }
@@ -29,7 +29,7 @@ fn results_share_their_memory_between_calls() {
 
 #[test]
 fn a_copy_of_a_result_keeps_its_value() {
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] * 2.0]);
     let mut kept = Vec::new();
     for k in 0..5 {
         let out = f.call(&[vec(&[k as f32])]).unwrap();
@@ -45,7 +45,7 @@ fn a_copy_of_a_result_keeps_its_value() {
 #[test]
 fn views_with_offsets_are_inputs() {
     let base = realized(&(0..24).map(|k| k as f32).collect::<Vec<_>>());
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 100.0]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] + 100.0]);
     for k in 0..5i64 {
         let out = f.call(&[base.shrink(&[(4 * k, 4 * k + 4)])]).unwrap();
         let want: Vec<f32> = (0..4).map(|j| (4 * k + j) as f32 + 100.0).collect();
@@ -57,7 +57,7 @@ fn views_with_offsets_are_inputs() {
 fn a_captured_buffer_stays_itself_when_an_input_is_its_first_part() {
     let base = realized(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let (whole, other) = (base.clone(), realized(&[10.0, 20.0]));
-    let mut f = Jit::new(move |x: &[Tensor]| Ok(vec![&x[0] * &whole.shrink(&[(4, 6)]), &whole + 0.5]));
+    let mut f = Jit::new(move |x: &[Tensor]| vec![&x[0] * &whole.shrink(&[(4, 6)]), &whole + 0.5]);
     for (call, input) in
         [base.shrink(&[(0, 2)]), base.shrink(&[(0, 2)]), other, base.shrink(&[(2, 4)])].iter().enumerate()
     {
@@ -71,7 +71,7 @@ fn a_captured_buffer_stays_itself_when_an_input_is_its_first_part() {
 #[test]
 fn two_parts_of_one_buffer_are_two_inputs() {
     let base = realized(&[1.0, 2.0, 3.0, 4.0]);
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] - &x[1]]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] - &x[1]]);
     for _ in 0..2 {
         let out = f.call(&[base.shrink(&[(0, 2)]), base.shrink(&[(2, 4)])]).unwrap();
         assert_eq!(out[0].to_vec::<f32>().unwrap(), [-2.0, -2.0]);
@@ -88,7 +88,7 @@ fn an_input_that_the_function_assigns_to_changes_at_each_call() {
     let other = realized(&[100.0, 100.0]);
     let mut f = Jit::new(|x: &[Tensor]| {
         x[0].assign(&(&x[0] + &x[1]));
-        Ok(vec![x[0].clone()])
+        vec![x[0].clone()]
     });
     for k in 1..=4 {
         f.call(&[state.clone(), vec(&[1.0, 2.0])]).unwrap();
@@ -103,7 +103,7 @@ fn an_input_that_the_function_assigns_to_changes_at_each_call() {
 
 #[test]
 fn a_result_is_an_input_of_the_next_call() {
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] + 1.0]);
     let mut x = vec(&[0.0, 10.0]);
     for k in 1..=6 {
         x = f.call(&[x]).unwrap().remove(0);
@@ -114,7 +114,7 @@ fn a_result_is_an_input_of_the_next_call() {
 #[test]
 fn a_result_that_swaps_its_inputs_places_is_right() {
     // With shared memory the second result would be computed from the first one's new content.
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[1] + 0.0, &x[0] + 0.5]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[1] + 0.0, &x[0] + 0.5]);
     let (mut a, mut b) = (vec(&[1.0, 1.0]), vec(&[2.0, 2.0]));
     let (mut wa, mut wb) = (1.0f32, 2.0f32);
     for k in 0..6 {
@@ -127,7 +127,7 @@ fn a_result_that_swaps_its_inputs_places_is_right() {
 
 #[test]
 fn nested_recording_is_refused_and_the_outer_one_can_go_on() {
-    let mut inner = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0]));
+    let mut inner = Jit::new(|x: &[Tensor]| vec![&x[0] + 1.0]);
     let mut outer = Jit::new(move |x: &[Tensor]| inner.call(&[&x[0] * 2.0]));
     outer.call(&[vec(&[1.0])]).unwrap();
     assert!(matches!(outer.call(&[vec(&[1.0])]), Err(Error::Jit(JitError::Nested))));
@@ -138,7 +138,7 @@ fn nested_recording_is_refused_and_the_outer_one_can_go_on() {
 #[test]
 fn a_function_that_fails_while_recorded_leaves_nothing_open() {
     let mut calls = 0;
-    let mut f = Jit::new(move |x: &[Tensor]| {
+    let mut f = Jit::new(move |x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
         calls += 1;
         if calls == 2 { Err(Error::Function("no".into())) } else { Ok(vec![&x[0] + 1.0]) }
     });
@@ -152,7 +152,7 @@ fn a_function_that_fails_while_recorded_leaves_nothing_open() {
 fn a_panic_while_recorded_leaves_nothing_open() {
     let mut f = Jit::new(|x: &[Tensor]| {
         assert!(x.len() < 2, "on purpose");
-        Ok(vec![&x[0] + 1.0])
+        vec![&x[0] + 1.0]
     });
     f.call(&[vec(&[1.0])]).unwrap();
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f.call(&[vec(&[1.0]), vec(&[2.0])]).map(drop)));
@@ -164,7 +164,7 @@ fn a_panic_while_recorded_leaves_nothing_open() {
 fn random_numbers_differ_between_replays() {
     let g = Generator::new(3);
     let inside = g.clone();
-    let mut f = Jit::new(move |x: &[Tensor]| Ok(vec![&x[0] + &inside.rand([4])]));
+    let mut f = Jit::new(move |x: &[Tensor]| vec![&x[0] + &inside.rand([4])]);
     let mut seen: Vec<Vec<f32>> = Vec::new();
     for k in 0..5 {
         let v = f.call(&[vec(&[0.0; 4])]).unwrap()[0].to_vec::<f32>().unwrap();
@@ -178,7 +178,7 @@ fn host_numbers_are_frozen_when_recorded() {
     let mut factor = 0.0f32;
     let mut f = Jit::new(move |x: &[Tensor]| {
         factor += 1.0;
-        Ok(vec![&x[0] * factor])
+        vec![&x[0] * factor]
     });
     let out: Vec<f64> = (0..4).map(|_| f.call(&[vec(&[1.0])]).unwrap()[0].item().unwrap()).collect();
     assert_eq!(out, [1.0, 2.0, 2.0, 2.0]);
@@ -189,7 +189,7 @@ fn host_data_made_inside_is_frozen_and_not_overwritten_by_replays() {
     let mut f = Jit::new(|x: &[Tensor]| {
         let table = vec(&[1.0, 2.0, 3.0, 4.0]);
         let y = (&x[0] + &table).contiguous();
-        Ok(vec![(&y * &y).sum(()), y.cumsum(0).contiguous() * 2.0])
+        vec![(&y * &y).sum(()), y.cumsum(0).contiguous() * 2.0]
     });
     for k in 0..5 {
         let b = k as f64;
@@ -202,7 +202,7 @@ fn host_data_made_inside_is_frozen_and_not_overwritten_by_replays() {
 
 #[test]
 fn a_result_that_is_an_input_is_the_input_of_each_call() {
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0, x[0].clone(), x[0].reshape([2, 2]).t()]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] + 1.0, x[0].clone(), x[0].reshape([2, 2]).t()]);
     for k in 0..6 {
         let b = 10.0 * k as f32;
         let x = vec(&[b, b + 1.0, b + 2.0, b + 3.0]);
@@ -219,7 +219,7 @@ fn a_result_that_is_an_input_is_the_input_of_each_call() {
 #[test]
 fn a_part_of_a_buffer_and_a_result_of_the_call_before_come_back_as_results() {
     let base = realized(&(0..24).map(|k| k as f32).collect::<Vec<_>>());
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0, x[0].clone(), x[0].flip(0)]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] * 2.0, x[0].clone(), x[0].flip(0)]);
     for k in 0..6i64 {
         let out = f.call(&[base.shrink(&[(4 * k, 4 * k + 4)])]).unwrap();
         let want: Vec<f32> = (0..4).map(|j| (4 * k + j) as f32).collect();
@@ -227,7 +227,7 @@ fn a_part_of_a_buffer_and_a_result_of_the_call_before_come_back_as_results() {
         assert_eq!(out[2].to_vec::<f32>().unwrap()[0], want[3], "call {k}");
     }
     let mut x = vec(&[1.0, 2.0, 3.0, 4.0]);
-    let mut g = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0, x[0].clone(), x[0].flip(0)]));
+    let mut g = Jit::new(|x: &[Tensor]| vec![&x[0] * 2.0, x[0].clone(), x[0].flip(0)]);
     for k in 0..6 {
         let mut out = g.call(&[x]).unwrap();
         let was = 2f32.powi(k);
@@ -242,7 +242,7 @@ fn another_buffer_in_the_place_of_an_assigned_input_is_known_to_have_changed() {
     let (state, other) = (realized(&[0.0, 0.0]), realized(&[100.0, 100.0]));
     let mut f = Jit::new(|x: &[Tensor]| {
         x[0].assign(&(&x[0] + 1.0));
-        Ok(vec![x[0].clone(), x[0].flip(0)])
+        vec![x[0].clone(), x[0].flip(0)]
     });
     for _ in 0..3 {
         f.call(std::slice::from_ref(&state)).unwrap();
@@ -265,7 +265,7 @@ fn another_buffer_in_the_place_of_an_assigned_input_is_known_to_have_changed() {
 fn results_have_the_sizes_of_each_call_s_variables() {
     let base = realized(&(0..8).map(|k| k as f32).collect::<Vec<_>>());
     let n = Variable::new("n", 1, 8);
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 100.0, x[0].sum(()), x[0].clone()]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] + 100.0, x[0].sum(()), x[0].clone()]);
     for (call, len) in [3i64, 5, 2, 8, 8, 1, 5].into_iter().enumerate() {
         let input = base.shrink(&[(Dim::Int(0), Dim::from(n.bind(len)))]);
         let out = f.call(&[input]).unwrap();
@@ -281,7 +281,7 @@ fn results_have_the_sizes_of_each_call_s_variables() {
 fn an_input_of_variable_size_may_lie_anywhere_in_its_buffer() {
     let base = realized(&(0..16).map(|k| k as f32).collect::<Vec<_>>());
     let n = Variable::new("m", 1, 8);
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0, x[0].flip(0)]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] + 1.0, x[0].flip(0)]);
     for (call, (at, len)) in [(4i64, 3i64), (4, 3), (0, 5), (7, 2), (8, 8), (1, 1)].into_iter().enumerate() {
         let input = base.shrink(&[(at, at + 8)]).shrink(&[(Dim::Int(0), Dim::from(n.bind(len)))]);
         let out = f.call(&[input]).unwrap();
@@ -296,7 +296,7 @@ fn one_variable_with_two_values_is_refused() {
     let (a, b) = (realized(&[1.0, 2.0, 3.0, 4.0]), realized(&[5.0, 6.0, 7.0, 8.0]));
     let n = Variable::new("k", 1, 4);
     let part = |t: &Tensor, len: i64| t.shrink(&[(Dim::Int(0), Dim::from(n.bind(len)))]);
-    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + &x[1]]));
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] + &x[1]]);
     for len in [2, 3, 4] {
         f.call(&[part(&a, len), part(&b, len)]).unwrap();
     }

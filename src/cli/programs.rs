@@ -75,7 +75,7 @@ fn mlp() -> Result<(), Error> {
         let y = x[0].matmul(&w1).relu().matmul(&w2).square().mean(());
         let mut out = y.gradient(&[&w1, &w2]);
         out.push(y);
-        Ok(out)
+        out
     });
     step.call(&[input(&[16, 64], 3)]).map(drop)
 }

@@ -107,7 +107,7 @@ pub fn one_step() -> Result<(), Error> {
     let pixels: Vec<f32> = (0..ROWS * 64).map(|i| (i % 17) as f32 / 16.0).collect();
     let labels: Vec<i32> = (0..ROWS as i32).map(|i| i % 10).collect();
     let (x, y) = (Tensor::from_slice(&pixels, [ROWS, 1, 8, 8]), Tensor::from_slice(&labels, [ROWS]));
-    let mut step = Jit::new(move |x: &[Tensor]| {
+    let mut step = Jit::new(move |x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
         opt.zero_grad();
         let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1]);
         loss.backward()?;
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
         let mut opt = Adam::decoupled(self.net.parameters(), self.args.lr, 0.01).map_err(Error::from)?;
         let lr = opt.lr().clone();
         let net = self.net.clone();
-        let mut step = Jit::new(move |x: &[Tensor]| {
+        let mut step = Jit::new(move |x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
             opt.zero_grad();
             let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1]);
             loss.backward()?;
@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
             Ok(out)
         });
         let net = self.net.clone();
-        let mut classify = Jit::new(move |x: &[Tensor]| Ok(vec![net.forward(&x[0], false)]));
+        let mut classify = Jit::new(move |x: &[Tensor]| vec![net.forward(&x[0], false)]);
         let batches = self.train.len() / self.args.batch as usize;
         let total = batches * self.args.epochs as usize;
         let bar = progress(total as u64);
@@ -276,10 +276,10 @@ impl<'a> Run<'a> {
         (Tensor::from_slice(&x, shape), Tensor::from_slice(&y, [rows.len()]))
     }
 
-    /// Share of the held-out rows that are classified correctly.
-    fn accuracy<F>(&self, classify: &mut Jit<F>) -> Result<f64, CliError>
+    /// Share of the held-out rows that are classified right.
+    fn accuracy<F>(&self, classify: &mut Jit<F, [Tensor], Vec<Tensor>>) -> Result<f64, CliError>
     where
-        F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>,
+        F: FnMut(&[Tensor]) -> Vec<Tensor>,
     {
         const PART: usize = 1000;
         let size = self.test.height * self.test.width;

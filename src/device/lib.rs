@@ -19,6 +19,7 @@ mod error;
 // With only one vendor's feature enabled, code for the other one is unused.
 #[cfg_attr(not(all(feature = "amd", feature = "nv")), allow(dead_code))]
 mod gpu;
+mod host;
 mod in_flight;
 pub mod memory;
 pub mod null;
@@ -30,6 +31,7 @@ mod timing;
 
 pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};
 pub use error::DeviceError;
+pub use host::{Executor, HostDevice};
 pub use memory::{Location, Memory, MemoryParts, Release, Uses};
 pub use record::record_by_resubmission;
 pub use registry::{DeviceListing, DeviceOptions, Registry, open};

@@ -2,9 +2,10 @@
 //!
 //! Layer: `isa` contains the back ends, independent of each other; only the engine knows all of them.
 
-use super::Options;
+use super::{Error, Options};
 use crate::codegen::Target;
-use crate::device::{Device, DeviceError};
+use crate::device::registry::DeviceName;
+use crate::device::{Device, DeviceError, Registry};
 #[cfg(feature = "amd")]
 use crate::isa::amdgpu::{self, Amdgpu};
 #[cfg(feature = "nv")]
@@ -29,11 +30,29 @@ pub fn known_archs() -> String {
     names.join(", ")
 }
 
+/// The back end of a device that came with one.
+struct Own(Arc<dyn Backend>);
+
+/// Adds a device under a name of its own (`TOY`, `TOY:1`), with the back end that makes its code: Tensors compute on it
+/// as on any other (`.to("TOY")`, `DEV=TOY`, [`Options::device`]). A session that has used a former device of that name
+/// keeps that one. A device whose arch is one of [`known_archs`] needs no back end: `device::Registry::insert`.
+///
+/// # Errors
+/// A name that is no word, or of a kind that this crate has (`CPU`, `NV` ...).
+pub fn add_device(name: &str, device: Arc<dyn Device>, backend: Arc<dyn Backend>) -> Result<(), Error> {
+    let name = DeviceName::custom(name)?.to_string();
+    Registry::global().insert_with(&name, device, Arc::new(Own(backend)))?;
+    Ok(())
+}
+
 /// The back end for a device under these options.
 ///
 /// # Errors
-/// A device that only compiles, with an arch that no back end supports.
-pub(super) fn for_device(device: &dyn Device, options: &Options) -> Result<Arc<dyn Backend>, DeviceError> {
+/// A device that is there for compiling only, of an arch that nothing compiles for.
+pub(super) fn for_device(name: &str, device: &dyn Device, options: &Options) -> Result<Arc<dyn Backend>, DeviceError> {
+    if let Some(own) = Registry::global().companion(name).and_then(|c| c.downcast::<Own>().ok()) {
+        return Ok(own.0.clone());
+    }
     let info = device.info();
     let threads = info.threads.max(1);
     #[cfg(feature = "cpu")]

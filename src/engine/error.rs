@@ -6,6 +6,7 @@ use crate::elf::ElfError;
 use crate::isa::IsaError;
 use crate::schedule::ScheduleError;
 use crate::tensor::TensorError;
+use std::panic::Location;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -49,7 +50,15 @@ pub enum Error {
     Empty { shape: String, dtype: crate::uop::Scalar },
     #[error("item: the tensor has {0} elements, not one")]
     NotOne(usize),
-    /// An error of the recorded function itself.
+    /// A size or number that has no value in this run.
+    #[error(
+        "variable '{name}' has no value in this run: use `variable.bind(value)`, with a value of {min} to {max}, in its place"
+    )]
+    Unbound { name: String, min: i64, max: i64 },
+    /// An error that was found after the graph was built, with the call that asked for what could not be computed.
+    #[error("{source}; for `{op}` of shape {shape} on {device}, called at {at}")]
+    In { source: Box<Error>, op: &'static str, shape: String, device: Arc<str>, at: &'static Location<'static> },
+    /// What a recorded function itself ran into.
     #[error("{0}")]
     Function(String),
     /// An internal invariant is violated.
@@ -70,23 +79,30 @@ impl std::fmt::Debug for Error {
 pub enum JitError {
     #[error("jit: nothing was captured: the function ran no kernel")]
     NothingCaptured,
-    #[error("jit: input {index} has shape {have}, recorded with {want}")]
-    Shape { index: usize, have: String, want: String },
-    #[error("jit: input {index} has dtype {have}, recorded with {want}")]
-    Dtype { index: usize, have: String, want: String },
-    #[error("jit: input {index} is on {have}, recorded on {want}")]
-    Device { index: usize, have: String, want: String },
+    #[error("jit: {input} has shape {have}, recorded with {want}")]
+    Shape { input: String, have: String, want: String },
+    #[error("jit: {input} has dtype {have}, recorded with {want}")]
+    Dtype { input: String, have: String, want: String },
+    #[error("jit: {input} is on {have}, recorded on {want}")]
+    Device { input: String, have: String, want: String },
     #[error("jit: {have} inputs, recorded with {want}")]
     Count { have: usize, want: usize },
-    #[error("jit: inputs {first} and {second} are the same buffer")]
-    SameBuffer { first: usize, second: usize },
-    #[error("jit: a recording is already going on in this thread")]
+    #[error("jit: {first} and {second} are the same buffer: `.contiguous()` of an expression of one makes another")]
+    SameBuffer { first: String, second: String },
+    /// What is no Tensor in an input.
+    #[error("jit: {input} is {have}, recorded with {want}: numbers are frozen; a Tensor or a bound variable is not")]
+    Frozen { input: String, have: String, want: String },
+    #[error(
+        "jit: a recording is already going on in this thread: call the inner function itself, it is recorded with the outer one"
+    )]
     Nested,
     #[error("jit: data was read back during the recording; only what runs on the device can be replayed")]
     ReadDuringCapture,
     #[error("jit: kernels on {first} and {second}: a recording has one device")]
     Devices { first: String, second: String },
-    #[error("jit: variable '{0}' was recorded but is not bound in this call")]
+    #[error(
+        "jit: variable '{0}' was recorded but no input of this call binds it: hand the bound variable over as an input"
+    )]
     Unbound(String),
     #[error("jit: variable '{name}' is bound to {first} and to {second} in one call")]
     TwoValues { name: String, first: i64, second: i64 },
@@ -103,6 +119,9 @@ impl Error {
     /// Whether the error concerns the device itself (unknown name, cannot be opened), not the computation.
     #[must_use]
     pub fn is_device(&self) -> bool {
+        if let Error::In { source, .. } = self {
+            return source.is_device();
+        }
         matches!(
             self,
             Error::Device(
@@ -118,7 +137,8 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Error::Tensor(_) => "tensor",
+            Error::In { source, .. } => source.kind(),
+            Error::Unbound { .. } | Error::Tensor(_) => "tensor",
             Error::Spec(_) | Error::Rewrite(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",

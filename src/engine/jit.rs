@@ -1,130 +1,150 @@
-//! Capture and replay: the second call of a recorded function is captured; from the third call on, its commands are
-//! replayed.
+//! Capture and replay: the second call of a recorded function is captured, from the third on its commands are replayed.
 //!
-//! A replay patches the addresses of inputs and the values of variables into one recorded list, and submits it once.
-//! Tensors assigned to during the capture (parameters, optimiser state) are assigned to at each replay; they get a new
-//! version of their buffer, so that values computed from the old contents are not mistaken for current ones.
-//! As in tinygrad, the returned Tensors share their memory between calls, and host values are frozen at capture.
-//! An input that is part of a buffer is recorded as a separate buffer in the same memory, even if the function also
-//! uses the whole buffer. An input that a replay might overwrite (a result of the previous call, a part of captured
+//! A replay patches the addresses of the inputs and the values of variables into one recorded list and rings once. What
+//! was assigned to during the capture (parameters, optimiser state) is assigned to at each replay; the Tensors that
+//! hold it get a new version of their buffer, so that nothing computed from the old content is taken for the new.
+//! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at
+//! capture.
+//! An input that is part of a buffer is recorded as a buffer of its own in the same memory, also where the function
+//! uses the whole buffer besides; one that a replay might overwrite (a result of the call before, a part of captured
 //! memory) is copied first.
-//! A result that is an input, or a view of one, is made anew from each call's inputs ([`Outputs`]).
+//! A result that is an input, or a view of one, is made from the inputs of each call ([`Outputs`]).
+//! A function takes and gives any [`Tree`]: a slice, tuple, map or struct of Tensors. What is no Tensor in it is frozen: a call with
+//! another number is refused, but a bound variable may have another value at each call.
 
+use super::jit_capture::{Capture, Open};
 use super::jit_outputs::{Call, Outputs};
 use super::memory::{AllocationId, allocation_id, attached, dense_view};
 use super::realize::Assigned;
+use super::session::OpenDevice;
+use super::tree::{Fixed, Leaf, Outcome, Tree, shown, tensors, with_tensors};
 use super::{Error, JitError, Session, session};
-use crate::device::{Arg, Command, Location, Memory, Patch, QueueKind, Recorded};
+use crate::device::{Arg, Command, Location, Memory, Patch, QueueKind, Recorded, record_by_resubmission};
 use crate::tensor::{Elementwise, Movement, Tensor, Value};
-use crate::uop::{BufferRef, Dim, Op, Scalar, UOp, numel};
-use std::cell::RefCell;
+use crate::uop::{BufferRef, Op, Scalar, UOp, numel};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// State of the capture in progress on this thread: commands and their arguments.
-#[derive(Default)]
-pub(super) struct Capture {
-    pub device: Option<Arc<str>>,
-    pub commands: Vec<Command>,
-    /// Variable arguments: (command, argument, name).
-    pub vars: Vec<(usize, usize, Arc<str>)>,
-    /// The allocation of each buffer argument: (command, argument, allocation).
-    pub allocations: Vec<(usize, usize, AllocationId)>,
-    pub assigned: Vec<Assigned>,
-    pub kernels: u64,
-    pub flops: u64,
-    pub mem_bytes: u64,
-    pub error: Option<JitError>,
-}
-
-thread_local! {
-    static CAPTURE: RefCell<Option<Capture>> = const { RefCell::new(None) };
-}
-
-/// Runs `f` on this thread's capture, if one is in progress.
-pub(super) fn capturing<R>(f: impl FnOnce(&mut Capture) -> R) -> Option<R> {
-    CAPTURE.with(|c| c.borrow_mut().as_mut().map(f))
-}
-
-/// The properties that an input must have at each replay.
+/// What an input must be like at each replay.
 struct Input {
     shape: String,
     dtype: Scalar,
     device: String,
 }
 
-struct Recording {
+/// What is no Tensor in an input.
+#[derive(PartialEq)]
+enum Other {
+    /// A size without the value of its variables.
+    Size(UOp),
+    Fixed(Fixed<'static>),
+}
+
+impl Other {
+    fn shown(&self) -> String {
+        match self {
+            Other::Size(u) => u.render(),
+            Other::Fixed(f) => f.to_string(),
+        }
+    }
+}
+
+struct Recording<V> {
     list: Box<dyn Recorded>,
     inputs: Vec<Input>,
+    others: Vec<Other>,
     /// (command, argument, input, byte offset from the input's start).
     places: Vec<InputUse>,
     vars: Vec<(usize, usize, Arc<str>)>,
     outputs: Outputs,
+    /// What the recorded call gave: its Tensors are replaced by those of each call.
+    result: V,
     /// Captured Tensors that the function assigns to.
     assigned: Vec<Assigned>,
-    /// Inputs that the function assigns to.
+    /// Inputs that it assigns to.
     assigned_inputs: Vec<usize>,
     patches: Vec<Patch>,
     totals: (u64, u64, u64),
     device: Arc<str>,
-    /// Memory that the commands use in addition to the inputs: results, temporaries, state.
+    /// Memory that the commands use for themselves: results, temporaries, state.
     own: Vec<Memory>,
-    /// Nodes of the inputs whose addresses are currently in the list; empty if that is not certain.
+    /// Nodes of the inputs whose places the list holds now; empty when they cannot be taken for granted.
     last: Vec<UOp>,
 }
 
-/// Ends this thread's capture on drop, also if the function panics.
-struct Open;
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        CAPTURE.with(|c| c.borrow_mut().take());
-    }
-}
-
 /// An input's memory and its length in bytes.
-type InputMemory = (Location, u64);
+type Known = (Location, u64);
 
-/// A function of Tensors that is recorded once and replayed.
-pub struct Jit<F> {
+/// A function of Tensors that is recorded once and replayed (tinygrad's `TinyJit`).
+///
+/// ```
+/// use doorbell::tensor::prelude::*;
+/// use doorbell::Jit;
+///
+/// let mut scaled = Jit::new(|(x, factor): &(Tensor, Tensor)| (x * factor).sum(()));
+/// for k in 1..=4 {
+///     let total = scaled.call(&(Tensor::new([1.0f32, 2.0]), Tensor::new([k as f32])))?;
+///     assert_eq!(total.item()?, 3.0 * f64::from(k));
+/// }
+/// // An error type of one's own, or any: it is named where the function returns a Result.
+/// let mut parsed = Jit::new(|x: &[Tensor]| -> Result<Tensor, Box<dyn std::error::Error>> {
+///     let factor: f32 = "2.5".parse()?;
+///     Ok(&x[0] * factor)
+/// });
+/// assert_eq!(parsed.call(&[Tensor::new([2.0f32])]).map_err(|e| e.to_string()).unwrap().item()?, 5.0);
+/// # Ok::<(), doorbell::Error>(())
+/// ```
+///
+/// What a recording does not repeat: the function's Rust code runs at the first two calls only, so a number that it
+/// computes is that of the second call; what it prints is printed twice.
+pub struct Jit<F, I: ?Sized, R: Outcome> {
     function: F,
     calls: usize,
-    recording: Option<Recording>,
+    prunes: bool,
+    recording: Option<Recording<R::Value>>,
+    inputs: PhantomData<fn(&I)>,
 }
 
-impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
-    pub fn new(function: F) -> Jit<F> {
-        Jit { function, calls: 0, recording: None }
+impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
+    /// Of a function from a [`Tree`] to a [`Tree`] or a `Result` of one.
+    pub fn new(function: F) -> Jit<F, I, R> {
+        Jit { function, calls: 0, prunes: false, recording: None, inputs: PhantomData }
     }
 
-    /// Calls the function with these inputs, which are realized first. The results are realized; the next call
-    /// overwrites their memory.
+    /// Runs kernels that do not depend on inputs, nor on anything that the function assigns to, once, when they are
+    /// recorded: weights that are dequantised, tables, masks. Captured Tensors must not be assigned to elsewhere then.
+    #[must_use]
+    pub fn prune(mut self) -> Jit<F, I, R> {
+        self.prunes = true;
+        self
+    }
+
+    /// Calls the function with this input (its Tensors are realized first). The results are realized; their memory is
+    /// overwritten by the next call.
     ///
     /// # Errors
-    /// Errors of the function's Tensors; from the third call on, inputs that differ from the recorded ones.
-    pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    /// What the function returns, and its Tensors carry; from the third call on, an input unlike the recorded one.
+    pub fn call(&mut self, input: &I) -> Result<R::Value, R::Failure> {
         let s = session()?;
         let s = s.as_ref();
-        if let Some(r) = self.recording.as_mut().filter(|r| r.is_repeated(inputs)) {
-            return r.repeat(s, inputs);
-        }
-        let passed = inputs;
-        let inputs: Vec<Tensor> = inputs.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
-        let inputs = inputs.as_slice();
+        let asked = tensors(input);
         if let Some(r) = &mut self.recording {
-            return r.replay(s, inputs, passed);
+            return Ok(r.call(s, input, &asked)?);
         }
+        let whole: Vec<Tensor> = asked.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
         self.calls += 1;
-        let before: Vec<UOp> = inputs.iter().map(Value::node).collect::<Result<_, _>>()?;
+        let before: Vec<UOp> = whole.iter().map(Value::node).collect::<Result<_, _>>().map_err(Error::from)?;
+        let given = with_tensors(input, &whole);
         let out = if self.calls < 2 || !s.options.jit {
-            let out = (self.function)(inputs)?;
-            Tensor::realize_all(&out)?;
+            let out = (self.function)(std::borrow::Borrow::borrow(&given)).into_result()?;
+            Tensor::realize_all(&tensors(&out))?;
             out
         } else {
-            self.capture(s, inputs)?
+            self.capture(s, std::borrow::Borrow::borrow(&given), &whole)?
         };
-        for ((t, input), before) in passed.iter().zip(inputs).zip(before) {
-            // The function has assigned to a separate buffer that stands for a part of the caller's buffer.
-            if !t.is(input) && input.node()? != before {
+        for ((t, input), before) in asked.iter().zip(&whole).zip(before) {
+            // The function has assigned to a buffer that was made for a part of the caller's.
+            if !t.is(input) && input.node().map_err(Error::from)? != before {
                 Assigned::new(t).renew();
             }
         }
@@ -136,75 +156,123 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
         self.recording.is_some()
     }
 
-    /// Drops the recording; the next call runs the function, and the one after it is captured again.
+    /// Forgets the recording; the next call runs the function, the one after it is captured again.
     pub fn reset(&mut self) {
         self.recording = None;
         self.calls = 0;
     }
 
-    /// Number of kernels in one replay.
+    /// Kernels of one replay.
     pub fn kernels(&self) -> Option<u64> {
         self.recording.as_ref().map(|r| r.totals.0)
     }
 
-    fn capture(&mut self, s: &Session, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        let input_memory = inputs_of(inputs)?;
-        let nested = CAPTURE.with(|c| {
-            let mut c = c.borrow_mut();
-            let nested = c.is_some();
-            c.get_or_insert_with(Capture::default);
-            nested
-        });
-        if nested {
-            return Err(JitError::Nested.into());
-        }
-        let open = Open;
-        let made = (self.function)(inputs).and_then(|out| Tensor::realize_all(&out).map(|()| out));
-        let capture = CAPTURE.with(|c| c.borrow_mut().take()).unwrap_or_default();
-        drop(open);
+    fn capture(&mut self, s: &Session, input: &I, whole: &[Tensor]) -> Result<R::Value, R::Failure> {
+        let names = shown(input);
+        let known = inputs_of(whole, &tensor_names(input, &names))?;
+        let open = Open::begin().map_err(Error::from)?;
+        let made = (self.function)(input).into_result();
+        let realized = made.and_then(|out| Ok(Tensor::realize_all(&tensors(&out)).map(|()| out)?));
+        let capture = open.end();
         if let Some(e) = capture.error {
-            return Err(e.into());
+            return Err(Error::from(e).into());
         }
-        let outputs = made?;
+        let result = realized?;
+        self.recording = Some(self.recorded(s, capture, (input, whole, known), &result)?);
+        Ok(result)
+    }
+
+    fn recorded(
+        &self,
+        s: &Session,
+        mut capture: Capture,
+        (input, whole, known): (&I, &[Tensor], Vec<Known>),
+        result: &R::Value,
+    ) -> Result<Recording<R::Value>, Error> {
         let Some(device) = capture.device.clone() else { return Err(JitError::NothingCaptured.into()) };
-        let allocations = inputs.iter().map(allocation_of).collect::<Result<Vec<_>, _>>()?;
-        let (places, own) = input_uses(&capture, &input_memory, &allocations);
-        let list = s.device(&device)?.device.record(&capture.commands)?;
-        if s.options.debug >= 1 {
-            s.say(&format!("jit: recorded {} commands on {device}, {} inputs", capture.commands.len(), inputs.len()));
+        let allocations = whole.iter().map(allocation_of).collect::<Result<Vec<_>, _>>()?;
+        let (mut places, mut own) = input_places(&capture, &known, &allocations);
+        let mut pruned = 0;
+        if self.prunes {
+            let state: Vec<Memory> = capture.assigned.iter().filter_map(Assigned::memory).collect();
+            pruned = capture.prune(|c, a| places.iter().any(|p| (p.0, p.1) == (c, a)), &state);
+            (places, own) = input_places(&capture, &known, &allocations);
         }
-        self.recording = Some(Recording {
-            list,
-            inputs: inputs.iter().map(properties_of).collect::<Result<_, _>>()?,
+        let open = s.device(&device)?;
+        if s.options.debug >= 1 {
+            let (commands, inputs) = (capture.commands.len(), whole.len());
+            let pruned = if self.prunes { format!(", {pruned} left out") } else { String::new() };
+            s.say(&format!("jit: recorded {commands} commands on {device}, {inputs} inputs{pruned}"));
+        }
+        Ok(Recording {
+            list: list(s, open, &capture.commands)?,
+            inputs: whole.iter().map(facts).collect::<Result<_, _>>()?,
+            others: others(input),
             places,
+            outputs: Outputs::recorded(&tensors(result), whole, &allocations)?,
+            result: with_tensors(result, &[]),
+            assigned_inputs: (0..whole.len()).filter(|k| capture.assigned.iter().any(|a| a.is(&whole[*k]))).collect(),
+            totals: capture.totals(),
             vars: capture.vars,
-            outputs: Outputs::recorded(&outputs, inputs, &allocations)?,
-            assigned_inputs: (0..inputs.len()).filter(|k| capture.assigned.iter().any(|a| a.is(&inputs[*k]))).collect(),
-            assigned: capture.assigned.into_iter().filter(|a| !inputs.iter().any(|t| a.is(t))).collect(),
+            assigned: capture.assigned.into_iter().filter(|a| !whole.iter().any(|t| a.is(t))).collect(),
             patches: Vec::new(),
-            totals: (capture.kernels, capture.flops, capture.mem_bytes),
             device,
             own,
             last: Vec::new(),
-        });
-        Ok(outputs)
+        })
     }
 }
 
-fn properties_of(t: &Tensor) -> Result<Input, Error> {
-    // A variable's value may differ between calls; its name and position may not.
-    let unbound = |d: &Dim| {
-        d.uop().toposort().iter().fold(d.uop(), |e, b| match b.op() {
-            Op::Bind => e.substitute(&[(b.clone(), b.src()[0].clone())].into_iter().collect()),
-            _ => e,
-        })
-    };
-    let shape: Vec<String> = t.shape()?.iter().map(|d| unbound(d).render()).collect();
+/// Commands for many replays: a list that the device has ready, or (`JIT=2`) one that is submitted anew.
+fn list(s: &Session, open: Arc<OpenDevice>, commands: &[Command]) -> Result<Box<dyn Recorded>, Error> {
+    if s.options.jit_lists {
+        return Ok(open.device.record(commands)?);
+    }
+    let name = open.name.clone();
+    Ok(record_by_resubmission(&name, commands, move |list| open.device.submit(QueueKind::Compute, list))?)
+}
+
+/// An expression without the values of its variables, which may differ from call to call; their names may not.
+fn unbound(u: UOp) -> UOp {
+    u.toposort().iter().fold(u, |e, b| match b.op() {
+        Op::Bind => e.substitute(&[(b.clone(), b.src()[0].clone())].into_iter().collect()),
+        _ => e,
+    })
+}
+
+fn others<I: Tree + ?Sized>(input: &I) -> Vec<Other> {
+    let mut all = Vec::new();
+    input.visit(&mut |leaf| match leaf {
+        Leaf::Tensor(_) => {}
+        Leaf::Size(u) => all.push(Other::Size(unbound(u.clone()))),
+        Leaf::Fixed(f) => all.push(Other::Fixed(f.kept())),
+    });
+    all
+}
+
+/// Of the names of all parts, those of Tensors, or of the others.
+fn names_of<I: Tree + ?Sized>(input: &I, names: &[String], of_tensors: bool) -> Vec<String> {
+    let (mut all, mut names) = (Vec::new(), names.iter());
+    input.visit(&mut |leaf| {
+        let name = names.next().cloned().unwrap_or_default();
+        if matches!(leaf, Leaf::Tensor(_)) == of_tensors {
+            all.push(name);
+        }
+    });
+    all
+}
+
+fn tensor_names<I: Tree + ?Sized>(input: &I, names: &[String]) -> Vec<String> {
+    names_of(input, names, true)
+}
+
+fn facts(t: &Tensor) -> Result<Input, Error> {
+    let shape: Vec<String> = t.shape()?.iter().map(|d| unbound(d.uop()).render()).collect();
     Ok(Input { shape: format!("({})", shape.join(", ")), dtype: t.dtype()?, device: t.device().to_string() })
 }
 
-/// Realizes an input and returns it as a whole buffer: a part of a buffer, or one with a variable size, becomes a
-/// separate buffer on the same memory; an input without dense memory is copied.
+/// The input realized, as a whole buffer: a part of one and what has a variable size become a buffer of their own on
+/// the same memory, what has no dense memory is copied.
 fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     t.realize()?;
     let u = t.uop()?;
@@ -215,7 +283,7 @@ fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     };
     let Some(whole) = buffer.buffer_ref() else { return Ok(t.clone()) };
     let is_symbolic = u.shape().iter().any(|d| d.as_int().is_none());
-    // A variable size: the buffer has the largest size, and its first elements are used.
+    // Of a variable size: as long as it can be, of which the first elements are shown.
     let len = numel(u.shape());
     let most = usize::try_from(len.max()).unwrap_or(whole.len);
     let (true, Some(mut place)) = (is_symbolic || most < whole.len, attached(whole)) else { return Ok(t.clone()) };
@@ -226,19 +294,20 @@ fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     Ok(if is_symbolic { all.narrow(0, 0, len) } else { all }.reshape(u.shape()))
 }
 
-/// The inputs' locations; each must be a separate buffer.
-fn inputs_of(inputs: &[Tensor]) -> Result<Vec<InputMemory>, Error> {
-    let places = inputs.iter().map(location_of).collect::<Result<Vec<_>, _>>()?;
+/// Places of the inputs, each a buffer of its own.
+fn inputs_of(inputs: &[Tensor], names: &[String]) -> Result<Vec<Known>, Error> {
+    let places = inputs.iter().map(place_of).collect::<Result<Vec<_>, _>>()?;
     for (second, (p, _)) in places.iter().enumerate() {
-        let same = |(q, _): &InputMemory| q.memory.is_same(&p.memory) && q.offset == p.offset;
+        let same = |(q, _): &Known| q.memory.is_same(&p.memory) && q.offset == p.offset;
         if let Some(first) = places[..second].iter().position(same) {
-            return Err(JitError::SameBuffer { first, second }.into());
+            let name = |k: usize| names.get(k).cloned().unwrap_or_else(|| format!("input {k}"));
+            return Err(JitError::SameBuffer { first: name(first), second: name(second) }.into());
         }
     }
     Ok(places)
 }
 
-fn location_of(t: &Tensor) -> Result<InputMemory, Error> {
+fn place_of(t: &Tensor) -> Result<Known, Error> {
     let u = t.uop()?;
     let lost = || Error::Internal(format!("an input of a jit is not a buffer: {u:?}"));
     let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
@@ -246,7 +315,7 @@ fn location_of(t: &Tensor) -> Result<InputMemory, Error> {
     let mut place = attached(whole).ok_or_else(lost)?;
     let elem = buffer.dtype().scalar.size_bytes() as u64;
     place.offset += offset as u64 * elem;
-    // An input with a variable size may lie in memory too small for its largest size.
+    // What has a variable size may lie where there is no room for its largest.
     let room = place.memory.len_bytes().saturating_sub(place.offset);
     let len_bytes = ((whole.len - offset) as u64 * elem).min(room);
     Ok((place, len_bytes))
@@ -255,23 +324,23 @@ fn location_of(t: &Tensor) -> Result<InputMemory, Error> {
 /// Where a command uses an input's memory: (command, argument, input, byte offset from the input's start).
 type InputUse = (usize, usize, usize, u64);
 
-/// The allocation that an input belongs to.
+/// Whose memory an input is.
 fn allocation_of(t: &Tensor) -> Result<AllocationId, Error> {
     let buffer = dense_view(&t.uop()?).and_then(|(b, _)| b.buffer_ref().and_then(|b| allocation_id(b)));
     buffer.ok_or_else(|| Error::Internal("an input of a jit has no memory".into()))
 }
 
-/// Finds the commands' uses of the inputs' memory, and the other memory that they use. A buffer captured by the
-/// function is not an input, even if an input is a part of it.
-fn input_uses(capture: &Capture, inputs: &[InputMemory], allocations: &[AllocationId]) -> (Vec<InputUse>, Vec<Memory>) {
+/// Where the commands use the inputs' memory, and the other memory that they use. A buffer that the function has
+/// captured is no input, even if an input is a part of it.
+fn input_places(capture: &Capture, inputs: &[Known], allocations: &[AllocationId]) -> (Vec<InputUse>, Vec<Memory>) {
     let (mut out, mut own): (Vec<_>, Vec<Memory>) = (Vec::new(), Vec::new());
     let mut used = capture.allocations.iter().peekable();
     let mut look = |command: usize, arg: usize, p: &Location| {
         // The allocations are listed in the order of the commands and their arguments.
         while used.next_if(|(c, a, _)| (*c, *a) < (command, arg)).is_some() {}
-        let allocation_id = used.next_if(|(c, a, _)| (*c, *a) == (command, arg)).map(|u| &u.2);
-        let within = |k: usize, (q, len): &InputMemory| {
-            allocation_id.is_some_and(|h| h.is_same(&allocations[k]))
+        let allocation = used.next_if(|(c, a, _)| (*c, *a) == (command, arg)).map(|u| &u.2);
+        let within = |k: usize, (q, len): &Known| {
+            allocation.is_some_and(|h| h.is_same(&allocations[k]))
                 && q.memory.is_same(&p.memory)
                 && p.offset >= q.offset
                 && (p.offset < q.offset + len || p.offset == q.offset)
@@ -301,27 +370,53 @@ fn input_uses(capture: &Capture, inputs: &[InputMemory], allocations: &[Allocati
     (out, own)
 }
 
-impl Recording {
-    /// Whether the inputs are exactly those of the last replay: then nothing needs to be checked or patched.
+impl<V: Tree<Owned = V>> Recording<V> {
+    fn call<I: Tree + ?Sized>(&mut self, s: &Session, input: &I, asked: &[Tensor]) -> Result<V, Error> {
+        self.check_others(input)?;
+        let given = if self.is_repeated(asked) { self.repeat(s, asked)? } else { self.replay(s, input, asked)? };
+        Ok(with_tensors(&self.result, &given))
+    }
+
+    /// Whether the inputs are the very buffers of the last replay: then nothing is to be checked or patched.
     fn is_repeated(&self, inputs: &[Tensor]) -> bool {
         let same = |(t, last): (&Tensor, &UOp)| t.node().is_ok_and(|u| u == *last);
         self.last.len() == inputs.len() && !inputs.is_empty() && inputs.iter().zip(&self.last).all(same)
     }
 
-    fn replay(&mut self, s: &Session, inputs: &[Tensor], passed: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    /// What is no Tensor must be as it was recorded.
+    fn check_others<I: Tree + ?Sized>(&mut self, input: &I) -> Result<(), Error> {
+        if self.others.is_empty() {
+            return Ok(());
+        }
+        let have = others(input);
+        if let Some(k) = (0..have.len().max(self.others.len())).find(|k| have.get(*k) != self.others.get(*k)) {
+            let input = names_of(input, &shown(input), false).get(k).cloned().unwrap_or_else(|| "the input".into());
+            let text = |o: Option<&Other>| o.map_or_else(|| "not there".into(), Other::shown);
+            return Err(JitError::Frozen { input, have: text(have.get(k)), want: text(self.others.get(k)) }.into());
+        }
+        if self.others.iter().any(|o| matches!(o, Other::Size(_))) {
+            self.last.clear();
+        }
+        Ok(())
+    }
+
+    fn replay<I: Tree + ?Sized>(&mut self, s: &Session, input: &I, asked: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         self.last.clear();
-        self.check(inputs)?;
-        let input_memory = inputs_of(inputs)?;
-        let copies =
-            input_memory.iter().map(|input_memory| self.copy(s, input_memory)).collect::<Result<Vec<_>, _>>()?;
+        let whole: Vec<Tensor> = asked.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
+        self.check(input, &whole)?;
+        let known = match inputs_of(&whole, &[]) {
+            Err(Error::Jit(JitError::SameBuffer { .. })) => inputs_of(&whole, &tensor_names(input, &shown(input)))?,
+            known => known?,
+        };
+        let copies = known.iter().map(|known| self.copy(s, known)).collect::<Result<Vec<_>, _>>()?;
         self.patches.clear();
         for (command, arg, input, offset) in &self.places {
-            let mut place = copies[*input].clone().unwrap_or_else(|| input_memory[*input].0.clone());
+            let mut place = copies[*input].clone().unwrap_or_else(|| known[*input].0.clone());
             place.offset += offset;
             self.patches.push(Patch::Arg { command: *command, arg: *arg, value: Arg::Buffer(place) });
         }
         if !self.vars.is_empty() || self.outputs.have_variables() {
-            let bound = bound_variables(inputs)?;
+            let bound = bound_variables(input, &whole)?;
             self.outputs.bind(&bound);
             for (command, arg, name) in &self.vars {
                 let v = bound.iter().find(|b| b.0 == *name).ok_or_else(|| JitError::Unbound(name.to_string()))?;
@@ -332,22 +427,22 @@ impl Recording {
         self.run(s, &patches)?;
         self.patches = patches;
         for k in &self.assigned_inputs {
-            Assigned::new(&passed[*k]).renew();
+            Assigned::new(&asked[*k]).renew();
         }
-        let out = self.outputs.of(s, &Call { passed, whole: inputs, copies: &copies })?;
+        let out = self.outputs.of(s, &Call { passed: asked, whole: &whole, copies: &copies })?;
         if self.assigned_inputs.is_empty() && copies.iter().all(Option::is_none) {
-            self.last = passed.iter().map(Value::node).collect::<Result<_, _>>()?;
+            self.last = asked.iter().map(Value::node).collect::<Result<_, _>>()?;
         }
         Ok(out)
     }
 
-    /// Replays the unchanged list: the inputs' nodes are those of the previous call.
-    fn repeat(&mut self, s: &Session, passed: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    /// The list as it is: the inputs' nodes are those of the call before.
+    fn repeat(&mut self, s: &Session, asked: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         self.run(s, &[])?;
-        Ok(self.outputs.again(passed))
+        Ok(self.outputs.again(asked))
     }
 
-    /// Submits the recorded list once, with these patches.
+    /// Rings once, with these changes to the recorded list.
     fn run(&mut self, s: &Session, patches: &[Patch]) -> Result<(), Error> {
         self.list.replay(patches)?;
         let (kernels, flops, mem) = self.totals;
@@ -358,8 +453,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Copies an input that lies in memory which the commands may overwrite before they read it.
-    fn copy(&self, s: &Session, (place, len_bytes): &InputMemory) -> Result<Option<Location>, Error> {
+    /// A copy of an input that lies in memory which the commands may overwrite before they read it.
+    fn copy(&self, s: &Session, (place, len_bytes): &Known) -> Result<Option<Location>, Error> {
         if !self.own.iter().any(|m| m.is_same(&place.memory)) {
             return Ok(None);
         }
@@ -369,37 +464,44 @@ impl Recording {
         Ok(Some(copy))
     }
 
-    fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {
+    fn check<I: Tree + ?Sized>(&self, input: &I, inputs: &[Tensor]) -> Result<(), Error> {
         if inputs.len() != self.inputs.len() {
             return Err(JitError::Count { have: inputs.len(), want: self.inputs.len() }.into());
         }
         for (index, (t, want)) in inputs.iter().zip(&self.inputs).enumerate() {
-            let have = properties_of(t)?;
+            let have = facts(t)?;
+            let name = || tensor_names(input, &shown(input)).get(index).cloned().unwrap_or_default();
             if have.shape != want.shape {
-                return Err(JitError::Shape { index, have: have.shape, want: want.shape.clone() }.into());
+                return Err(JitError::Shape { input: name(), have: have.shape, want: want.shape.clone() }.into());
             }
             if have.dtype != want.dtype {
                 let (have, want) = (have.dtype.to_string(), want.dtype.to_string());
-                return Err(JitError::Dtype { index, have, want }.into());
+                return Err(JitError::Dtype { input: name(), have, want }.into());
             }
             if have.device != want.device {
-                return Err(JitError::Device { index, have: have.device, want: want.device.clone() }.into());
+                return Err(JitError::Device { input: name(), have: have.device, want: want.device.clone() }.into());
             }
         }
         Ok(())
     }
 }
 
-/// The variables bound in the inputs' shapes and values; each must have a single value.
-fn bound_variables(inputs: &[Tensor]) -> Result<Vec<(Arc<str>, i64)>, Error> {
+/// Variables bound in the shapes and values of the Tensors and among the sizes of an input, each with its one value.
+fn bound_variables<I: Tree + ?Sized>(input: &I, inputs: &[Tensor]) -> Result<Vec<(Arc<str>, i64)>, Error> {
+    let mut roots = inputs.iter().map(Tensor::uop).collect::<Result<Vec<UOp>, _>>()?;
+    input.visit(&mut |leaf| {
+        if let Leaf::Size(u) = leaf {
+            roots.push(u.clone());
+        }
+    });
     let mut out: Vec<(Arc<str>, i64)> = Vec::new();
-    for t in inputs {
-        for u in t.uop()?.toposort() {
+    for root in roots {
+        for u in root.toposort() {
             if u.op() == Op::Bind
                 && let (crate::uop::Arg::Var(name, ..), Some(v)) =
                     (u.src()[0].arg(), u.src().get(1).and_then(UOp::as_int))
             {
-                match out.iter().find(|input_memory| *input_memory.0 == **name) {
+                match out.iter().find(|known| *known.0 == **name) {
                     Some((_, first)) if *first != v => {
                         return Err(JitError::TwoValues { name: name.to_string(), first: *first, second: v }.into());
                     }

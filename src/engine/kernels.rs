@@ -9,12 +9,12 @@ use super::cache::Bounded;
 use super::launch;
 use super::session::OpenDevice;
 use super::{Error, Session};
-use crate::codegen::{self, OptChoice, Program};
+use crate::codegen::{self, Estimates, OptChoice, ParamInfo, Program};
 use crate::device::{Kernel, KernelImage};
 use crate::elf;
-use crate::isa::{Binary, BinaryCode};
+use crate::isa::{Argument, Binary, BinaryCode};
 use crate::sort;
-use crate::uop::{self, UOp, spec};
+use crate::uop::{self, CustomArg, CustomCode, CustomText, Op, UOp, spec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -156,6 +156,9 @@ impl Session {
 
     /// Compiles one kernel graph to its program and binary.
     fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Binary), Error> {
+        if let (Op::Custom, uop::Arg::Custom(custom)) = (ast.op(), ast.arg()) {
+            return self.assemble_text(device, ast, custom);
+        }
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Kernel, ast)?;
         }
@@ -178,6 +181,43 @@ impl Session {
             self.say(&device.backend.listing(&binary)?);
         }
         Ok((program, binary))
+    }
+
+    /// A user's kernel in the device's assembly language: the device's program has nothing but its launch.
+    fn assemble_text(&self, device: &OpenDevice, ast: &UOp, custom: &CustomArg) -> Result<(Program, Binary), Error> {
+        let CustomCode::Text(CustomText { text, global, local, shared_bytes }) = &custom.code else {
+            return Err(Error::Internal(format!("kernel '{}' has no text", custom.name)));
+        };
+        if self.options.debug >= 4 {
+            self.say(text);
+        }
+        let name = custom.name.to_string();
+        let code = BinaryCode::File(device.backend.assemble(&name, text)?);
+        let param = |u: &UOp| match u.arg() {
+            uop::Arg::Param(slot, len) => {
+                let (read, written) = (*slot > 0, *slot == 0);
+                Some(ParamInfo { slot: *slot, dtype: u.dtype().pointee(), len: *len, read, written })
+            }
+            _ => None,
+        };
+        let params: Vec<ParamInfo> = ast.src().iter().filter_map(param).collect();
+        let arguments = (0..params.len()).map(Argument::Buffer).collect();
+        let program = Program {
+            name: name.clone(),
+            display_name: name.clone(),
+            uops: Vec::new(),
+            params,
+            vars: Vec::new(),
+            tensors: Vec::new(),
+            threads: 1,
+            global: *global,
+            local: *local,
+            local_bytes: 0,
+            estimates: Estimates::default(),
+            opts: Vec::new(),
+            fast_math: false,
+        };
+        Ok((program, Binary { entry: name, code, shared_bytes: *shared_bytes, arguments }))
     }
 
     /// The kernels compiled for a device that are still in the cache, sorted by name.

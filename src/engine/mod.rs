@@ -4,12 +4,14 @@
 //! allocates memory for buffers, submits, and reads back. It depends on every module below it.
 
 mod backends;
+mod blame;
 mod cache;
 pub mod counters;
 mod debug;
 mod error;
 pub mod interp;
 mod jit;
+mod jit_capture;
 mod jit_outputs;
 mod kernels;
 mod launch;
@@ -26,11 +28,12 @@ mod session;
 mod show;
 #[cfg(feature = "emu")]
 pub mod software;
+mod tree;
 mod validate;
 
-pub use backends::known_archs;
 #[cfg(feature = "nv")]
 pub use backends::nvidia;
+pub use backends::{add_device, known_archs};
 pub use counters::{Counters, Totals};
 pub use error::{Error, JitError};
 pub use jit::Jit;
@@ -41,3 +44,6 @@ pub use realize::synchronize;
 pub use select::Unique;
 pub use session::{Entered, Messages, OpenDevice, Session, close, finish, install, session};
 pub use show::FromNested;
+#[doc(hidden)]
+pub use tree::part;
+pub use tree::{Fixed, Leaf, Outcome, Tree};

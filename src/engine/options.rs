@@ -11,7 +11,7 @@ use thiserror::Error;
 /// All settings of a session. `Options::default()` corresponds to an empty environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`).
+    /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`; [`Options::from_env`] looks for the best one where it is not set).
     pub device: String,
     /// What is printed: 1 devices and JIT, 2 a line per kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
     pub debug: u8,
@@ -21,9 +21,11 @@ pub struct Options {
     pub beam: usize,
     /// Verification of graphs: 0 none, 1 at stage boundaries, 2 also every node that a rewrite rule makes (`SPEC`).
     pub spec: u8,
-    /// With `false`, a JIT runs its function on every call (`JIT=0`).
+    /// Whether a [`Jit`](super::Jit) records (`JIT=0`: it runs its function every time).
     pub jit: bool,
-    /// Write a trace for Perfetto here at the end (`PROFILE=1` or `PROFILE=path`).
+    /// Whether recordings are lists that the device has ready (`JIT=2`: their commands are submitted anew each time).
+    pub jit_lists: bool,
+    /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
     /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
     pub arch: Option<String>,
@@ -86,6 +88,7 @@ impl Default for Options {
             beam: 0,
             spec: 1,
             jit: true,
+            jit_lists: true,
             profile: None,
             arch: None,
             threads: None,
@@ -112,12 +115,15 @@ impl Options {
         SpecLevel::from_number(u32::from(self.spec))
     }
 
-    /// Reads options from the process's environment.
+    /// From the process's environment; where `DEV` is not set, the device is the best one that is there (a GPU that can be
+    /// used, else the CPU).
     ///
     /// # Errors
     /// The first variable that cannot be understood.
     pub fn from_env() -> Result<Options, OptionError> {
-        Options::from_lookup(|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
+        let get = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let read = Options::from_lookup(get)?;
+        Ok(Options { device: crate::default_device::choice().name.to_string(), ..read })
     }
 
     /// Reads options from any source of variables.
@@ -136,6 +142,7 @@ impl Options {
             beam: number(&get, "BEAM", 0, 1024, "a search width of 0 to 1024")?,
             spec: number(&get, "SPEC", 1, 2, "0, 1 or 2")? as u8,
             jit: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 0,
+            jit_lists: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 2,
             profile: match get("PROFILE").as_deref() {
                 None | Some("0") => None,
                 Some("1") => Some(PathBuf::from("doorbell-trace.json")),

@@ -13,6 +13,8 @@ use std::time::Instant;
 pub struct Profile {
     began: Instant,
     events: Mutex<Vec<Event>>,
+    /// Events in the file; `None`: there is none yet.
+    written: Mutex<Option<usize>>,
 }
 
 #[derive(Debug)]
@@ -26,7 +28,7 @@ struct Event {
 
 impl Default for Profile {
     fn default() -> Profile {
-        Profile { began: Instant::now(), events: Mutex::new(Vec::new()) }
+        Profile { began: Instant::now(), events: Mutex::new(Vec::new()), written: Mutex::new(None) }
     }
 }
 
@@ -49,6 +51,10 @@ impl Profile {
     /// Number of events collected.
     pub fn len(&self) -> usize {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+    /// Whether no file has been written, or one without the newest events.
+    pub(crate) fn has_news(&self) -> bool {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) != Some(self.len())
     }
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -77,8 +83,10 @@ impl Profile {
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        let count = self.len();
         serde_json::to_writer(&mut file, &self.to_json())?;
         file.persist(path).map_err(|e| e.error)?;
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
         Ok(())
     }
 }

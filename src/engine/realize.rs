@@ -1,11 +1,12 @@
 //! Computing Tensors: schedule, compile, submit, read back.
 
-use super::jit::capturing;
-use super::memory::{dense_view, size_of};
-use super::{Error, JitError, Session, session};
+use super::jit_capture::capturing;
+use super::memory::{attached, dense_view, size_of};
+use super::{Error, JitError, Session, blame, session};
+use crate::device::Memory;
 use crate::schedule;
 use crate::tensor::{DEVICE_SEPARATOR, Lowered, Lowering, finish_sharded, is_sharded};
-use crate::tensor::{Element, Elementwise, Problem, Shown, Tensor, TensorError, Value, strong};
+use crate::tensor::{Element, Problem, Shown, Tensor, TensorError, Value, strong};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -20,7 +21,13 @@ impl Assigned {
     pub(super) fn new(tensor: &Tensor) -> Assigned {
         Assigned { tensor: tensor.clone() }
     }
-    /// Whether this is the same Tensor.
+    /// Where its bytes are.
+    pub(super) fn memory(&self) -> Option<Memory> {
+        let view = self.tensor.uop().ok()?;
+        let buffer = view.toposort().into_iter().find(|u| u.op() == Op::Buffer)?;
+        Some(attached(buffer.buffer_ref()?)?.memory)
+    }
+    /// Whether this is that very Tensor.
     pub(super) fn is(&self, t: &Tensor) -> bool {
         self.tensor.is(t)
     }
@@ -48,8 +55,11 @@ impl Session {
     /// # Errors
     /// The first error that a Tensor carries; errors of scheduling, compiling or running.
     pub fn realize(&self, tensors: &[Tensor]) -> Result<(), Error> {
-        // Two threads whose graphs contain the same assignment would both execute it: the second one waits, and then
-        // finds it done.
+        self.realize_all(tensors).map_err(|error| blame::blamed(error, tensors))
+    }
+
+    fn realize_all(&self, tensors: &[Tensor]) -> Result<(), Error> {
+        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it made.
         let mut _assigning = None;
         for t in tensors {
             if _assigning.is_none() && assigns(&t.node()?) {
@@ -203,7 +213,8 @@ fn dense(t: &Tensor) -> Result<Tensor, Error> {
     if is_memory(&u) && dense_view(&u).is_some() {
         return Ok(Tensor::from(&u));
     }
-    Ok(Tensor::from(&u).contiguous())
+    // No call of the user's: made without one.
+    Ok(Tensor::from(u.wrap(Op::Contiguous)))
 }
 
 impl Tensor {

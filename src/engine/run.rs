@@ -1,13 +1,13 @@
 //! Runs a schedule on its devices: allocates its buffers, gets kernels from the cache, and makes one submission for
 //! each run of items on the same device.
 
-use super::jit::{Capture, capturing};
+use super::jit_capture::{Capture, Facts, capturing};
 use super::kernels::Compiled;
 use super::launch;
 use super::memory::{AllocationId, allocation_id};
 use super::session::OpenDevice;
 use super::{Error, JitError, Session};
-use crate::codegen::ParamInfo;
+use crate::codegen::{Estimates, ParamInfo};
 use crate::device::{Command, Location, QueueKind};
 use crate::isa::Argument;
 use crate::schedule::{Schedule, ScheduleItem};
@@ -15,6 +15,7 @@ use crate::tensor::{FileRange, HostBytes};
 use crate::uop::{self, BufferRef, UOp};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One command, with its kernel and arguments for messages and recordings.
 struct Launch {
@@ -172,11 +173,11 @@ impl Session {
         };
         let place = |info: &ParamInfo| self.place(buffer_of(info)?, info.dtype.scalar.size_bytes());
         let value = |v: &UOp| {
-            let uop::Arg::Var(name, ..) = v.arg() else {
+            let uop::Arg::Var(name, min, max) = v.arg() else {
                 return Err(Error::Internal(format!("{}: {v:?} is no variable", p.name)));
             };
             let value = s.var_vals.iter().find(|(n, _)| **n == **name).map(|(_, v)| *v);
-            value.ok_or_else(|| Error::Internal(format!("{}: variable '{name}' is not bound", p.name)))
+            value.ok_or_else(|| Error::Unbound { name: name.to_string(), min: *min, max: *max })
         };
         let args = launch::arguments((p, &kernel.binary), place, value)?;
         let (mut vars, mut allocations) = (SmallVec::new(), SmallVec::new());
@@ -229,11 +230,15 @@ impl Session {
         let size = dst.dtype().scalar.size_bytes();
         let (to, device) = (self.place(d, size)?, self.device(&d.device)?);
         self.counters.launched(0, 1, 0, 0);
+        let began = Instant::now();
+        let done = || self.copied(&device.name, s, len_bytes, began);
         if let Some(host) = s.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
             let data = host.0.get(from_bytes..from_bytes + len_bytes);
             let data =
                 data.ok_or_else(|| Error::Internal(format!("host data of {} bytes is too short", host.0.len())))?;
-            return Ok(device.device.copy_in(&to.memory, to.offset, data)?);
+            device.device.copy_in(&to.memory, to.offset, data)?;
+            done();
+            return Ok(());
         }
         let source = self.source(s, size)?;
         let mut buf = vec![0u8; len_bytes.min(PIECE)];
@@ -242,10 +247,27 @@ impl Session {
             source.read((from_bytes + at) as u64, piece)?;
             device.device.copy_in(&to.memory, to.offset + at as u64, piece)?;
         }
+        done();
         Ok(())
     }
 
-    /// The source from which the host reads a buffer.
+    /// Tells whoever listens of a copy that the host has made.
+    fn copied(&self, device: &str, from: &BufferRef, len_bytes: usize, began: Instant) {
+        if self.options.debug < 2 && self.options.profile.is_none() {
+            return;
+        }
+        let name = format!("copy {len_bytes} B <- {}", from.device);
+        let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counters.timed(ns);
+        if self.options.profile.is_some() {
+            self.profile.host("copies", &format!("{name} to {device}"), began);
+        }
+        if self.options.debug >= 2 {
+            self.print_line(device, &name, 2, Estimates { mem_bytes: len_bytes as u64, ..Estimates::default() }, ns);
+        }
+    }
+
+    /// Where the host reads a buffer.
     pub(super) fn source<'a>(&self, buffer: &'a BufferRef, elem_bytes: usize) -> Result<Source<'a>, Error> {
         if let Some(file) = buffer.memory.get().and_then(|m| m.downcast_ref::<FileRange>()) {
             return Ok(Source::File(file));
@@ -324,14 +346,26 @@ fn record(c: &mut Capture, l: &Launch) {
         Some(_) => {}
         None => c.device = Some(l.device.name.clone()),
     }
-    if let Some(k) = &l.kernel {
-        let e = &k.program.estimates;
-        c.kernels += 1;
-        c.flops += e.flops;
-        c.mem_bytes += e.mem_bytes;
-    }
+    c.facts.push(facts(l));
     c.vars.extend(l.vars.iter().map(|(arg, name)| (c.commands.len(), *arg, name.clone())));
     c.allocations
         .extend(l.allocations.iter().map(|(arg, allocation_id)| (c.commands.len(), *arg, allocation_id.clone())));
     c.commands.push(l.command.clone());
+}
+
+/// What a command costs, and what it does with its buffers.
+fn facts(l: &Launch) -> Facts {
+    let Some(k) = &l.kernel else {
+        let Command::Copy { len_bytes, .. } = &l.command else { return Facts::default() };
+        return Facts { uses: vec![(0, *len_bytes, false, true), (1, *len_bytes, true, false)], ..Facts::default() };
+    };
+    let (p, e) = (&k.program, &k.program.estimates);
+    let uses = k.binary.arguments.iter().enumerate().filter_map(|(arg, argument)| match argument {
+        Argument::Buffer(n) => {
+            let info = p.params.get(*n)?;
+            Some((arg, (info.len * info.dtype.scalar.size_bytes()) as u64, info.read, info.written))
+        }
+        _ => None,
+    });
+    Facts { kernels: 1, flops: e.flops, mem_bytes: e.mem_bytes, uses: uses.collect() }
 }

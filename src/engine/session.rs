@@ -8,8 +8,8 @@ use super::kernels::KernelCache;
 use super::profile::Profile;
 use super::{Counters, Error, Options, backends};
 use crate::codegen::Target;
-use crate::device::registry::DeviceName;
-use crate::device::{self, Device, DeviceOptions};
+use crate::default_device;
+use crate::device::{self, Device, DeviceOptions, Registry};
 use crate::isa::Backend;
 use crate::schedule::ScheduleCache;
 use crate::tensor;
@@ -97,13 +97,14 @@ pub fn session() -> Result<Arc<Session>, Error> {
         return Ok(s);
     }
     if let Some(s) = PROGRAM.get() {
-        return Ok(s.clone());
+        return Ok(of_program(s));
     }
     let new = Session::open(Options::from_env()?)?;
-    Ok(PROGRAM.get_or_init(|| new).clone())
+    Ok(of_program(PROGRAM.get_or_init(|| new)))
 }
 
-/// Waits for the devices of the program's session, and writes the trace if profiling is on.
+/// Waits for the devices of the program's session and writes the trace that was asked for. The trace is written without
+/// it too, when the program's main thread ends.
 ///
 /// # Errors
 /// A device's work did not complete; the trace could not be written.
@@ -135,15 +136,51 @@ impl Drop for Entered {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(e) = self.write_profile() {
+            self.say(&format!("the trace that PROFILE asked for is lost: {e}"));
+        }
+    }
+}
+
+/// Writes the trace of the program's session when a thread that used it ends: the last one is the program's main thread,
+/// also where it ends by `std::process::exit`.
+struct AtExit;
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        let Some(s) = PROGRAM.get() else { return };
+        // A panic while a thread's values are dropped would abort the program.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| s.finish()));
+        if let Ok(Err(e)) = done {
+            s.say(&format!("the trace that PROFILE asked for is lost: {e}"));
+        }
+    }
+}
+
+thread_local! {
+    static AT_EXIT: AtExit = const { AtExit };
+}
+
+/// The program's session, whose trace is written when the program ends.
+fn of_program(s: &Arc<Session>) -> Arc<Session> {
+    if s.options.profile.is_some() {
+        // Fails while the thread ends, when it is too late.
+        let _ = AT_EXIT.try_with(|_| ());
+    }
+    s.clone()
+}
+
 impl Session {
     /// A session with these options. Devices are opened when they are first used.
     ///
     /// # Errors
     /// `Device` if the options contain an invalid device name.
     pub fn open(options: Options) -> Result<Arc<Session>, Error> {
-        options.device.parse::<DeviceName>()?;
         #[cfg(feature = "emu")]
         super::software::offer();
+        Registry::global().name(&options.device)?;
         Ok(Arc::new(Session {
             options,
             counters: Counters::default(),
@@ -165,8 +202,8 @@ impl Session {
         Entered { device, _thread: PhantomData }
     }
 
-    /// Sets the receiver of the messages that the options enable (`debug`); only the first call has an effect. Without
-    /// a receiver, messages go to the `log` crate, at level info.
+    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the `log`
+    /// crate, at level info, or to standard error where the program has set up no log.
     pub fn on_message(&self, take: impl Fn(&str) + Send + Sync + 'static) {
         let _first_one_counts = self.messages.set(Box::new(take));
     }
@@ -175,6 +212,7 @@ impl Session {
     pub(super) fn say(&self, text: &str) {
         match self.messages.get() {
             Some(take) => take(text),
+            None if log::max_level() == log::LevelFilter::Off => eprintln!("{text}"),
             None => log::info!("{text}"),
         }
     }
@@ -187,12 +225,13 @@ impl Session {
         for d in self.open_devices() {
             d.device.synchronize(d.device.patience())?;
         }
-        match &self.options.profile {
-            Some(path) => {
-                self.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source })
-            }
-            None => Ok(()),
-        }
+        self.write_profile()
+    }
+
+    /// Writes the trace that was asked for, if it is not written yet as it is now.
+    fn write_profile(&self) -> Result<(), Error> {
+        let Some(path) = self.options.profile.as_ref().filter(|_| self.profile.has_news()) else { return Ok(()) };
+        self.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source })
     }
 
     /// Drops compiled kernels and open devices; later work opens them again.
@@ -210,16 +249,19 @@ impl Session {
         if let Some(d) = open.get(name) {
             return Ok(d.clone());
         }
-        let own_name = name.parse::<DeviceName>()?.to_string();
+        let own_name = Registry::global().name(name)?.to_string();
         if let Some(d) = open.get(own_name.as_str()).cloned() {
             open.insert(name.into(), d.clone());
             return Ok(d);
         }
         let device = device::open(&own_name, &self.device_options())?;
-        let backend = backends::for_device(device.as_ref(), &self.options)?;
+        let backend = backends::for_device(&own_name, device.as_ref(), &self.options)?;
         let info = device.info();
         if self.options.debug >= 1 {
             self.say(&format!("opened {own_name}: {} with {} threads", info.arch, info.threads));
+            if own_name == self.options.device && *default_device::choice().name == *own_name {
+                self.say(&format!("{own_name} is the default device: {}", default_device::choice().why));
+            }
         }
         let d = Arc::new(OpenDevice { name: own_name.into(), device, backend });
         open.insert(d.name.clone(), d.clone());

@@ -151,6 +151,9 @@ impl Backend for NoCode {
 pub enum IsaError {
     #[error("{kernel}: {target} has no instruction for {op:?} on {dtype}")]
     Unsupported { kernel: String, target: &'static str, op: Op, dtype: DType },
+    /// The chip itself is the reason, whatever the kernel.
+    #[error("{why}")]
+    NoCode { why: String },
     #[error("{kernel}: {why}")]
     Malformed { kernel: String, why: String },
     #[error("{kernel}: instruction {index} cannot be encoded: {why}")]

@@ -5,7 +5,7 @@
 //! ContiguousBackward, a copy to the device the value is on) are removed. The walk is the whole cost of a cache hit.
 
 use super::ScheduleError;
-use crate::uop::{Arg, Op, Srcs, UMap, UOp};
+use crate::uop::{Arg, CustomArg, Op, Srcs, UMap, UOp};
 use std::sync::Arc;
 
 /// What a plan is looked up by: equal for graphs that differ in buffers and variable values only.
@@ -146,6 +146,14 @@ impl Walk {
                 Ok(new)
             }
             Op::Reduce => Ok(super::split::split(u.with_src(below))),
+            Op::Custom => Ok(match u.arg() {
+                // A gradient may differ from call to call, the kernel does not.
+                Arg::Custom(c) if c.gradient.is_some() => {
+                    let kernel = CustomArg { gradient: None, ..(**c).clone() };
+                    UOp::new(Op::Custom, u.dtype(), below, Arg::Custom(Arc::new(kernel)))
+                }
+                _ => u.with_src(below),
+            }),
             _ => Ok(u.with_src(below)),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::front::{Key, device_number};
 use crate::uop::{Arg, DType, Dim, Op, UMap, UOp, numel};
+use std::sync::Arc;
 
 /// Slots of graph parameters from here on are temporaries of the plan, not inputs.
 pub const FIRST_TEMP: u32 = 1 << 30;
@@ -9,6 +10,8 @@ pub const FIRST_TEMP: u32 = 1 << 30;
 /// A keyed graph, walked once.
 pub struct Graph {
     pub roots: Vec<UOp>,
+    /// Devices by number.
+    names: Vec<Arc<str>>,
     /// Sources before users; sizes and other index expressions are not listed.
     pub order: Vec<UOp>,
     /// Users of each node's value, in order.
@@ -33,6 +36,7 @@ impl Graph {
         let order = value_order(&roots);
         let mut g = Graph {
             roots,
+            names: key.devices.clone(),
             order: Vec::new(),
             users: UMap::default(),
             devices: UMap::default(),
@@ -44,7 +48,8 @@ impl Graph {
                 (Op::Copy, Arg::Device(d)) => key.devices.iter().position(|x| x == d).map(|k| k as u32),
                 _ => None,
             };
-            let mut reads = u.op() == Op::Param;
+            // What a user's kernel does is not known: it is run once.
+            let mut reads = matches!(u.op(), Op::Param | Op::Custom);
             for s in values(u) {
                 let users = g.users.entry(s.clone()).or_default();
                 if users.last() != Some(u) {
@@ -78,6 +83,10 @@ impl Graph {
     }
     pub fn device(&self, u: &UOp) -> u32 {
         self.devices.get(u).copied().unwrap_or(0)
+    }
+    /// What the device of a number is called.
+    pub fn name(&self, device: u32) -> Arc<str> {
+        self.names.get(device as usize).cloned().unwrap_or_default()
     }
     /// A value of constants, counters and variables only: computing it again costs no load.
     pub fn is_pure(&self, u: &UOp) -> bool {

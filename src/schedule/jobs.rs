@@ -48,6 +48,10 @@ pub enum JobKind {
     Copy {
         src: Region,
     },
+    /// A kernel that the user wrote.
+    Custom {
+        src: Vec<Region>,
+    },
 }
 
 /// Trips of a range.
@@ -75,8 +79,17 @@ impl Job {
         let ends = |r: &Reduced| r.ranges.iter().map(|x| x.src()[0].clone()).collect();
         self.reduces.iter().map(ends).collect()
     }
+    /// A step of its own, from memory to memory.
     pub fn is_copy(&self) -> bool {
-        matches!(self.kind, JobKind::Copy { .. })
+        matches!(self.kind, JobKind::Copy { .. } | JobKind::Custom { .. })
+    }
+    /// What such a step reads.
+    pub fn sources(&self) -> &[Region] {
+        match &self.kind {
+            JobKind::Copy { src } => std::slice::from_ref(src),
+            JobKind::Custom { src } => src,
+            _ => &[],
+        }
     }
 }
 
@@ -233,6 +246,10 @@ fn lower_job(stored: &Stored, u: &UOp, next_range: &mut u32) -> Result<Job, Sche
     if u.op() == Op::Copy {
         let src = stored.region(&u.src()[0])?.ok_or(bad("the source has no dense memory"))?;
         job.kind = JobKind::Copy { src };
+        return Ok(job);
+    }
+    if u.op() == Op::Custom {
+        job.kind = JobKind::Custom { src: stored.sources_of(u)? };
         return Ok(job);
     }
     let cut = |x: &UOp| stored.cut(x);

@@ -51,8 +51,8 @@ pub enum ScheduleError {
     Rebound { name: Arc<str>, first: i64, second: i64 },
     #[error("schedule: variable {name} is bound to {value}, outside {min}..={max}")]
     Unbounded { name: Arc<str>, value: i64, min: i64, max: i64 },
-    #[error("schedule: a kernel mixes devices: {op:?} of shape {shape} lies on another one")]
-    Mixed { op: Op, shape: String },
+    #[error("schedule: a kernel on {runs} reads {op:?} of shape {shape} on {lies}; `.to(\"{runs}\")` moves it")]
+    Mixed { op: Op, shape: String, lies: Arc<str>, runs: Arc<str> },
     #[error("schedule: assignments and reads of one buffer wait for each other")]
     Cycle,
 }

@@ -21,7 +21,7 @@ pub fn edges(jobs: &[Job], stored: &Stored) -> Vec<(usize, usize)> {
         .collect();
     for (k, job) in jobs.iter().enumerate() {
         let mut read: Vec<(u32, Option<UOp>)> = match &job.kind {
-            JobKind::Copy { src } => vec![(slot(&src.param), src.version.clone())],
+            _ if job.is_copy() => job.sources().iter().map(|s| (slot(&s.param), s.version.clone())).collect(),
             _ => job.reads.iter().map(|r| (slot(&r.param), r.place.version.clone())).collect(),
         };
         if let JobKind::Assign { target, .. } = &job.kind {
@@ -30,7 +30,7 @@ pub fn edges(jobs: &[Job], stored: &Stored) -> Vec<(usize, usize)> {
         for (n, _) in &job.uses {
             edges.extend(at.get(n).map(|p| (*p, k)));
         }
-        if let JobKind::Copy { src } = &job.kind {
+        for src in job.sources() {
             let producer = jobs.iter().position(|j| stored.at.get(&j.node) == Some(&src.param));
             edges.extend(producer.map(|p| (p, k)));
         }

@@ -5,7 +5,7 @@
 use super::ScheduleError;
 use super::front::{Key, device_number};
 use super::fuse::{FusedKernel, fuse, is_output, levels, nest, users};
-use super::graph::{FIRST_TEMP, Graph, is_empty, max_len};
+use super::graph::{FIRST_TEMP, Graph, is_empty, max_len, memory_dtype};
 use super::index::{self, Idx};
 use super::jobs::{Job, JobKind, jobs, store_reduces};
 use super::keep::{store_repeated, store_shared};
@@ -16,7 +16,8 @@ use super::order::{edges, sort, version_of};
 use super::snapshot::with_snapshots;
 use super::stored::{Stored, required, slot};
 use crate::sort;
-use crate::uop::{Op, UOp, USet};
+use crate::uop::{Arg, CustomArg, CustomCode, DType, Op, Srcs, UOp, USet};
+use std::sync::Arc;
 
 /// One step of a plan; slots below `FIRST_TEMP` are the graph's buffers, from there on temporaries.
 #[derive(Clone, Debug)]
@@ -112,6 +113,9 @@ fn order(jobs: &[Job], kernels: &[FusedKernel], stored: &Stored) -> Result<Vec<u
 /// The kernel of a kernel's jobs; `None`: its results are never read (a constant that its readers compute themselves).
 fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Result<Option<Step>, ScheduleError> {
     if let Some(job) = kernel.jobs.first().map(|j| &jobs[j.0]).filter(|j| j.is_copy()) {
+        if let Arg::Custom(custom) = job.node.arg() {
+            return Ok(Some(custom_step(g, stored, &job.node, custom)?));
+        }
         let src = stored.region(&job.node.src()[0])?;
         let src = src.ok_or(ScheduleError::Malformed { op: Op::Copy, why: "the source has no dense memory" })?;
         return Ok(Some(Step::Copy {
@@ -121,8 +125,8 @@ fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Resul
             len: max_len(job.node.shape()),
         }));
     }
-    let device = kernel.jobs.first().map_or(0, |j| g.device(&jobs[j.0].node));
-    let stores = stores(stored, jobs, kernel, device)?;
+    let device = device_of(g, jobs, kernel);
+    let stores = stores(g, stored, jobs, kernel)?;
     if stores.is_empty() {
         return Ok(None);
     }
@@ -130,8 +134,38 @@ fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Resul
     Ok(Some(Step::Kernel { ast, slots, vars, device }))
 }
 
+/// The kernel that a user wrote, on the memory of its result and sources.
+fn custom_step(g: &Graph, stored: &Stored, node: &UOp, custom: &CustomArg) -> Result<Step, ScheduleError> {
+    let sources = stored.sources_of(node)?;
+    let slots = std::iter::once(&stored.at[node]).chain(sources.iter().map(|r| &r.param)).map(slot).collect();
+    let device = g.device(node);
+    if let Some(r) = sources.iter().find(|r| device_number(&r.param) != device) {
+        let (lies, runs) = (g.name(device_number(&r.param)), g.name(device));
+        return Err(ScheduleError::Mixed { op: Op::Custom, shape: custom.name.to_string(), lies, runs });
+    }
+    let ast = match &custom.code {
+        CustomCode::Graph(ast) => ast.clone(),
+        // The kernel alone: equal texts are one kernel, whatever they are used for.
+        CustomCode::Text(_) => {
+            let kernel = CustomArg { dtype: DType::VOID, shape: Vec::new(), gradient: None, ..custom.clone() };
+            let values = std::iter::once(node).chain(node.src());
+            let param = |(k, u): (u32, &UOp)| UOp::param(k, memory_dtype(u.dtype()), max_len(u.shape()));
+            let params: Srcs = (0..).zip(values).map(param).collect();
+            UOp::new(Op::Custom, DType::VOID, params, Arg::Custom(Arc::new(kernel)))
+        }
+    };
+    let mut vars: Vec<UOp> = ast.toposort().into_iter().filter(|u| u.op() == Op::Var).collect();
+    sort::by_key(&mut vars, UOp::id);
+    Ok(Step::Kernel { ast, slots, vars, device })
+}
+
+fn device_of(g: &Graph, jobs: &[Job], kernel: &FusedKernel) -> u32 {
+    kernel.jobs.first().map_or(0, |j| g.device(&jobs[j.0].node))
+}
+
 /// The stores of a kernel: outermost level first, within a level in graph order.
-fn stores(stored: &Stored, jobs: &[Job], kernel: &FusedKernel, device: u32) -> Result<Vec<UOp>, ScheduleError> {
+fn stores(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Result<Vec<UOp>, ScheduleError> {
+    let device = device_of(g, jobs, kernel);
     let own: USet = kernel.jobs.iter().map(|j| jobs[j.0].node.clone()).collect();
     let cut = |u: &UOp| if own.contains(u) { Cut::Through } else { stored.cut(u) };
     let outside = |u: &UOp| stored.cut(u);
@@ -174,7 +208,9 @@ fn stores(stored: &Stored, jobs: &[Job], kernel: &FusedKernel, device: u32) -> R
         stores.push(store(&address(&param), &flat, &value, &ranges));
     }
     if let Some(r) = low.reads.iter().find(|r| device_number(&r.param) != device) {
-        return Err(ScheduleError::Mixed { op: r.node.op(), shape: format!("{:?}", r.node.shape()) });
+        let (lies, runs) = (g.name(device_number(&r.param)), g.name(device));
+        let op = if r.node.op() == Op::Param { Op::Buffer } else { r.node.op() };
+        return Err(ScheduleError::Mixed { op, shape: format!("{:?}", r.node.shape()), lies, runs });
     }
     Ok(stores)
 }

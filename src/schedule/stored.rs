@@ -100,6 +100,15 @@ impl Stored {
     }
 }
 
+impl Stored {
+    /// The memory that a user's kernel reads, a source each.
+    pub fn sources_of(&self, custom: &UOp) -> Result<Vec<Region>, ScheduleError> {
+        let lost = ScheduleError::Malformed { op: Op::Custom, why: "a source has no dense memory of its own" };
+        let one = |s: &UOp| self.region(s)?.filter(|r| r.offset == 0).ok_or(lost.clone());
+        custom.src().iter().map(one).collect()
+    }
+}
+
 /// Output loops of an array of this shape, numbered from `first`, and the indices that they define: axes of one element
 /// have no loop.
 pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
@@ -133,6 +142,14 @@ pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
             Op::Copy => {
                 if stored.region(&u.src()[0])?.is_none() {
                     stored.insert(g, &u.src()[0]);
+                }
+                stored.insert(g, u);
+            }
+            Op::Custom => {
+                for s in u.src() {
+                    if stored.region(s)?.is_none_or(|r| r.offset != 0) {
+                        stored.insert(g, s);
+                    }
                 }
                 stored.insert(g, u);
             }

@@ -88,6 +88,16 @@ impl IntoShape for usize {
         vec![Dim::from(self)]
     }
 }
+impl IntoShape for UOp {
+    fn into_shape(self) -> Vec<Dim> {
+        vec![Dim::from(self)]
+    }
+}
+impl IntoShape for Dim {
+    fn into_shape(self) -> Vec<Dim> {
+        vec![self]
+    }
+}
 impl IntoShape for i32 {
     fn into_shape(self) -> Vec<Dim> {
         vec![Dim::Int(self.into())]

@@ -57,6 +57,8 @@ pub enum Problem {
     AxisTwice { axis: usize },
     #[error("index {index} is out of range for axis {axis} of size {size}")]
     Index { index: i64, axis: usize, size: Dim },
+    #[error("the values lie on devices {first} and {second}; `.to(\"{first}\")` moves one")]
+    Devices { first: Arc<str>, second: Arc<str> },
     #[error("{0}")]
     Shape(String),
     #[error("{0}")]

@@ -103,6 +103,7 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
             })
         }
         Op::Shard => Ok(sharded(u, g)),
+        Op::Custom => custom(u, g),
         Op::Assign => Ok(vec![None, Some(g.clone())]),
         Op::After => {
             Err(Problem::argument("part of a Tensor in between was assigned in place: no gradient passes that"))
@@ -122,6 +123,23 @@ fn sharded(u: &UOp, g: &Expr) -> Vec<Option<Expr>> {
         Some(Expr::from(here.unwrap_or(part))).filter(|_| i == 0 || axis.is_some())
     };
     u.src().iter().enumerate().map(share).collect()
+}
+
+/// By the gradient that the user gave with the kernel.
+fn custom(u: &UOp, g: &Expr) -> Shares {
+    let Arg::Custom(custom) = u.arg() else { return Ok(vec![None; u.src().len()]) };
+    let Some(gradient) = &custom.gradient else {
+        return Err(Problem::argument(format!("no gradient passes kernel '{}': it was made without one", custom.name)));
+    };
+    let shares = (gradient.0)(&g.node().map_err(|f| f.problem.clone())?, u.src());
+    if shares.len() != u.src().len() {
+        let (have, want) = (shares.len(), u.src().len());
+        return Err(Problem::argument(format!(
+            "the gradient of kernel '{}' gives {have} values for {want} sources",
+            custom.name
+        )));
+    }
+    Ok(shares.into_iter().map(|s| s.map(|s| Expr::of(s.node()))).collect())
 }
 
 fn maximum(u: &UOp, g: &Expr) -> Shares {

@@ -2,11 +2,11 @@
 
 use super::error::{Fault, TensorError};
 use super::value::{Operand, Value};
-use crate::uop::{BufferRef, DType, Dim, Op, Scalar, UOp};
+use crate::uop::{BufferRef, DType, Dim, Made, Op, Scalar, UOp};
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// A lazy multi-dimensional array. Cloning gives another handle on the same Tensor: an `assign` through one is visible
 /// through all.
@@ -38,17 +38,14 @@ thread_local! {
 }
 
 /// The device of Tensors made from host data and of random ones unless given: this thread's, the program's, or the value
-/// of `DEV` at the first use; `CPU` where none of them is set.
+/// of `DEV` at the first use; where none of them is set, the best device of the machine: the first GPU that can be used,
+/// else `CPU`. `DEBUG=1` says which and why.
 pub fn default_device() -> Arc<str> {
-    static AT_FIRST: LazyLock<Arc<str>> = LazyLock::new(|| {
-        let named = std::env::var("DEV").ok().filter(|name| !name.is_empty());
-        named.map_or_else(|| "CPU".into(), Into::into)
-    });
     if let Some(device) = THREAD_DEVICE.with_borrow(Clone::clone) {
         return device;
     }
     let named = DEFAULT_DEVICE.read().unwrap_or_else(PoisonError::into_inner).clone();
-    named.unwrap_or_else(|| AT_FIRST.clone())
+    named.unwrap_or_else(|| crate::default_device::choice().name.clone())
 }
 
 /// Chooses the default device of Tensors made from now on.
@@ -83,6 +80,12 @@ impl Value for Tensor {
     }
     fn of(node: Result<UOp, Fault>) -> Tensor {
         Tensor(Arc::new(Inner { state: Mutex::new(node), grad: Mutex::new(None), wants_grad: Mutex::new(false) }))
+    }
+    fn made(node: Result<UOp, Fault>, made: Made) -> Tensor {
+        if let Ok(u) = &node {
+            u.set_made(made);
+        }
+        Tensor::of(node)
     }
 }
 

@@ -77,15 +77,30 @@ pub(crate) fn repeat(x: &Expr, counts: &[usize]) -> Result<Expr, Problem> {
 
 pub(crate) fn roll(x: &Expr, shift: i64, axis: i64) -> Result<Expr, Problem> {
     let at = args::axis(axis, x.rank())?;
-    let Some(size) = x.dim(at).as_int() else {
-        return Err(Problem::shape(format!("axis {at} has the symbolic size {}", x.dim(at))));
-    };
+    let Some(size) = x.dim(at).as_int() else { return roll_symbolic(x, shift, at) };
     let shift = if size == 0 { 0 } else { shift.rem_euclid(size) };
     if shift == 0 {
         return Ok(x.clone());
     }
     let part = |from: i64, len: i64| x.narrow(at as i64, from, len);
     cat(&[part(size - shift, shift), part(0, size - shift)], at as i64)
+}
+
+/// Along an axis whose size is a variable, by fewer elements than it has at least.
+fn roll_symbolic(x: &Expr, shift: i64, at: usize) -> Result<Expr, Problem> {
+    let size = x.dim(at);
+    if i128::from(shift.unsigned_abs()) > size.uop().vmin() {
+        return Err(Problem::argument(format!("a shift of {shift} along an axis whose size {size} may be less")));
+    }
+    if shift == 0 {
+        return Ok(x.clone());
+    }
+    let by = Dim::Int(shift.saturating_abs());
+    let rest = graph::dim_op(Op::Sub, &size, &by);
+    let zero = Dim::Int(0);
+    let part = |from: &Dim, len: &Dim| x.narrow(at as i64, from, len.clone());
+    let parts = if shift > 0 { [part(&rest, &by), part(&zero, &rest)] } else { [part(&by, &rest), part(&zero, &by)] };
+    Ok(cat(&parts, at as i64)?.reshape(x.shape()))
 }
 
 pub(crate) fn diag(x: &Expr) -> Result<Expr, Problem> {

@@ -17,6 +17,7 @@ mod class_loss;
 mod conv;
 mod convert;
 mod creation;
+mod custom;
 mod einsum;
 mod elementwise;
 mod error;
@@ -57,6 +58,7 @@ pub use conv::{Conv, Convolution, Padding};
 pub(crate) use convert::strong;
 pub use convert::{Convert, default_float, default_int, set_default_float, set_default_int};
 pub use creation::{Element, Nested};
+pub use custom::{CustomKernel, Launch};
 pub use elementwise::Elementwise;
 pub use error::{Fault, Problem, Shown, TensorError};
 pub use file::FileRange;
@@ -89,6 +91,11 @@ pub use value::{Operand, Value};
 pub use variable::Variable;
 
 /// Everything a program that builds Tensors needs.
+///
+/// The operators `+ - * / %` work without an import. Do not import `std::ops::Add` and its kin beside this: Rust then
+/// takes `a.add(&b)` for the operator's method, which takes `a` by value (`Tensor` is a handle: `a.clone().add(&b)` costs
+/// next to nothing), while with this prelude alone it borrows. Where generic code needs those traits, write `&a + &b` or
+/// `Elementwise::add(&a, &b)`.
 pub mod prelude {
     pub use super::{
         BinaryCrossEntropy, BinaryLogits, Close, Composite, Conv, Convert, Convolution, CrossEntropy, ELLIPSIS,

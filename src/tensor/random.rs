@@ -73,7 +73,8 @@ impl Generator {
         (start.narrow(0, 0, 1), start.narrow(0, 1, 1))
     }
 
-    /// Uniform floats in [0, 1) of the default float type.
+    /// Uniform floats in [0, 1) of the default float type. Of a symbolic shape the numbers are the first ones of what its
+    /// largest would be.
     #[track_caller]
     pub fn rand(&self, shape: impl IntoShape) -> Tensor {
         self.rand_of(shape, default_float())
@@ -199,12 +200,14 @@ impl Generator {
     }
 }
 
-/// u32 words that a draw of this shape needs.
+/// u32 words that a draw of this shape needs; of a symbolic one as many as its largest, of which the first are used.
 fn word_count(shape: &[Dim], dtype: Scalar) -> Result<u32, Problem> {
     if !matches!(dtype, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64) {
         return Err(Problem::dtype(format!("no random numbers of type {dtype}")));
     }
-    let n = known(shape)?;
+    let largest: Vec<Dim> = shape.iter().map(|d| Dim::Int(d.max())).collect();
+    super::movement::check_sizes(shape)?;
+    let n = known(&largest)?;
     let words = n.checked_mul(dtype.size_bytes()).map(|bytes| bytes.div_ceil(4));
     let fits = words.and_then(|w| u32::try_from(w).ok());
     fits.ok_or_else(|| Problem::argument(format!("{n} numbers in one draw; at most {} words", u32::MAX)))

@@ -7,7 +7,7 @@
 //! is a void constant whose argument is the error's text; anything built on it by these traits keeps that text.
 
 use super::error::{Fault, Problem, TensorError};
-use crate::uop::{Arg, ConstVal, DType, Dim, Op, Scalar, UOp};
+use crate::uop::{Arg, ConstVal, DType, Dim, Made, Op, Scalar, UOp};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -17,6 +17,11 @@ pub trait Value: Clone + Sized {
     fn node(&self) -> Result<UOp, Fault>;
     /// The value of a node.
     fn of(node: Result<UOp, Fault>) -> Self;
+    /// As `of`, for what a user's call of `made.op` gave: errors that are found late name it.
+    #[doc(hidden)]
+    fn made(node: Result<UOp, Fault>, _made: Made) -> Self {
+        Self::of(node)
+    }
 }
 
 impl Value for UOp {
@@ -155,7 +160,21 @@ pub(crate) fn build<V: Value, const N: usize>(
     f: impl FnOnce(&[UOp; N]) -> Result<UOp, Problem>,
 ) -> V {
     let at = Location::caller();
-    V::of(gather(sources).and_then(|nodes| f(&nodes).map_err(|problem| fault(op, problem, &nodes, at))))
+    let made = gather(sources).and_then(|nodes| {
+        let made = one_device(&nodes).and_then(|()| f(&nodes));
+        made.map_err(|problem| fault(op, problem, &nodes, at))
+    });
+    V::made(made, Made { op, at })
+}
+
+/// Values of an op lie on one device (numbers lie on none).
+fn one_device(nodes: &[UOp]) -> Result<(), Problem> {
+    let mut devices = nodes.iter().filter_map(UOp::device);
+    let Some(first) = devices.next() else { return Ok(()) };
+    match devices.find(|d| *d != first) {
+        Some(second) => Err(Problem::Devices { first: first.clone(), second: second.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// As [`build`], with expressions: a fault inside is reported as this op's.
@@ -180,11 +199,12 @@ pub(crate) fn lift_many<V: Value>(
 ) -> V {
     let at = Location::caller();
     let nodes: Result<Vec<UOp>, Fault> = sources.iter().cloned().collect();
-    V::of(nodes.and_then(|nodes| {
-        let made = f(nodes.iter().cloned().map(Expr::from).collect());
+    let made = nodes.and_then(|nodes| {
+        let made = one_device(&nodes).and_then(|()| f(nodes.iter().cloned().map(Expr::from).collect()));
         let made = made.and_then(|e| e.node().map_err(|inner| inner.problem.clone()));
         made.map_err(|problem| fault(op, problem, &nodes, at))
-    }))
+    });
+    V::made(made, Made { op, at })
 }
 
 fn gather<const N: usize>(sources: [Result<UOp, Fault>; N]) -> Result<[UOp; N], Fault> {

@@ -434,6 +434,7 @@ pub enum Arg {
     Transposed(bool),
     Tile(Arc<TileArg>),
     Tma(Arc<TmaArg>),
+    Custom(Arc<super::CustomArg>),
 }
 
 /// `Arc<BufferRef>` that compares by id.
@@ -472,6 +473,7 @@ impl fmt::Debug for Arg {
             Arg::Wmma(w) => write!(f, "{}", w.name),
             Arg::Transposed(t) => write!(f, "{t}"),
             Arg::Tile(t) => write!(f, "{}", if t.by_steps { "tile by steps" } else { "tile by lines" }),
+            Arg::Custom(c) => write!(f, "{c:?}"),
             Arg::Tma(b) => {
                 let Tensor2 { sizes: [w, h], pitch, shape: [columns, rows] } = b.tensor;
                 write!(f, "{columns} x {rows} of {w} x {h} by {pitch}, expects {}", b.expects)

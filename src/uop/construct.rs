@@ -54,10 +54,18 @@ impl UOp {
     pub fn range(end: impl Into<UOp>, id: u32, kind: AxisKind) -> UOp {
         UOp::new(Op::Range, DType::INDEX, [end.into()], Arg::Range(RangeArg { id, sub: 0, kind }))
     }
-    /// Elementwise op; dtype follows from the sources (comparisons: bool with their lanes; Where: the arms).
+    /// Elementwise op; dtype follows from the sources (comparisons: bool with their lanes; Where: the arms). Another
+    /// number of sources than the op takes gives a faulty node ([`UOp::fault`]), and so does a faulty source.
+    #[track_caller]
     pub fn alu(op: Op, src: impl IntoSrcs) -> UOp {
         let src = src.into_srcs();
-        // PANIC: every caller passes the arity of the op, which is at least one.
+        if op.arity() != Some(src.len()) {
+            return wrong_arity(op, src.len());
+        }
+        if let Some(faulty) = src.iter().find(|s| s.is_fault()) {
+            return faulty.clone();
+        }
+        // PANIC: there are as many sources as the op's arity, which is at least one (a Where has three).
         let dt = match op {
             Op::Where => src[1].dtype(),
             _ if op.is_comparison() => src[0].dtype().with_scalar(Scalar::Bool),
@@ -65,6 +73,7 @@ impl UOp {
         };
         UOp::new(op, dt, src, Arg::None)
     }
+    #[track_caller]
     pub fn binary(&self, op: Op, o: &UOp) -> UOp {
         UOp::alu(op, [self.clone(), o.clone()])
     }
@@ -75,6 +84,29 @@ impl UOp {
     pub fn bitcast(&self, dtype: impl Into<DType>) -> UOp {
         let dtype = dtype.into();
         if dtype == self.dtype() { self.clone() } else { UOp::new(Op::Bitcast, dtype, [self.clone()], Arg::None) }
+    }
+    /// A node that stands for a mistake: whatever is built on it with [`UOp::alu`] and the vocabulary of Tensors is this
+    /// node, and realizing, compiling and rewriting report the text.
+    pub fn fault(text: &str) -> UOp {
+        UOp::new(Op::Const, DType::VOID, [], Arg::Str(text.into()))
+    }
+    /// Whether this is a node of [`UOp::fault`].
+    pub fn is_fault(&self) -> bool {
+        self.op() == Op::Const && matches!(self.arg(), Arg::Str(_))
+    }
+    /// Quotient: of integers rounded down, of floats as floats are divided.
+    #[track_caller]
+    fn quotient(&self, o: &UOp) -> UOp {
+        self.binary(if self.dtype().is_float() { Op::FDiv } else { Op::FloorDiv }, o)
+    }
+    /// Remainder of integers, with the divisor's sign.
+    #[track_caller]
+    fn remainder(&self, o: &UOp) -> UOp {
+        if self.dtype().is_float() {
+            let at = std::panic::Location::caller();
+            return UOp::fault(&format!("{self:?} % {o:?}: floats have `Elementwise::modulo` and `fmod`; at {at}"));
+        }
+        self.binary(Op::FloorMod, o)
     }
     /// `if self { a } else { b }`
     pub fn select(&self, a: &UOp, b: &UOp) -> UOp {
@@ -236,30 +268,50 @@ impl From<i64> for UOp {
     }
 }
 
+#[track_caller]
+fn wrong_arity(op: Op, have: usize) -> UOp {
+    let at = std::panic::Location::caller();
+    let sources = |n: usize| format!("{n} source{}", if n == 1 { "" } else { "s" });
+    UOp::fault(&match op.arity() {
+        Some(n) => format!("UOp::alu: {op:?} takes {}, {have} given; at {at}", sources(n)),
+        None => format!("UOp::alu: {op:?} is no elementwise op (UOp::new makes others); at {at}"),
+    })
+}
+
 macro_rules! sugar {
-    ($($tr:ident $f:ident $op:expr;)*) => {$(
+    ($($tr:ident $f:ident $make:expr;)*) => {$(
         impl std::ops::$tr<&UOp> for &UOp {
             type Output = UOp;
-            fn $f(self, o: &UOp) -> UOp { self.binary($op, o) }
+            #[track_caller]
+            fn $f(self, o: &UOp) -> UOp { $make(self, o) }
         }
         impl std::ops::$tr<i64> for &UOp {
             type Output = UOp;
-            fn $f(self, o: i64) -> UOp { self.binary($op, &self.const_like(o)) }
+            #[track_caller]
+            fn $f(self, o: i64) -> UOp { $make(self, &self.const_like(o)) }
         }
         impl std::ops::$tr<UOp> for UOp {
             type Output = UOp;
-            fn $f(self, o: UOp) -> UOp { self.binary($op, &o) }
+            #[track_caller]
+            fn $f(self, o: UOp) -> UOp { $make(&self, &o) }
         }
         impl std::ops::$tr<i64> for UOp {
             type Output = UOp;
-            fn $f(self, o: i64) -> UOp { self.binary($op, &self.const_like(o)) }
+            #[track_caller]
+            fn $f(self, o: i64) -> UOp { $make(&self, &self.const_like(o)) }
         }
     )*};
 }
-// `/` and `%` are the floor forms: index arithmetic does not use the C ones.
+/// The binary op as a function.
+macro_rules! of {
+    ($op:ident) => {
+        |a: &UOp, b: &UOp| UOp::alu(Op::$op, [a.clone(), b.clone()])
+    };
+}
+// Of integers `/` and `%` are the floor forms: index arithmetic never wants the C ones.
 sugar! {
-    Add add Op::Add; Sub sub Op::Sub; Mul mul Op::Mul; Div div Op::FloorDiv; Rem rem Op::FloorMod;
-    Shl shl Op::Shl; Shr shr Op::Shr; BitAnd bitand Op::And; BitOr bitor Op::Or; BitXor bitxor Op::Xor;
+    Add add of!(Add); Sub sub of!(Sub); Mul mul of!(Mul); Div div UOp::quotient; Rem rem UOp::remainder;
+    Shl shl of!(Shl); Shr shr of!(Shr); BitAnd bitand of!(And); BitOr bitor of!(Or); BitXor bitxor of!(Xor);
 }
 impl std::ops::Neg for &UOp {
     type Output = UOp;

@@ -69,7 +69,7 @@ impl Parts {
     }
     /// Whether such a node has neither shape nor device, like all nodes inside a kernel.
     fn is_bare(&self) -> bool {
-        let own = matches!(self.op, Op::Buffer | Op::Param | Op::Iota | Op::Copy) || self.op.is_movement();
+        let own = matches!(self.op, Op::Buffer | Op::Param | Op::Iota | Op::Copy | Op::Custom) || self.op.is_movement();
         !own && self.src.iter().all(|s| s.0.value.get().is_none_or(|v| v.shape.is_none() && v.device.is_none()))
     }
 }

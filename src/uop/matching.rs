@@ -3,6 +3,7 @@
 
 use super::pattern::{Pat, SrcPat};
 use super::{ConstVal, UOp};
+use std::cell::OnceCell;
 use std::ops::Index;
 
 /// Maximum number of captures in a pattern.
@@ -15,6 +16,8 @@ pub struct Match<'a> {
     pub(super) root: &'a UOp,
     pub(super) names: &'a [&'static str],
     pub(super) caps: &'a Captures<'a>,
+    /// Set when a name was asked for that the pattern lacks.
+    pub(super) missing: OnceCell<UOp>,
 }
 
 impl Match<'_> {
@@ -33,13 +36,15 @@ impl Match<'_> {
         self.value(name).and_then(ConstVal::as_int)
     }
 }
-/// # Panics
-/// The pattern has no such name: a mistake in the rule, which its first match in a test shows.
+/// A name that the pattern lacks gives a faulty node; the rewrite then fails with the rule's name and this one.
 impl Index<&str> for Match<'_> {
     type Output = UOp;
     fn index(&self, name: &str) -> &UOp {
-        // PANIC: see above; rules are static tables.
-        self.get(name).unwrap_or_else(|| panic!("the pattern captures no '{name}'"))
+        self.get(name).unwrap_or_else(|| {
+            let known: Vec<String> = self.names.iter().map(|n| format!("'{n}'")).collect();
+            let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
+            self.missing.get_or_init(|| UOp::fault(&format!("the pattern captures no '{name}', but {known}")))
+        })
     }
 }
 

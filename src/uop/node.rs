@@ -12,6 +12,7 @@ use super::{DType, Op, intern};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub type Srcs = SmallVec<[UOp; 3]>;
@@ -74,6 +75,15 @@ pub(super) struct Value {
     pub realized: OnceLock<UOp>,
     /// Handles in `tensor` that need this value's gradient. Not part of the identity.
     pub watchers: OnceLock<Mutex<Vec<Watcher>>>,
+    /// Not part of the identity.
+    pub made: OnceLock<Made>,
+}
+
+/// The method that a user called for a value, and the line of the call.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub op: &'static str,
+    pub at: &'static Location<'static>,
 }
 
 /// An observer outside the graph that a node refers to; opaque to `uop`.
@@ -217,6 +227,16 @@ impl UOp {
     pub fn watchers(&self) -> Vec<Watcher> {
         let list = self.0.value.get().and_then(|v| v.watchers.get());
         list.map_or_else(Vec::new, |l| l.lock().unwrap_or_else(|e| e.into_inner()).clone())
+    }
+    /// Who asked for this value, if it has a shape or a device and a user's call made it.
+    pub fn made(&self) -> Option<Made> {
+        self.0.value.get()?.made.get().copied()
+    }
+    /// Records who asked for this value. The first record stays; a node without shape and device keeps none.
+    pub fn set_made(&self, made: Made) {
+        if let Some(value) = self.0.value.get() {
+            let _ = value.made.set(made);
+        }
     }
     fn value(&self) -> &Value {
         self.0.value.get_or_init(Default::default)

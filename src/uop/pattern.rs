@@ -169,8 +169,15 @@ macro_rules! sugar {
         }
     )*};
 }
+/// As `/` of nodes: rounded down of integers, the quotient of floats.
+impl<P: Into<Pat>> std::ops::Div<P> for Pat {
+    type Output = Pat;
+    fn div(self, o: P) -> Pat {
+        Pat::op([Op::FloorDiv, Op::FDiv]).src([self, o.into()])
+    }
+}
 sugar! {
-    Add add Op::Add; Sub sub Op::Sub; Mul mul Op::Mul; Div div Op::FloorDiv; Rem rem Op::FloorMod;
+    Add add Op::Add; Sub sub Op::Sub; Mul mul Op::Mul; Rem rem Op::FloorMod;
     Shl shl Op::Shl; Shr shr Op::Shr; BitAnd bitand Op::And; BitOr bitor Op::Or; BitXor bitxor Op::Xor;
 }
 impl std::ops::Neg for Pat {

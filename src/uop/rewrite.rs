@@ -10,7 +10,7 @@
 use super::numbers::Memo;
 use super::observe::Observers;
 use super::symbolic::Linear;
-use super::{PatternMatcher, Srcs, UOp, checked};
+use super::{Arg, PatternMatcher, Srcs, UOp, checked};
 
 /// Maximum number of applied rules before a rewrite is considered endless.
 pub const DEFAULT_LIMIT: usize = 4_000_000;
@@ -21,6 +21,7 @@ const REMEMBERED: usize = 8;
 pub enum RewriteError {
     #[error("rewrite did not end after {limit} rules; the last ones: {}", last.join(", "))]
     Endless { limit: usize, last: Vec<&'static str> },
+    /// A node that does not belong into its stage, or a faulty one ([`UOp::fault`]).
     #[error("rule {rule} made a malformed node: {error}")]
     Malformed { rule: &'static str, error: String },
 }
@@ -259,6 +260,9 @@ impl<'a, C, K: Known> Driver<'a, C, K> {
             return Ok(None);
         }
         let Some((n, rule)) = self.options.rules.rewrite(u, ctx) else { return Ok(None) };
+        if let (true, Faults::End, Arg::Str(text)) = (n.is_fault(), self.faults, n.arg()) {
+            return Err(RewriteError::Malformed { rule, error: text.to_string() });
+        }
         self.applied += 1;
         let limit = self.options.limit;
         if self.applied + REMEMBERED > limit + 1 {

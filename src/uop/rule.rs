@@ -6,6 +6,7 @@
 use super::matching::{Captures, MAX_CAPTURES, Match, Next, Search};
 use super::symbolic::Linear;
 use super::{Op, OpSet, Pat, UOp};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 type Make<C> = Arc<dyn Fn(&Match, &mut C) -> Option<UOp> + Send + Sync>;
@@ -99,14 +100,18 @@ impl<C> Rule<C> {
         let pattern = matches!(self.body, Body::Pattern { .. });
         RuleInfo { list, name: self.name, about: self.about, roots: self.roots, pattern }
     }
-    /// What this rule makes of `u`, if it applies and changes it.
+    /// What this rule makes of `u`, if it applies and changes it. A builder that asks for a name which the pattern lacks
+    /// makes a faulty node ([`UOp::fault`]).
     pub fn apply(&self, u: &UOp, ctx: &mut C) -> Option<UOp> {
         match &self.body {
             Body::Plain(f) => f(u, ctx).filter(|n| n != u),
             Body::Pattern { pat, names, make } => {
                 let mut made = None;
                 let mut found = |caps: &Captures| {
-                    made = make(&Match { root: u, names, caps }, ctx).filter(|n| n != u);
+                    let m = Match { root: u, names, caps, missing: OnceCell::new() };
+                    made = make(&m, ctx).filter(|n| n != u);
+                    // A mistake in the rule: nothing that it made counts.
+                    made = m.missing.into_inner().or(made.take());
                     made.is_some()
                 };
                 Search { caps: [None; MAX_CAPTURES], found: &mut found }.node(pat, u, &Next::Done);

@@ -128,6 +128,10 @@ pub(super) fn infer(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<[Dim]>> {
         // A graph parameter (value, not address) carries its length like a buffer; a kernel's address has no shape.
         Op::Param if !src.is_empty() => dims(src),
         Op::Iota => dims(src),
+        Op::Custom => match arg {
+            Arg::Custom(c) if !c.shape.is_empty() => Some(c.shape.as_slice().into()),
+            _ => None,
+        },
         Op::Reshape | Op::Expand => src.get(1..).and_then(dims),
         Op::Permute => {
             let (s, Arg::Axes(axes)) = (src.first()?.shape(), arg) else { return None };

@@ -67,6 +67,7 @@ const TENSOR: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(OpSet::MOVEMENT).un
     Op::Detach,
     Op::Copy,
     Op::Assign,
+    Op::Custom,
     Op::Sink,
     Op::After,
 ]));
@@ -166,6 +167,7 @@ fn common(u: &UOp) -> Check {
         need(s.iter().all(|x| x.dtype().space.is_none()), "arithmetic on an address")?;
     }
     match u.op() {
+        Op::Const if u.is_fault() => Err("a mistake in a call that made a node"),
         Op::Const => need(matches!(u.arg(), Arg::Const(_)) && s.is_empty(), "Const without a value"),
         Op::Var => need(matches!(u.arg(), Arg::Var(..)) && t.is_int(), "Var without name or of a wrong type"),
         Op::Cast => need(s[0].dtype().lanes == t.lanes, "Cast changes the lanes"),
@@ -272,6 +274,10 @@ fn tensor(u: &UOp) -> Check {
         }
         Op::Buffer => need(u.buffer_ref().is_some() && u.dtype().scalar.size_bytes() > 0, "Buffer without memory"),
         Op::Copy => need(matches!(u.arg(), Arg::Device(_)), "Copy without a device"),
+        Op::Custom => need(
+            matches!(u.arg(), Arg::Custom(c) if c.dtype == u.dtype()),
+            "Custom without a kernel, or of another type",
+        ),
         Op::Assign => need(s.len() == 2 && s[0].dtype() == s[1].dtype(), "Assign of another type"),
         _ => Ok(()),
     }

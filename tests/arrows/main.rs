@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 /// Which rooms a room may use, as path prefixes from the crate's root; its own is always allowed.
 const ARROWS: &[(&str, &[&str])] = &[
     ("uop", &[]),
-    ("tensor", &["uop"]),
+    ("tensor", &["uop", "default_device"]),
+    ("default_device", &["device", "isa"]),
     ("nn", &["tensor", "uop", "engine::Error"]),
     ("schedule", &["uop"]),
     ("codegen", &["uop"]),
@@ -24,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device", &["hcq", "elf", "ioctl"]),
     ("emu", &["ioctl", "hcq::packet", "hcq::bits", "isa::nvidia::sass"]),
     ("kernels-asm", &[]),
-    ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu"]),
+    ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu", "default_device"]),
 ];
 
 /// Of `elf`, only the object file that an instruction set fills in, and what describes a GPU's kernel in it.

@@ -26,18 +26,23 @@ impl Registry {
 
     /// One row per GPU of the topology; if there is none, one row with the reason.
     pub(super) fn list_amd(&self) -> Vec<DeviceListing> {
-        let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("AMD") };
-        let Some(port) = kernel_port() else { return vec![absent("not on this system".into())] };
-        let mut rows = match amd::usable_nodes("AMD", &*port) {
-            Err(e) => vec![absent(e.to_string())],
-            Ok(nodes) if nodes.is_empty() => vec![absent("no GPU in the topology".into())],
-            Ok(nodes) => nodes.iter().enumerate().map(|(n, node)| amd_row(n, node, &*port)).collect(),
-        };
+        let mut rows = self.probe_amd();
         if self.emulate.get().is_some() {
             let chips = amd::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
             rows.extend(chips.map(|c| DeviceListing { arch: c.name.into(), ..row(&format!("AMD:emu={}", c.name)) }));
         }
         rows
+    }
+
+    /// As [`Registry::list_amd`] without software GPUs.
+    pub(super) fn probe_amd(&self) -> Vec<DeviceListing> {
+        let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("AMD") };
+        let Some(port) = kernel_port() else { return vec![absent("not on this system".into())] };
+        match amd::usable_nodes("AMD", &*port) {
+            Err(e) => vec![absent(e.to_string())],
+            Ok(nodes) if nodes.is_empty() => vec![absent("no GPU in the topology".into())],
+            Ok(nodes) => nodes.iter().enumerate().map(|(n, node)| amd_row(n, node, &*port)).collect(),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use crate::nv::{NvDevice, NvOptions};
 use crate::{Device, DeviceError, DeviceState};
 use doorbell_ioctl::port::{FileAccess, Port};
 use serde::Serialize;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -51,6 +52,7 @@ impl DeviceOptions {
             DeviceName::Amd(_) => of.amd = self.amd.clone(),
             #[cfg(feature = "nv")]
             DeviceName::Nv(_) => of.nv = self.nv.clone(),
+            DeviceName::Custom(_) => {}
         }
         of
     }
@@ -107,7 +109,12 @@ impl Default for WrapSlot {
 struct Opened {
     options: Option<DeviceOptions>,
     device: Arc<dyn Device>,
+    /// What came with it, for the rooms above.
+    companion: Option<Companion>,
 }
+
+/// What is kept beside a device that was made elsewhere; the registry does not look inside.
+pub type Companion = Arc<dyn Any + Send + Sync>;
 
 /// Open devices by name.
 #[derive(Debug, Default)]
@@ -173,7 +180,7 @@ impl Registry {
     /// # Errors
     /// `Unknown` and `NotInBuild` for the name, and the errors of opening the device.
     pub fn open(&self, name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
-        let name: DeviceName = name.parse()?;
+        let name = self.name(name)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let options = options.of(&name);
         let all = open.entry(name.clone()).or_default();
@@ -181,27 +188,81 @@ impl Registry {
             return Ok(Arc::clone(&o.device));
         }
         let device = self.make(&name, &options)?;
-        all.push(Opened { options: Some(options), device: Arc::clone(&device) });
+        all.push(Opened { options: Some(options), device: Arc::clone(&device), companion: None });
         Ok(device)
     }
 
-    /// Registers a device under a name, as if it had been opened by that name; returns the previous one.
+    /// Puts a device made elsewhere under a name, as if it had been opened by it; the former one is returned. The name is
+    /// one that the crate knows, or any other word (`TOY`, `TOY:1`).
     ///
     /// # Errors
-    /// `Unknown` and `NotInBuild` for the name.
+    /// A name that is no word.
     pub fn insert(&self, name: &str, device: Arc<dyn Device>) -> Result<Option<Arc<dyn Device>>, DeviceError> {
-        let name: DeviceName = name.parse()?;
+        self.put(name, device, None)
+    }
+
+    /// As [`Registry::insert`], with something beside it that a room above asks for by the device's name: the engine
+    /// keeps the back end of a device with an instruction set of its own there.
+    ///
+    /// # Errors
+    /// As `insert`.
+    pub fn insert_with(
+        &self,
+        name: &str,
+        device: Arc<dyn Device>,
+        companion: Companion,
+    ) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        self.put(name, device, Some(companion))
+    }
+
+    fn put(
+        &self,
+        name: &str,
+        device: Arc<dyn Device>,
+        companion: Option<Companion>,
+    ) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        let name = name.parse().or_else(|_| DeviceName::custom(name))?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let former = open.insert(name, vec![Opened { options: None, device }]);
+        let former = open.insert(name, vec![Opened { options: None, device, companion }]);
         Ok(former.and_then(|mut all| all.pop()).map(|o| o.device))
     }
 
-    /// Closes and removes the open devices of that name; the next `open` opens a new one.
+    /// What was inserted beside a device.
+    #[must_use]
+    pub fn companion(&self, name: &str) -> Option<Companion> {
+        let name = self.name(name).ok()?;
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&name)?.iter().find_map(|o| o.companion.clone())
+    }
+
+    /// A name as the registry knows it: of a kind of this crate, or one that was inserted.
+    ///
+    /// # Errors
+    /// `Unknown`, with the names that are valid; `NotInBuild`.
+    pub fn name(&self, text: &str) -> Result<DeviceName, DeviceError> {
+        text.parse().or_else(|error: DeviceError| {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(own) = DeviceName::custom(text).ok().filter(|own| open.contains_key(own)) {
+                return Ok(own);
+            }
+            let mut own: Vec<String> =
+                open.keys().filter(|n| matches!(n, DeviceName::Custom(_))).map(ToString::to_string).collect();
+            own.sort();
+            Err(match error {
+                DeviceError::Unknown { asked, valid } if !own.is_empty() => {
+                    DeviceError::Unknown { asked, valid: format!("{valid}, {}", own.join(", ")) }
+                }
+                error => error,
+            })
+        })
+    }
+
+    /// Closes the devices of that name that are open, and forgets them: the next `open` makes a new one.
     ///
     /// # Errors
     /// As [`Device::close`].
     pub fn close(&self, name: &str) -> Result<(), DeviceError> {
-        let name: DeviceName = name.parse()?;
+        let name = self.name(name)?;
         let all = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&name).unwrap_or_default();
         let mut result = Ok(());
         for opened in all {
@@ -213,6 +274,9 @@ impl Registry {
     fn make(&self, name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
         let shown = name.to_string();
         Ok(match name {
+            DeviceName::Custom(_) => {
+                return Err(DeviceError::Unavailable { name: shown, why: "it was closed; insert it again".into() });
+            }
             #[cfg(feature = "cpu")]
             DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
             DeviceName::Null(arch) => {
@@ -248,7 +312,20 @@ impl Registry {
         })
     }
 
-    /// All devices, present or possible, for `doorbell devices`.
+    /// The machine's GPUs in the order in which a program prefers them: all of AMD's, NVIDIA's first one. A row without
+    /// `unavailable` can be opened.
+    #[must_use]
+    pub fn probe(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
+        let mut rows: Vec<DeviceListing> = Vec::new();
+        #[cfg(feature = "amd")]
+        rows.extend(self.probe_amd());
+        #[cfg(feature = "nv")]
+        rows.push(self.probe_nv(&options.nv));
+        let _not_all_builds_read_them = (&mut rows, options);
+        rows
+    }
+
+    /// What there is and what there could be, for `doorbell devices`.
     #[must_use]
     pub fn list(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
         let mut rows = Vec::new();

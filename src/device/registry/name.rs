@@ -39,6 +39,9 @@ pub enum DeviceName {
     Amd(amd::Selector),
     #[cfg(feature = "nv")]
     Nv(nv::Selector),
+    /// A device of the program's own, under a name that [`super::Registry::insert`] was given: never parsed from text
+    /// alone.
+    Custom(String),
 }
 
 impl std::fmt::Display for DeviceName {
@@ -55,6 +58,7 @@ impl std::fmt::Display for DeviceName {
             Self::Amd(selector) => write!(f, "{selector}"),
             #[cfg(feature = "nv")]
             Self::Nv(selector) => write!(f, "{selector}"),
+            Self::Custom(name) => f.write_str(name),
         }
     }
 }
@@ -90,6 +94,29 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
+impl DeviceName {
+    /// A name that no device of this crate has: a kind of letters and digits, perhaps with a number or a word after a
+    /// colon; the kind in any case, `TOY` and `TOY:0` are the same device.
+    ///
+    /// # Errors
+    /// `Unknown` for a name of another form, or of a kind that the crate knows but lacks.
+    pub fn custom(text: &str) -> Result<Self, DeviceError> {
+        let text = text.trim();
+        let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let is_word = |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let kind_is_ours = ["CPU", "AMD", "NV", "CUDA", "NULL", "DISK", "HOST", "METAL"]
+            .iter()
+            .any(|ours| ours.eq_ignore_ascii_case(kind));
+        let starts = kind.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !is_word(kind) || !starts || kind_is_ours || !rest.is_none_or(is_word) {
+            let valid = format!("{VALID}, or a word of letters and digits for a device of your own");
+            return Err(DeviceError::Unknown { asked: text.into(), valid });
+        }
+        let kind = kind.to_ascii_uppercase();
+        Ok(Self::Custom(rest.filter(|rest| *rest != "0").map_or(kind.clone(), |rest| format!("{kind}:{rest}"))))
+    }
+}
+
 /// Whether devices of that kind exist, but not in this build.
 fn is_absent(kind: &str) -> bool {
     let kind = if kind == "CUDA" { "NV" } else { kind };
@@ -112,6 +139,17 @@ mod tests {
         assert_eq!(parse("AMD:EMU=GFX1100").to_string(), "AMD:emu=gfx1100");
         assert_eq!((parse("cuda:1"), parse("CUDA").to_string()), (parse("NV:1"), "NV".into()));
         assert_eq!(parse("nv:emu=SM_90").to_string(), "NV:emu=sm_90");
+    }
+
+    #[test]
+    fn a_name_of_one_s_own_is_a_word_that_no_device_here_has() {
+        let custom = |t: &str| DeviceName::custom(t).map(|n| n.to_string());
+        assert_eq!(custom("toy").unwrap(), "TOY");
+        assert_eq!(custom("Toy:0").unwrap(), custom("TOY").unwrap());
+        assert_eq!(custom("toy:east").unwrap(), "TOY:east");
+        for text in ["", "CPU:99", "cuda", "metal", "1TOY", "TOY:", "TO Y", "TOY:a b"] {
+            assert!(custom(text).unwrap_err().to_string().starts_with("unknown device"), "{text}");
+        }
     }
 
     #[test]

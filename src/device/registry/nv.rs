@@ -31,17 +31,9 @@ impl Registry {
 
     /// One row per card of the driver, or one row with the reason why there is none; then the software GPUs.
     pub(super) fn list_nv(&self, options: &NvOptions) -> Vec<DeviceListing> {
-        let selector = nv::Selector::Index(0);
-        let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
-            let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
-            nv::cards(&driver).map_err(refused)
-        });
-        let mut rows = match cards {
-            Err(e) => vec![DeviceListing { unavailable: Some(e.to_string()), ..row("NV") }],
-            Ok(cards) if cards.is_empty() => {
-                vec![DeviceListing { unavailable: Some("the driver lists no card".into()), ..row("NV") }]
-            }
-            Ok(cards) => (0..).zip(&cards).map(|(n, _)| self.nv_row(n, options)).collect(),
+        let mut rows = match self.nv_cards(options) {
+            Err(absent) => vec![absent],
+            Ok(count) => (0..count).map(|n| self.nv_row(n, options)).collect(),
         };
         if self.emulate.get().is_some() {
             let chips = nv::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
@@ -50,7 +42,27 @@ impl Registry {
         rows
     }
 
-    /// The row of a card, which must be opened to find its properties.
+    /// The first card, or why there is none.
+    pub(super) fn probe_nv(&self, options: &NvOptions) -> DeviceListing {
+        self.nv_cards(options).map_or_else(|absent| absent, |_| self.nv_row(0, options))
+    }
+
+    /// How many cards the driver has, at least one; or a row that says why there is none.
+    fn nv_cards(&self, options: &NvOptions) -> Result<u32, DeviceListing> {
+        let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("NV") };
+        let selector = nv::Selector::Index(0);
+        let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
+            let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
+            nv::cards(&driver).map_err(refused)
+        });
+        match cards {
+            Err(e) => Err(absent(e.to_string())),
+            Ok(cards) if cards.is_empty() => Err(absent("the driver lists no card".into())),
+            Ok(cards) => Ok(u32::try_from(cards.len()).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// What a card is, which only opening it tells.
     fn nv_row(&self, index: u32, options: &NvOptions) -> DeviceListing {
         let name = nv::Selector::Index(index).to_string();
         let options = DeviceOptions { nv: options.clone(), ..DeviceOptions::default() };

@@ -1,7 +1,7 @@
 //! Tensor graphs: every node is evaluated to a whole array, sources first.
 
-use super::{InterpError, Lanes, Value, Vars, fold, identity, value_op};
-use crate::uop::{Arg, BufferRef, ConstVal, Op, UMap, UOp, cast_const};
+use super::{InterpError, Lanes, Value, Vars, fold, identity, run_kernel, value_op};
+use crate::uop::{Arg, BufferRef, ConstVal, CustomCode, Op, UMap, UOp, cast_const};
 use smallvec::smallvec;
 
 type Read<'a> = &'a dyn Fn(&BufferRef) -> Option<Vec<u8>>;
@@ -76,6 +76,7 @@ fn node(u: &UOp, vals: &UMap<Value>, vars: &mut Vars, read: Read) -> Result<Valu
             Value { shape: vec![n], dtype: t, data: (0..n as i64).map(|i| cast_const(i.into(), t)).collect() }
         }
         Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After | Op::Assign => src[0].clone(),
+        Op::Custom => custom(u, &src)?,
         Op::Reshape => Value { shape: sizes(1)?, ..src[0].clone() },
         Op::Expand => {
             let (to, x) = (sizes(1)?, src[0]);
@@ -105,7 +106,21 @@ fn node(u: &UOp, vals: &UMap<Value>, vars: &mut Vars, read: Read) -> Result<Valu
     })
 }
 
-/// The output element at `i` is the source element at `pick(i[k], k)` on each axis; zero if that is `None`.
+/// What a user's kernel gives.
+fn custom(u: &UOp, src: &[&Value]) -> Result<Value, InterpError> {
+    let bad = |what: &str| InterpError::Malformed(format!("{u:?}: {what}"));
+    let Arg::Custom(custom) = u.arg() else { return Err(bad("no kernel")) };
+    let CustomCode::Graph(ast) = &custom.code else { return Err(bad("its text is the device's to run")) };
+    let sizes = custom.shape.iter().map(|d| d.as_int().and_then(|n| usize::try_from(n).ok()));
+    let shape = sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| bad("a size is not known"))?;
+    let t = custom.dtype.scalar;
+    let mut memory = vec![vec![0xa5; shape.iter().product::<usize>() * t.size_bytes()]];
+    memory.extend(src.iter().map(|v| v.to_bytes()));
+    run_kernel(ast, &mut memory, &Vars::new())?;
+    Ok(Value::from_bytes(shape, t, &memory[0]))
+}
+
+/// Output element at `i` is the source element at `pick(i[k], k)` on each axis, zero where that is `None`.
 fn gather(to: &[usize], x: &Value, pick: impl Fn(usize, usize) -> Option<usize>) -> Value {
     let total: usize = to.iter().product();
     let zero = cast_const(ConstVal::Int(0), x.dtype);

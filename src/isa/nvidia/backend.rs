@@ -89,8 +89,7 @@ impl Nvidia {
 
     /// The chip in the assembler's terms.
     fn arch(&self) -> Result<Arch, String> {
-        let known = || format!("our assembler has no table for {}; {OTHER}", self.chip.name);
-        Arch::parse(self.chip.name).filter(|arch| sass::SmArch::of(*arch).is_some()).ok_or_else(known)
+        assembled(self.chip.name).ok_or_else(|| no_code(self.chip.name).unwrap_or_default())
     }
 
     fn text_to_cubin(&self, text: &str) -> Result<Vec<u8>, String> {
@@ -109,6 +108,21 @@ impl Nvidia {
     }
 }
 
+/// A chip that our assembler has a table for.
+fn assembled(chip: &str) -> Option<Arch> {
+    Arch::parse(chip).filter(|arch| sass::SmArch::of(*arch).is_some())
+}
+
+/// Why no machine code is made for a chip (without NVIDIA's ptxas), and for which it is; `None` where it is made.
+#[must_use]
+pub fn no_code(chip: &str) -> Option<String> {
+    if assembled(chip).is_some() {
+        return None;
+    }
+    let made: Vec<&str> = super::ptx::CHIPS.iter().map(|c| c.name).filter(|c| assembled(c).is_some()).collect();
+    Some(format!("no machine code is made for {chip}, but for {}; {OTHER}", made.join(", ")))
+}
+
 const OTHER: &str = "PTXAS=path names NVIDIA's ptxas in its place";
 
 impl Backend for Nvidia {
@@ -124,6 +138,9 @@ impl Backend for Nvidia {
         let arguments = matrix::arguments(program)?;
         let shared_bytes = u32::try_from(launch_shared_bytes(program)).unwrap_or(u32::MAX);
         let mut binary = Binary { shared_bytes, arguments, ..Binary::plain(program, BinaryCode::None) };
+        if let (Assembler::Ours, Some(why)) = (&self.assembler, no_code(self.chip.name)) {
+            return Err(IsaError::NoCode { why });
+        }
         if self.makes_code() {
             let cubin = self.module_to_cubin(&self.module(program)?);
             let refused = |why| IsaError::Source { kernel: program.name.clone(), why };
@@ -180,7 +197,9 @@ mod tests {
             assert_eq!(format!("sm_{}", Cubin::parse(&cubin).unwrap().sm), name);
         }
         let error = of("sm_75").assemble("k", TEXT).unwrap_err().to_string();
-        assert_eq!(error, "k: our assembler has no table for sm_75; PTXAS=path names NVIDIA's ptxas in its place");
+        let other = "PTXAS=path names NVIDIA's ptxas in its place";
+        assert!(error.starts_with("k: no machine code is made for sm_75, but for sm_80, sm_86,"), "{error}");
+        assert!(error.ends_with(other), "{error}");
     }
 
     #[test]

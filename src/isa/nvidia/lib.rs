@@ -10,7 +10,7 @@ mod matrix;
 pub mod ptx;
 pub mod sass;
 
-pub use backend::{Assemble, Features, Nvidia};
+pub use backend::{Assemble, Features, Nvidia, no_code};
 pub use matrix::{WORDS, words};
 
 #[cfg(doctest)]

@@ -55,7 +55,7 @@ fn scaled(shape: &[usize], seed: u32, scale: f32) -> Tensor {
 /// A recorded function of fixed inputs; the result is waited for.
 fn recorded(inputs: Vec<Tensor>, function: impl Fn(&[Tensor]) -> Tensor + 'static) -> Made {
     Tensor::realize_all(&inputs)?;
-    let mut jit = Jit::new(move |x: &[Tensor]| Ok(vec![function(x)]));
+    let mut jit = Jit::new(move |x: &[Tensor]| vec![function(x)]);
     let last = Rc::new(RefCell::new(None::<Tensor>));
     let result = last.clone();
     Ok(Some(Workload {
@@ -91,7 +91,7 @@ fn tiny_add() -> Made {
     const CALLS: usize = 1000;
     let inputs = vec![f(&[16], 1), f(&[16], 2)];
     Tensor::realize_all(&inputs)?;
-    let mut jit = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + &x[1]]));
+    let mut jit = Jit::new(|x: &[Tensor]| vec![&x[0] + &x[1]]);
     let last = Rc::new(RefCell::new(None::<Tensor>));
     let result = last.clone();
     Ok(Some(Workload {
@@ -115,7 +115,7 @@ fn tiny_add() -> Made {
 fn training(parameters: Parameters, x: Tensor, y: Tensor, logits: impl Fn(&Tensor) -> Tensor + 'static) -> Made {
     Tensor::realize_all(&[parameters.to_vec(), parameters.buffers().to_vec()].concat())?;
     let mut opt = Adam::new(parameters, 1e-3)?;
-    let mut step = Jit::new(move |x: &[Tensor]| {
+    let mut step = Jit::new(move |x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
         opt.zero_grad();
         let loss = logits(&x[0]).sparse_categorical_crossentropy(&x[1]);
         loss.backward()?;

@@ -1,0 +1,378 @@
+//! What users stumbled over: each has a clear error, or works.
+
+use doorbell::engine::{Error, Options, Session};
+use doorbell::tensor::prelude::*;
+use doorbell::tensor::{CustomKernel, Launch};
+use doorbell::uop::{AxisKind, DType, Op, Pat, PatternMatcher, RewriteError, Rule, Stage, UOp, graph_rewrite, spec};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+#[path = "../examples/accelerator.rs"]
+mod accelerator;
+
+/// Runs one of the `child_` tests below in a process of its own with these variables.
+fn child(test: &str, vars: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env("STUMBLES_CHILD", "1");
+    for name in ["DEV", "DEBUG", "NOOPT", "BEAM", "PROFILE"] {
+        command.env_remove(name);
+    }
+    command.envs(vars.iter().copied()).output().unwrap()
+}
+
+fn is_child() -> bool {
+    std::env::var_os("STUMBLES_CHILD").is_some()
+}
+
+/// What a session says while `f` runs in it.
+fn said(options: Options, f: impl FnOnce()) -> Vec<String> {
+    let s = Session::open(options).unwrap();
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = heard.clone();
+    s.on_message(move |text| kept.lock().unwrap().push(text.into()));
+    let _in_it = s.enter();
+    f();
+    heard.lock().unwrap().clone()
+}
+
+fn error<T: std::fmt::Debug>(r: Result<T, Error>) -> String {
+    r.unwrap_err().to_string()
+}
+
+/// `file:line` of the line after the one that this is called on.
+#[track_caller]
+fn next_line() -> String {
+    let at = std::panic::Location::caller();
+    format!("{}:{}:", at.file(), at.line() + 1)
+}
+
+// 1: options
+
+#[test]
+fn child_adds_two_numbers() {
+    if is_child() {
+        match (Tensor::new([1.0f32]) + 1.0).item() {
+            Ok(sum) => println!("sum {sum}"),
+            Err(e) => println!("error {e}"),
+        }
+    }
+}
+
+#[test]
+fn one_variable_that_means_nothing_is_an_error_and_no_option_is_dropped() {
+    let out = child("child_adds_two_numbers", &[("NOOPT", "1"), ("DEBUG", "1"), ("BEAM", "x")]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.contains("error BEAM=x is not valid: a search width of 0 to 1024"), "{text}");
+    let out = child("child_adds_two_numbers", &[("DEV", "GPU")]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.contains("error unknown device \"GPU\", valid: CPU"), "{text}");
+}
+
+// 3: memory that nobody wrote
+
+#[test]
+fn empty_memory_can_be_read_and_holds_anything() {
+    assert_eq!(Tensor::empty([2, 3], Scalar::F32).to_vec::<f32>().unwrap().len(), 6);
+    assert_eq!((Tensor::empty([4], Scalar::I32) * 0).to_vec::<i32>().unwrap(), [0; 4]);
+}
+
+// 5: late errors name the user's line
+
+#[test]
+fn values_on_two_devices_are_refused_by_the_op_that_mixes_them() {
+    let (a, b) = (Tensor::rand([10]), Tensor::rand([10]).to("NULL"));
+    let line = next_line();
+    let sum = &a + &b;
+    let e = error(sum.realize());
+    assert!(e.starts_with("add: the values lie on devices CPU and NULL; `.to(\"CPU\")` moves one"), "{e}");
+    assert!(e.contains("(10,)") && e.contains(&line), "{e}");
+    let e = error(Tensor::cat(&[&a, &b], 0).realize());
+    assert!(e.starts_with("cat: the values lie on devices CPU and NULL"), "{e}");
+}
+
+#[test]
+fn a_graph_of_uops_on_two_devices_names_both() {
+    let buffer = |device: &str| UOp::buffer(DType::F32, doorbell::uop::BufferRef::new(4, device.into()));
+    let sum = UOp::alu(Op::Add, [buffer("CPU"), buffer("NULL")]);
+    let e = error(Tensor::from(sum).realize());
+    assert_eq!(e, "schedule: a kernel on CPU reads Buffer of shape [4] on NULL; `.to(\"CPU\")` moves it");
+}
+
+#[test]
+fn a_variable_without_a_value_names_the_line_that_used_it_and_how_to_bind_it() {
+    let n = Variable::new("length", 1, 10);
+    let line = next_line();
+    let x = Tensor::arange(Dim::from(n.uop()));
+    let e = error((x + 1).sum(()).item());
+    let how = "variable 'length' has no value in this run: use `variable.bind(value)`, with a value of 1 to 10";
+    assert!(e.starts_with(how), "{e}");
+    assert!(e.contains("`arange`") && e.contains(&line), "{e}");
+}
+
+#[cfg(feature = "nv")]
+#[test]
+fn a_chip_without_machine_code_names_the_chip_the_device_and_what_there_is() {
+    use doorbell::device::{HostDevice, Registry};
+    // A device that claims to be such a card.
+    Registry::global().insert("OLD", Arc::new(HostDevice::open("OLD", "sm_75", NoCode).unwrap())).unwrap();
+    let x = Tensor::new([1.0f32, 2.0]).to("OLD");
+    let line = next_line();
+    let y = &x + &x;
+    let e = error(y.realize());
+    assert!(e.starts_with("no machine code is made for sm_75, but for sm_80, sm_86, sm_89, sm_90"), "{e}");
+    assert!(e.contains("`add` of shape (2,) on OLD") && e.contains(&line), "{e}");
+}
+
+#[derive(Debug)]
+struct NoCode;
+
+impl doorbell::device::Executor for NoCode {
+    type Program = ();
+    fn load(&self, _name: &str, _code: &[u8]) -> Result<(), String> {
+        Err("it runs nothing".into())
+    }
+    fn run(&self, _program: &(), _args: &[doorbell::device::Arg]) -> Result<(), String> {
+        Err("it runs nothing".into())
+    }
+}
+
+// 6: UOps and rules
+
+#[test]
+fn a_wrong_number_of_sources_is_a_faulty_node_that_names_the_call() {
+    let x = UOp::var("x", 0, 9);
+    let line = next_line();
+    let wrong = UOp::alu(Op::Where, [x.clone()]);
+    assert!(wrong.is_fault());
+    let above = &wrong + &x;
+    assert_eq!(above, wrong, "what is built on it is the same fault");
+    let e = error(Tensor::from(above).item());
+    assert!(e.contains("UOp::alu: Where takes 3 sources, 1 given") && e.contains(&line), "{e}");
+    assert!(UOp::alu(Op::Reduce, [x.clone()]).is_fault());
+    let e = spec::verify(Stage::Kernel, &UOp::alu(Op::Add, [x])).unwrap_err().to_string();
+    assert!(e.contains("Add takes 2 sources, 1 given"), "{e}");
+}
+
+#[test]
+fn a_name_that_a_pattern_lacks_fails_the_rewrite_with_the_rule_s_name() {
+    let rule: Rule = Rule::new("drop-one", Pat::var("x") * 1, |m| Some(&m["typo"] + 1));
+    let rules = PatternMatcher::new([rule]);
+    let e = graph_rewrite(&(&UOp::var("a", 0, 9) * 1), &rules, &mut ()).unwrap_err();
+    assert!(matches!(&e, RewriteError::Malformed { rule: "drop-one", .. }), "{e}");
+    assert!(e.to_string().ends_with("the pattern captures no 'typo', but 'x'"), "{e}");
+}
+
+#[test]
+fn a_slash_divides_floats_as_floats_and_integers_rounded_down() {
+    let float = |v: f64| UOp::constant(DType::F32, v);
+    assert_eq!((&float(7.0) / &float(2.0)).op(), Op::FDiv);
+    assert_eq!(Tensor::from(&float(7.0) / &float(2.0)).item().unwrap(), 3.5);
+    assert_eq!((&UOp::int(-7) / 2).op(), Op::FloorDiv);
+    let e = error(Tensor::from(&float(7.0) % &float(2.0)).item());
+    assert!(e.contains("floats have `Elementwise::modulo` and `fmod`"), "{e}");
+    // A pattern with `/` fits both.
+    let rules: PatternMatcher =
+        PatternMatcher::new([Rule::new("div-one", Pat::var("x") / 1, |m| Some(m["x"].clone()))]);
+    let (i, x) = (UOp::var("i", 0, 9), UOp::param(0, DType::F32, 4).index(&UOp::int(0)).load());
+    assert_eq!(graph_rewrite(&(&i / 1), &rules, &mut ()).unwrap(), i);
+    assert_eq!(graph_rewrite(&(&x / 1), &rules, &mut ()).unwrap(), x);
+}
+
+// 7: std::ops beside the vocabulary
+
+#[test]
+fn a_method_call_moves_nothing_where_the_operator_traits_are_not_imported() {
+    let (a, b) = (Tensor::new([1.0f32]), Tensor::new([2.0f32]));
+    let (first, second) = (a.add(&b), a.add(&b));
+    assert_eq!((first + second).item().unwrap(), 6.0);
+    mod with_operators {
+        use doorbell::Tensor;
+        use doorbell::tensor::Elementwise;
+        use std::ops::Add;
+        /// As the page of `tensor::prelude` says: a borrowed Tensor, or the trait's name.
+        pub fn sums(a: &Tensor, b: &Tensor) -> Tensor {
+            fn twice<T: Add<Output = T> + Clone>(x: &T) -> T {
+                x.clone() + x.clone()
+            }
+            twice(&Elementwise::add(a, b))
+        }
+    }
+    assert_eq!(with_operators::sums(&a, &b).item().unwrap(), 6.0);
+}
+
+// 8: what is said and written
+
+#[test]
+fn debug_2_has_a_line_for_uploads_kernels_and_copies() {
+    let lines = said(Options { debug: 2, ..Options::default() }, || {
+        let x = Tensor::new([1.0f32, 2.0, 3.0, 4.0]).to("CPU:1").to("CPU");
+        assert_eq!((x + 1.0).sum(()).item().unwrap(), 14.0);
+    });
+    let has = |parts: &[&str]| lines.iter().any(|l| parts.iter().all(|p| l.contains(p)));
+    assert!(has(&["*** CPU", "copy 16 B <- HOST"]), "{lines:#?}");
+    assert!(has(&["*** CPU:1", "copy 16 B <- CPU"]), "{lines:#?}");
+    assert!(has(&["*** CPU", "GFLOPS"]), "{lines:#?}");
+}
+
+#[test]
+fn the_trace_is_written_when_the_program_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json");
+    let out = child("child_adds_two_numbers", &[("PROFILE", path.to_str().unwrap()), ("DEV", "CPU")]);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(
+        trace["traceEvents"].as_array().unwrap().iter().any(|e| e["name"] == "schedule" || e["ph"] == "X"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_session_s_trace_is_written_when_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json");
+    let s = Session::open(Options { profile: Some(path.clone()), ..Options::default() }).unwrap();
+    let in_it = s.enter();
+    assert_eq!((Tensor::new([1.0f32]) + 1.0).item().unwrap(), 2.0);
+    drop(in_it);
+    assert!(!path.exists());
+    drop(s);
+    assert!(std::fs::read_to_string(&path).unwrap().contains("copies"));
+}
+
+// 9: a device with an instruction set of its own
+
+#[test]
+fn the_accelerator_s_example_runs_and_is_short() {
+    accelerator::main().unwrap();
+    assert!(include_str!("../examples/accelerator.rs").lines().count() <= 250);
+}
+
+#[test]
+fn a_device_of_one_s_own_has_any_name_that_is_a_word() {
+    use doorbell::device::{HostDevice, Registry};
+    let device = || Arc::new(HostDevice::open("THING", "thing", NoCode).unwrap());
+    let registry = Registry::default();
+    assert!(registry.insert("thing:1", device()).unwrap().is_none());
+    assert!(registry.open("THING:1", &Default::default()).is_ok());
+    let e = registry.open("THING", &Default::default()).unwrap_err().to_string();
+    assert!(e.starts_with("unknown device \"THING\", valid: ") && e.ends_with(", THING:1"), "{e}");
+    let e = registry.insert("no word", device()).unwrap_err().to_string();
+    assert!(e.contains("a word of letters and digits for a device of your own"), "{e}");
+}
+
+// 10: the default device
+
+#[test]
+fn debug_1_says_which_device_is_the_default_and_why() {
+    let out = child("child_adds_two_numbers", &[("DEBUG", "1"), ("DEV", "CPU")]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(text.contains("CPU is the default device: DEV names it"), "{text}");
+    let out = child("child_adds_two_numbers", &[("DEBUG", "1")]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    let why = ["no GPU can be used", "the first GPU that can be used"];
+    assert!(text.contains("is the default device: ") && why.iter().any(|w| text.contains(w)), "{text}");
+}
+
+// Kernels of one's own
+
+/// `a * b + a`, element by element.
+fn fused(n: i64, out: &UOp, sources: &[UOp]) -> UOp {
+    let i = UOp::range(n, 0, AxisKind::Loop);
+    let [a, b] = [0, 1].map(|k: usize| sources[k].index(&i).load());
+    out.index(&i).store(&(&(&a * &b) + &a), &[i])
+}
+
+#[test]
+fn a_kernel_of_uops_is_a_tensor_with_the_gradient_that_it_was_given() {
+    let a = Tensor::new([1.0f32, 2.0, 3.0, 4.0]).requires_grad();
+    let b = Tensor::new([5.0f32, 6.0, 7.0, 8.0]).requires_grad();
+    let kernel =
+        CustomKernel::new("fused", [4], Scalar::F32).gradient(|g, x| vec![Some(g * (&x[1] + 1.0)), Some(g * &x[0])]);
+    let y = kernel.graph(&[&a, &(&b * 1.0)], |out, x| fused(4, out, x));
+    assert_eq!((&y + 0.5).to_vec::<f32>().unwrap(), [6.5, 14.5, 24.5, 36.5]);
+    (&y * &y).sum(()).backward().unwrap();
+    let gradient = |t: &Tensor| t.grad().unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(gradient(&a), [72.0, 196.0, 384.0, 648.0]);
+    assert_eq!(gradient(&b), [12.0, 56.0, 144.0, 288.0]);
+}
+
+#[test]
+fn sources_of_a_kernel_are_views_constants_and_results_of_kernels() {
+    let base = Tensor::new([[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+    let kernel = CustomKernel::new("fused", [2], Scalar::F32);
+    let row = base.shrink(&[(1, 2), (0, 2)]).reshape([2]);
+    let one = kernel.graph(&[&row, &Tensor::ones([2])], |out, x| fused(2, out, x));
+    let column = base.t().shrink(&[(0, 1), (0, 2)]).reshape([2]);
+    let two = kernel.graph(&[&one, &column], |out, x| fused(2, out, x));
+    assert_eq!(two.to_vec::<f32>().unwrap(), [12.0, 32.0]);
+    assert_eq!(one.to_vec::<f32>().unwrap(), [6.0, 8.0]);
+    // Assignments before it are seen, those after it are not.
+    let state = Tensor::zeros([2]).contiguous();
+    state.assign(&Tensor::new([1.0f32, 2.0]));
+    let seen = kernel.graph(&[&state, &state], |out, x| fused(2, out, x));
+    assert_eq!(seen.to_vec::<f32>().unwrap(), [2.0, 6.0]);
+}
+
+#[test]
+fn a_kernel_of_uops_is_recorded_and_compiled_once() {
+    let s = Session::open(Options::default()).unwrap();
+    let _in_it = s.enter();
+    let mut step = doorbell::Jit::new(|x: &Tensor| {
+        let kernel = CustomKernel::new("fused", [3], Scalar::F32);
+        kernel.graph(&[x, &Tensor::ones([3])], |out, x| fused(3, out, x)) + 1.0
+    });
+    for k in 0..4 {
+        let y = step.call(&Tensor::new([k as f32; 3])).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [2.0 * k as f32 + 1.0; 3]);
+    }
+    assert_eq!(s.compiled_kernels("CPU").len(), 3, "the ones, the kernel, and the sum");
+}
+
+#[test]
+fn what_is_no_kernel_is_refused_at_the_call() {
+    let a = Tensor::new([1.0f32, 2.0]);
+    let kernel = CustomKernel::new("k", [2], Scalar::F32);
+    let fails = |t: Tensor, want: &str| {
+        let e = error(t.realize());
+        assert!(e.starts_with("custom_kernel: ") && e.contains(want) && e.contains("stumbles.rs"), "{e}");
+    };
+    fails(kernel.graph(&[&a], |out, _| out.clone()), "a kernel ends in stores, not in Param");
+    fails(kernel.graph(&[&a], |_, x| x[0].index(&UOp::int(0)).load()), "not in Load");
+    fails(kernel.graph(&[&a], |_, _| UOp::alu(Op::Add, [UOp::int(1)])), "Add takes 2 sources, 1 given");
+    let n = Variable::new("n", 1, 4);
+    fails(CustomKernel::new("k", [Dim::from(n.bind(2))], Scalar::F32).graph(&[&a], |o, x| fused(2, o, x)), "no known");
+    fails(kernel.text(&[&a], "", Launch { local: [0, 1, 1], ..Launch::default() }), "[0, 1, 1] threads");
+    let x = a.clone().requires_grad();
+    let e = error(kernel.graph(&[&x, &x], |o, s| fused(2, o, s)).sum(()).backward().map_err(Error::from));
+    assert!(e.contains("no gradient passes kernel 'k': it was made without one"), "{e}");
+    let e = error(kernel.text(&[&a], "nop", Launch::default()).realize());
+    assert!(e.contains("reads no text") && e.contains("`custom_kernel`"), "{e}");
+}
+
+#[cfg(all(feature = "nv", feature = "emu"))]
+#[test]
+fn a_kernel_in_ptx_runs_on_an_nvidia_gpu() {
+    const TEXT: &str = "
+        .version 8.0
+        .target sm_80
+        .address_size 64
+        .visible .entry twice(.param .u64 out, .param .u64 x) {
+            .reg .b32 %t; .reg .b64 %a, %b, %i; .reg .f32 %v;
+            ld.param.u64 %a, [out];
+            ld.param.u64 %b, [x];
+            mov.u32 %t, %tid.x;
+            mul.wide.u32 %i, %t, 4;
+            add.u64 %a, %a, %i;
+            add.u64 %b, %b, %i;
+            ld.global.f32 %v, [%b];
+            add.f32 %v, %v, %v;
+            st.global.f32 [%a], %v;
+            ret;
+        }";
+    let x = Tensor::new([1.0f32, 2.0, 3.0, 4.0]).to("NV:emu=sm_80");
+    let launch = Launch { local: [4, 1, 1], ..Launch::default() };
+    let y = CustomKernel::new("twice", [4], Scalar::F32).text(&[&(&x + 1.0)], TEXT, launch);
+    assert_eq!((y * 10.0).to_vec::<f32>().unwrap(), [40.0, 60.0, 80.0, 100.0]);
+}
