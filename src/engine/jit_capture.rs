@@ -93,7 +93,7 @@ impl Capture {
         let assigns = |c: usize| uses[c].iter().any(|u| u.written && state.iter().any(|m| m.is_same(&u.place.memory)));
         let takes = |c: usize| self.vars.iter().any(|v| v.0 == c) || (0..self.args(c)).any(|a| is_input(c, a));
         let varies = |c: usize| takes(c) || assigns(c);
-        let mut kept: Vec<bool> = (0..self.commands.len()).map(|c| varies(c) || changes_itself(&uses[c])).collect();
+        let mut kept: Vec<bool> = (0..self.commands.len()).map(|c| varies(c) || reads_state(c, &uses)).collect();
         loop {
             let more: Vec<usize> = (0..kept.len()).filter(|c| !kept[*c] && must_repeat(*c, &kept, &uses)).collect();
             if more.is_empty() {
@@ -159,9 +159,11 @@ impl Capture {
     }
 }
 
-/// Whether a command reads what it writes: a counter, say.
-fn changes_itself(uses: &[Use]) -> bool {
-    uses.iter().any(|w| w.written && uses.iter().any(|r| r.read && r.meets(w)))
+/// Whether a command reads what the recording finds in memory and leaves changed: a counter, say.
+fn reads_state(command: usize, uses: &[Vec<Use>]) -> bool {
+    let written = |u: &Use, list: &[Vec<Use>]| list.iter().flatten().any(|w| w.written && w.meets(u));
+    let reads = uses[command].iter().filter(|u| u.read);
+    reads.into_iter().any(|u| !written(u, &uses[..command]) && written(u, &uses[command..]))
 }
 
 /// Whether a command's work would not be the same, or would not last, if it ran only once.

@@ -115,12 +115,18 @@ impl Walk {
             stack.extend([Visit::Realized(u, buffer.clone()), Visit::Enter(buffer)]);
             return;
         }
-        let pending: Srcs = u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned().collect();
+        // What an After waits for has happened once it is in memory: nothing below it is of interest then.
+        let is_over = |s: &UOp| u.op() == Op::After && *s != u.src()[0] && realized(s).is_some();
+        let is_open = |s: &&UOp| !self.done.contains_key(*s) && !is_over(s);
+        let pending: Srcs = u.src().iter().filter(is_open).cloned().collect();
         stack.push(Visit::Rebuild(u));
         stack.extend(pending.into_iter().rev().map(Visit::Enter));
     }
 
     fn rebuild(&mut self, u: &UOp) -> Result<UOp, ScheduleError> {
+        if u.op() == Op::After {
+            return Ok(self.after(u));
+        }
         // PANIC: everything below was done before.
         let below: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();
         let src = |k: usize| below[k].clone();
@@ -156,6 +162,14 @@ impl Walk {
             }),
             _ => Ok(u.with_src(below)),
         }
+    }
+
+    /// The value once those have happened that are still to happen.
+    fn after(&self, u: &UOp) -> UOp {
+        let open = u.src()[1..].iter().filter(|s| realized(s).is_none()).filter_map(|s| self.done.get(s));
+        // PANIC: the value itself was done before.
+        let below: Srcs = std::iter::once(&self.done[&u.src()[0]]).chain(open).cloned().collect();
+        if below.len() == 1 { below[0].clone() } else { u.with_src(below) }
     }
 
     fn param(&mut self, buffer: &UOp) -> UOp {
