@@ -39,7 +39,7 @@
 //! # use doorbell::tensor::prelude::*;
 //! let net = Linear::new(2, 1);
 //! let mut optim = Sgd::new(net.parameters(), 0.1)?.momentum(0.9);
-//! let mut step = Jit::new(|x: &[Tensor]| {
+//! let mut step = Jit::new(|x: &[Tensor]| -> Result<Vec<Tensor>, doorbell::Error> {
 //!     optim.zero_grad();
 //!     let loss = net.forward(&x[0]).mse_loss(&x[1]);
 //!     loss.backward()?;
