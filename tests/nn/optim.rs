@@ -95,7 +95,7 @@ fn optimisers_take_the_path_of_their_references_plain_and_recorded() {
         for recorded in [false, true] {
             let list = parameters(&case["start"]);
             let mut optim = made(op, &list, &case["params"]);
-            let mut step = Jit::new(|grads: &[Tensor]| {
+            let mut step = Jit::new(|grads: &[Tensor]| -> Result<Vec<Tensor>, doorbell::Error> {
                 list.iter().zip(grads).for_each(|(p, g)| p.set_grad(Some(g.clone())));
                 Ok(optim.schedule_step()?)
             });

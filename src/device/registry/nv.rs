@@ -32,7 +32,7 @@ impl Registry {
     /// One row per card of the driver, or one row with the reason why there is none; then the software GPUs.
     pub(super) fn list_nv(&self, options: &NvOptions) -> Vec<DeviceListing> {
         let mut rows = match self.nv_cards(options) {
-            Err(absent) => vec![absent],
+            Err(why) => vec![absent(why)],
             Ok(count) => (0..count).map(|n| self.nv_row(n, options)).collect(),
         };
         if self.emulate.get().is_some() {
@@ -44,20 +44,19 @@ impl Registry {
 
     /// The first card, or why there is none.
     pub(super) fn probe_nv(&self, options: &NvOptions) -> DeviceListing {
-        self.nv_cards(options).map_or_else(|absent| absent, |_| self.nv_row(0, options))
+        self.nv_cards(options).map_or_else(absent, |_| self.nv_row(0, options))
     }
 
-    /// How many cards the driver has, at least one; or a row that says why there is none.
-    fn nv_cards(&self, options: &NvOptions) -> Result<u32, DeviceListing> {
-        let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("NV") };
+    /// How many cards the driver has, at least one; or why there is none.
+    fn nv_cards(&self, options: &NvOptions) -> Result<u32, String> {
         let selector = nv::Selector::Index(0);
         let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
             let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
             nv::cards(&driver).map_err(refused)
         });
         match cards {
-            Err(e) => Err(absent(e.to_string())),
-            Ok(cards) if cards.is_empty() => Err(absent("the driver lists no card".into())),
+            Err(e) => Err(e.to_string()),
+            Ok(cards) if cards.is_empty() => Err("the driver lists no card".into()),
             Ok(cards) => Ok(u32::try_from(cards.len()).unwrap_or(u32::MAX)),
         }
     }
@@ -75,4 +74,8 @@ impl Registry {
             Err(e) => DeviceListing { unavailable: Some(e.to_string()), ..row(&name) },
         }
     }
+}
+
+fn absent(why: String) -> DeviceListing {
+    DeviceListing { unavailable: Some(why), ..row("NV") }
 }

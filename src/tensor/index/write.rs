@@ -1,11 +1,12 @@
 //! Storing at indices: views of memory are written in place, everything else becomes a new value.
 
 use super::super::assign::{fitted, is_memory};
+use super::super::creation::known;
 use super::super::elementwise::Elementwise;
 use super::super::error::{Fault, Problem};
 use super::super::gradient::back_through_movement;
 use super::super::graph;
-use super::super::handle::Tensor;
+use super::super::handle::{Tensor, default_device};
 use super::super::movement::Movement;
 use super::super::reduction::Reduction;
 use super::super::value::{Expr, Value, lift_many};
@@ -94,6 +95,9 @@ impl Tensor {
                     let store = UOp::new(Op::Assign, v.dtype(), [view.uop().clone(), v], Arg::None);
                     return Ok(Expr::from(x.uop().after(&[store])));
                 }
+                if has_variables(view.uop()) && is_computed(x.uop()) {
+                    return moved_and_written(x, index, v);
+                }
                 return overlaid(x, &view, v);
             }
             let part = match &picks[..] {
@@ -113,6 +117,31 @@ impl Tensor {
         self.set_node(made.node());
         self
     }
+}
+
+/// Whether a view begins or ends at a variable.
+fn has_variables(view: &UOp) -> bool {
+    view.any(|u| u.op() == Op::Var)
+}
+
+/// Whether a value has been computed: it is memory, though not the Tensor's own.
+fn is_computed(x: &UOp) -> bool {
+    let mut u = x;
+    while u.op().is_movement() && u.op() != Op::Pad {
+        u = &u.src()[0];
+    }
+    u.op() == Op::Buffer
+}
+
+/// `x` in memory of its own, and there `v` written to a view of it: what is written at a variable place once is written
+/// at another one the next time, so that it cannot stay an expression.
+fn moved_and_written(x: &Expr, index: &[Index], v: UOp) -> Result<Expr, Problem> {
+    let (dtype, device) = (x.uop().dtype(), x.uop().device().cloned().unwrap_or_else(default_device));
+    let place = graph::reshape(&Tensor::buffer(dtype.scalar.strong(), known(x.shape())?, device), x.shape());
+    let own = Expr::from(UOp::new(Op::Assign, place.dtype(), [place, x.uop().clone()], Arg::None));
+    let (view, _) = basic(&own, index, &[])?;
+    let store = UOp::new(Op::Assign, v.dtype(), [view.uop().clone(), v], Arg::None);
+    Ok(Expr::from(own.uop().after(&[store])))
 }
 
 /// `x` with the elements that `view` (movement of x) shows replaced by `v`.
