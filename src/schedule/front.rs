@@ -116,7 +116,7 @@ impl Walk {
             return;
         }
         // What an After waits for has happened once it is in memory: nothing below it is of interest then.
-        let is_over = |s: &UOp| u.op() == Op::After && *s != u.src()[0] && realized(s).is_some();
+        let is_over = |s: &UOp| u.op() == Op::After && *s != u.src()[0] && s.realized().is_some();
         let is_open = |s: &&UOp| !self.done.contains_key(*s) && !is_over(s);
         let pending: Srcs = u.src().iter().filter(is_open).cloned().collect();
         stack.push(Visit::Rebuild(u));
@@ -166,7 +166,7 @@ impl Walk {
 
     /// The value once those have happened that are still to happen.
     fn after(&self, u: &UOp) -> UOp {
-        let open = u.src()[1..].iter().filter(|s| realized(s).is_none()).filter_map(|s| self.done.get(s));
+        let open = u.src()[1..].iter().filter(|s| s.realized().is_none()).filter_map(|s| self.done.get(s));
         // PANIC: the value itself was done before.
         let below: Srcs = std::iter::once(&self.done[&u.src()[0]]).chain(open).cloned().collect();
         if below.len() == 1 { below[0].clone() } else { u.with_src(below) }
