@@ -1,4 +1,5 @@
-//! Large reductions to few results, in two stages: partial results that many cores can compute, then those.
+//! Large reductions to few results, in two stages: partial results that many cores can compute, then those. A variance
+//! takes two stages as well, not two for its mean and two more.
 
 use super::jobs::{PARALLEL, SMALL_WORK};
 use crate::uop::{Dim, Op, UOp};
@@ -31,39 +32,110 @@ pub fn is_contraction(x: &UOp) -> bool {
 
 /// A tensor-level reduce as two, if it is large and has little else to share out; itself otherwise.
 pub fn split(reduce: UOp) -> UOp {
+    let Some(cut) = Blocks::of(&reduce) else { return reduce };
     let (Some(x), Some(op)) = (reduce.src().first(), reduce.reduce_op()) else { return reduce };
-    let Some(shape) = x.shape().iter().map(Dim::as_int).collect::<Option<Vec<i64>>>() else { return reduce };
-    let axes: Vec<usize> = reduce.axes().iter().map(|a| *a as usize).collect();
-    let size = |keep: bool| {
-        let axis = |(k, d): (usize, &i64)| if axes.contains(&k) == keep { *d } else { 1 };
-        shape.iter().enumerate().map(axis).fold(1i64, i64::saturating_mul)
-    };
-    let (inputs, outputs) = (size(true), size(false));
-    let large = inputs.saturating_mul(outputs) as u64 > SMALL_WORK;
-    let few = inputs >= RATIO && large && (outputs as u64) < 4 * PARALLEL;
-    let deep = inputs >= DEEP && (64..=1 << 17).contains(&outputs) && is_contraction(x);
-    if !few && !deep {
-        return reduce;
+    if let Some(merged) = cut.squares(&reduce, x) {
+        return merged;
     }
-    let factor = |d: i64| {
-        if few {
-            return (8..=256).rev().find(|f| d % f == 0 && d > *f);
+    cut.total(op, &cut.partial(op, &cut.wide(x)))
+}
+
+/// How a large reduction is cut: one of its axes into parts.
+struct Blocks {
+    /// The reduced axes.
+    axes: Vec<usize>,
+    axis: usize,
+    /// Elements of one part: what one partial result is made of.
+    len: i64,
+    /// The shape with the parts as an axis of its own, before the rest of that axis.
+    wide: Vec<i64>,
+    /// The shape of the partial results, with as many axes as the input.
+    kept: Vec<i64>,
+}
+
+fn sizes(d: &[i64]) -> impl Iterator<Item = UOp> + '_ {
+    d.iter().map(|d| UOp::int(*d))
+}
+
+impl Blocks {
+    fn of(reduce: &UOp) -> Option<Blocks> {
+        let x = reduce.src().first()?;
+        let shape = x.shape().iter().map(Dim::as_int).collect::<Option<Vec<i64>>>()?;
+        let axes: Vec<usize> = reduce.axes().iter().map(|a| *a as usize).collect();
+        let size = |keep: bool| {
+            let axis = |(k, d): (usize, &i64)| if axes.contains(&k) == keep { *d } else { 1 };
+            shape.iter().enumerate().map(axis).fold(1i64, i64::saturating_mul)
+        };
+        let (inputs, outputs) = (size(true), size(false));
+        let large = inputs.saturating_mul(outputs) as u64 > SMALL_WORK;
+        let few = inputs >= RATIO && large && (outputs as u64) < 4 * PARALLEL;
+        let deep = inputs >= DEEP && (64..=1 << 17).contains(&outputs) && is_contraction(x);
+        if !few && !deep {
+            return None;
         }
-        (2..=256).find(|f| d % f == 0 && inputs / f <= BLOCK && f * outputs <= 1 << 23)
-    };
-    let Some((axis, parts)) = axes.iter().find_map(|a| Some((*a, factor(shape[*a])?))) else { return reduce };
-    let sizes = |d: Vec<i64>| d.into_iter().map(UOp::int);
-    let mut wide = shape.clone();
-    wide.insert(axis, parts);
-    wide[axis + 1] = shape[axis] / parts;
-    let inner: Vec<usize> = axes.iter().map(|a| if *a >= axis { a + 1 } else { *a }).collect();
-    let partial = x.movement(Op::Reshape, sizes(wide)).reduce_axes(op, &inner);
-    let kept = |(k, d): (usize, &i64)| match k {
-        k if k == axis => parts,
-        k if axes.contains(&k) => 1,
-        _ => *d,
-    };
-    partial.movement(Op::Reshape, sizes(shape.iter().enumerate().map(kept).collect())).reduce_axes(op, &[axis])
+        let factor = |d: i64| {
+            if few {
+                return (8..=256).rev().find(|f| d % f == 0 && d > *f);
+            }
+            (2..=256).find(|f| d % f == 0 && inputs / f <= BLOCK && f * outputs <= 1 << 23)
+        };
+        let (axis, parts) = axes.iter().find_map(|a| Some((*a, factor(shape[*a])?)))?;
+        let mut wide = shape.clone();
+        wide.insert(axis, parts);
+        wide[axis + 1] = shape[axis] / parts;
+        let kept = |(k, d): (usize, &i64)| match k {
+            k if k == axis => parts,
+            k if axes.contains(&k) => 1,
+            _ => *d,
+        };
+        let kept = shape.iter().enumerate().map(kept).collect();
+        Some(Blocks { axes, axis, len: inputs / parts, wide, kept })
+    }
+
+    fn wide(&self, x: &UOp) -> UOp {
+        x.movement(Op::Reshape, sizes(&self.wide))
+    }
+    /// One result a part, with the axes of `wide`.
+    fn partial(&self, op: Op, wide: &UOp) -> UOp {
+        let inner: Vec<usize> = self.axes.iter().map(|a| if *a >= self.axis { a + 1 } else { *a }).collect();
+        wide.reduce_axes(op, &inner)
+    }
+    /// The partial results with the axes of the input.
+    fn narrow(&self, partial: &UOp) -> UOp {
+        partial.movement(Op::Reshape, sizes(&self.kept))
+    }
+    fn total(&self, op: Op, partial: &UOp) -> UOp {
+        self.narrow(partial).reduce_axes(op, &[self.axis])
+    }
+
+    /// A sum of squared distances to the mean of the same elements, as in a variance: each part sums the distances to
+    /// its own mean, so that the whole mean is not waited for, and parts are merged by the distances of their means
+    /// (Chan, Golub and LeVeque): `sum (x - mean)^2 = sum over parts of sum (x - mean of part)^2 + len * (mean of part -
+    /// mean)^2`. As exact as two passes over everything, and two kernels where those would be four.
+    fn squares(&self, reduce: &UOp, x: &UOp) -> Option<UOp> {
+        let [d, again] = x.src() else { return None };
+        let is_square = reduce.reduce_op() == Some(Op::Add) && x.op() == Op::Mul && d == again;
+        let [y, all] = d.src() else { return None };
+        if !is_square || d.op() != Op::Sub || all.op() != Op::Expand {
+            return None;
+        }
+        let mean = &all.src()[0];
+        let partial = self.partial(Op::Add, &self.wide(y));
+        let is_mean = mean.op() == Op::FDiv && mean.src()[0] == self.total(Op::Add, &partial);
+        let count = mean.src().get(1)?.as_const()?.as_f64();
+        if !is_mean || count != (self.len * self.kept[self.axis]) as f64 {
+            return None;
+        }
+        let number = UOp::constant(y.dtype(), self.len as f64);
+        let wide_mean = partial.binary(Op::FDiv, &number).movement(Op::Expand, sizes(&self.wide));
+        let off = self.wide(y).binary(Op::Sub, &wide_mean);
+        let inside = self.total(Op::Add, &self.partial(Op::Add, &(&off * &off)));
+        let part_mean = self.narrow(&partial).binary(Op::FDiv, &number);
+        let apart = part_mean.binary(Op::Sub, &mean.movement(Op::Expand, sizes(&self.kept)));
+        // A sum of its own: with the mean in it, the sums inside the parts would wait for the mean.
+        let between = (&apart * &apart).reduce_axes(Op::Add, &[self.axis]);
+        Some(&inside + &between.binary(Op::Mul, &number))
+    }
 }
 
 #[cfg(test)]

@@ -28,9 +28,9 @@ const FIRST_DEVICE: u32 = 0x14b8_1119;
 /// A stream of random numbers on one device.
 #[derive(Clone, Debug)]
 pub struct Generator {
-    /// (2,) u32: device word, seed.
+    /// (1,) u64: device word, seed above it.
     key: Tensor,
-    /// (2,) u32: words drawn so far, low word first.
+    /// (1,) u64: words drawn so far.
     counter: Tensor,
     /// Held while a draw reserves its positions in the stream.
     drawing: Arc<Mutex<()>>,
@@ -42,37 +42,50 @@ impl Generator {
         Generator::on(seed, FIRST_DEVICE, default_device())
     }
     fn on(seed: u32, device_word: u32, device: Arc<str>) -> Generator {
-        let words = |list: [u32; 2]| {
-            let bytes = list.iter().flat_map(|w| w.to_le_bytes()).collect();
-            Tensor::from(Tensor::host_data(bytes, Scalar::U32, 2, device.clone()))
-        };
-        Generator { key: words([device_word, seed]), counter: words([0, 0]), drawing: Arc::default() }
+        let word =
+            |value: u64| Tensor::from(Tensor::host_data(value.to_le_bytes().to_vec(), Scalar::U64, 1, device.clone()));
+        let key = u64::from(seed) << 32 | u64::from(device_word);
+        Generator { key: word(key), counter: word(0), drawing: Arc::default() }
     }
-    /// The counter's Tensor: what a capture of a program must keep alive.
+    /// The counter's Tensor, (1,) u64: words drawn so far. What a capture of a program must keep alive.
     pub fn counter(&self) -> &Tensor {
         &self.counter
     }
 
-    /// Advances the counter by `words` and returns its old value, as two (1,) Tensors.
+    /// Advances the counter by `words` and returns the key of the draw that starts at its old value, (1,) u64.
     ///
-    /// The old value is stored in this draw's own memory, so that a draw which is computed late is not moved by later
-    /// ones.
+    /// The key is stored in this draw's own memory, so that a draw which is computed late is not moved by later ones.
+    /// One kernel stores both.
     #[track_caller]
-    fn advance(&self, words: u32) -> (Tensor, Tensor) {
+    fn advance(&self, words: u32) -> Tensor {
         let _turn = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = self.counter.empty_like();
-        start.assign(&self.counter);
-        let at = |k: i64| start.narrow(0, k, 1);
-        let low = at(0).add(i64::from(words));
-        let high = at(1).add(&low.lt(&at(0)).cast(Scalar::U32));
-        self.counter.assign(&Tensor::cat(&[&low, &high], 0));
+        let key = self.counter.empty_like();
+        key.assign(&self.counter.threefry(&self.key));
+        let after = |x: &Tensor, earlier: &Tensor| -> Tensor {
+            build("rand", [x.node(), earlier.node()], |[x, earlier]| Ok(x.after(std::slice::from_ref(earlier))))
+        };
+        self.counter.assign(&after(&self.counter, &key).add(i64::from(words)));
         // Computing the draw advances the counter too: a recorded program draws fresh numbers at each replay.
-        let start: Tensor = build("rand", [start.node(), self.counter.node()], |[start, next]| {
-            Ok(start.after(std::slice::from_ref(next)))
-        });
-        (start.narrow(0, 0, 1), start.narrow(0, 1, 1))
+        after(&key, &self.counter)
     }
 
+    /// One draw, computed by one kernel: `made` of its key (u64, of one element) and its number of words, for a result
+    /// of `shape` of which each number takes the bits of `dtype`.
+    #[track_caller]
+    fn drawn(
+        &self,
+        op: &'static str,
+        shape: &[Dim],
+        dtype: Scalar,
+        made: impl FnOnce(&Expr, u32) -> Result<Expr, Problem>,
+    ) -> Tensor {
+        let words = match word_count(shape, dtype) {
+            Ok(words) => words,
+            Err(problem) => return lift(op, [], |[]| Err(problem)),
+        };
+        let key = self.advance(words);
+        lift(op, [key.node()], |[key]| Ok(made(&key, words)?.contiguous()))
+    }
     /// Uniform floats in [0, 1) of the default float type. Of a symbolic shape the numbers are the first ones of what its
     /// largest would be.
     #[track_caller]
@@ -83,62 +96,58 @@ impl Generator {
     #[track_caller]
     pub fn random_bits(&self, shape: impl IntoShape) -> Tensor {
         let shape = shape.into_shape();
-        let words = match word_count(&shape, Scalar::F32) {
-            Ok(words) => words,
-            Err(problem) => return lift("random_bits", [], |[]| Err(problem)),
-        };
-        let (low, high) = self.advance(words);
-        lift("random_bits", [self.key.node(), low.node(), high.node()], |[key, low, high]| {
+        self.drawn("random_bits", &shape, Scalar::F32, |key, words| {
             let i = Expr::from(graph::cast(&UOp::iota(crate::uop::numel(&shape).uop()), Scalar::U32));
-            Ok(word(&sub_key(&key, &low, &high), &i, words).reshape(&shape).contiguous())
+            Ok(word(key, &i, words).reshape(&shape))
         })
     }
     /// Uniform floats of type f16, bf16, f32 or f64 in [0, 1).
     #[track_caller]
     pub fn rand_of(&self, shape: impl IntoShape, dtype: Scalar) -> Tensor {
         let shape = shape.into_shape();
-        let words = match word_count(&shape, dtype) {
-            Ok(words) => words,
-            Err(problem) => return lift("rand", [], |[]| Err(problem)),
-        };
-        let (low, high) = self.advance(words);
-        lift("rand", [self.key.node(), low.node(), high.node()], |[key, low, high]| {
-            let key = sub_key(&key, &low, &high);
-            Ok(uniform(&key, &shape, words, dtype).contiguous())
-        })
+        self.drawn("rand", &shape, dtype, |key, words| Ok(uniform(key, &shape, words, dtype)))
     }
     /// Normal floats of mean 0 and deviation 1 (Box-Muller, in f32).
     #[track_caller]
     pub fn randn(&self, shape: impl IntoShape) -> Tensor {
-        let shape = shape.into_shape();
-        let pair = self.rand_of([&[Dim::Int(2)], shape.as_slice()].concat(), Scalar::F32);
-        lift("randn", [pair.node()], |[pair]| {
-            let part = |k: i64| pair.narrow(0, k, 1).squeeze(0).reshape(&shape);
+        self.gauss("randn", &shape.into_shape(), |x| x)
+    }
+    /// A function of [`Generator::randn`].
+    #[track_caller]
+    fn gauss(&self, op: &'static str, shape: &[Dim], of: impl FnOnce(Expr) -> Expr) -> Tensor {
+        let pair = [&[Dim::Int(2)], shape].concat();
+        self.drawn(op, &pair, Scalar::F32, |key, words| {
+            let pair = uniform(key, &pair, words, Scalar::F32);
+            let part = |k: i64| pair.narrow(0, k, 1).squeeze(0).reshape(shape);
             let radius = part(1).neg().add(1).log().mul(-2).sqrt();
-            Ok(part(0).mul(2.0 * PI).cos().mul(&radius).cast(default_float()))
+            Ok(of(part(0).mul(2.0 * PI).cos().mul(&radius).cast(default_float())))
         })
     }
     /// Normal floats of this mean and deviation.
     #[track_caller]
     pub fn normal(&self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
-        self.randn(shape).mul(std).add(mean)
+        self.gauss("normal", &shape.into_shape(), |x| x.mul(std).add(mean))
     }
     /// Uniform floats in [low, high).
     #[track_caller]
     pub fn uniform(&self, shape: impl IntoShape, low: f64, high: f64) -> Tensor {
-        self.rand(shape).mul(high - low).add(low)
+        let (shape, dtype) = (shape.into_shape(), default_float());
+        self.drawn("uniform", &shape, dtype, |key, words| {
+            Ok(uniform(key, &shape, words, dtype).mul(high - low).add(low))
+        })
     }
     /// Uniform i32 in low..high. More than 2^23 of them are drawn from f64, since an f32 has no more different values
     /// in [0, 1).
     #[track_caller]
     pub fn randint(&self, shape: impl IntoShape, low: i32, high: i32) -> Tensor {
         let span = i64::from(high) - i64::from(low);
-        let drawn = self.rand_of(shape, if span <= 1 << 23 { Scalar::F32 } else { Scalar::F64 });
-        lift("randint", [drawn.node()], |[drawn]| {
+        let (shape, dtype) = (shape.into_shape(), if span <= 1 << 23 { Scalar::F32 } else { Scalar::F64 });
+        self.drawn("randint", &shape, dtype, |key, words| {
             if span < 1 {
                 return Err(Problem::argument(format!("no integer lies in {low}..{high}")));
             }
             let t = super::index::position_type(span);
+            let drawn = uniform(key, &shape, words, dtype);
             Ok(drawn.mul(span as f64).cast(t).add(i64::from(low)).cast(Scalar::I32))
         })
     }
@@ -215,12 +224,6 @@ fn word_count(shape: &[Dim], dtype: Scalar) -> Result<u32, Problem> {
 
 fn wide(low: &Expr, high: &Expr) -> Expr {
     high.cast(Scalar::U64).shl(32).bitor(&low.cast(Scalar::U64))
-}
-
-/// The key (u64, of one element) of a draw that starts at this counter.
-fn sub_key(key: &Expr, low: &Expr, high: &Expr) -> Expr {
-    let whole = wide(&key.narrow(0, 0, 1), &key.narrow(0, 1, 1));
-    wide(low, high).threefry(&whole)
 }
 
 /// Word `i` (u32 positions) of a draw of `words` words.

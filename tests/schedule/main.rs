@@ -1,6 +1,7 @@
 //! The scheduler from outside: values against the reference interpreter, kernel counts against tinygrad's.
 
 mod counts;
+mod first_use;
 mod graphs;
 mod programs;
 mod random;

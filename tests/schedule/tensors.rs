@@ -160,7 +160,11 @@ fn sums() -> Vec<Case> {
     let t = s.t().mul(4.0);
     let x = input(&[4, 4]);
     let shifted = x.add(&Tensor::arange(16).reshape([4, 4])).sum(());
+    let much = input(&[1 << 18]);
+    let (var, mean) = input(&[512, 1024]).var_mean((), 1);
     vec![
+        valued("std of everything", 2, 0, &[much.std((), 1)]),
+        valued("var and mean of everything", 2, 0, &[var, mean]),
         valued("22 partial_fuse1", 2, 1, &[c.clone(), a.sum(()).sub(&b.sum(())).mul(4.0)]),
         valued("22 partial_fuse3", 4, 1, &[c.clone(), d.clone(), e.clone(), b.sum(()).sub(&e)]),
         valued("22 partial_fuse4", 4, 1, &[c, d.clone(), e.clone(), b.sub(&d).sum(()).sub(&e)]),
@@ -176,8 +180,8 @@ fn selections() -> Vec<Case> {
     let x = input(&[5, 2]);
     let third = |t: &Tensor| x.add(&t.narrow(0, 2, 1)).sum(());
     let generator = Generator::new(7);
-    let drawn = generator.rand([32]);
-    plan(&nodes(&[generator.counter().clone()])).finish();
+    let (drawn, normal) = (generator.rand([32]), Generator::new(7).randn([32]));
+    let (uniform, odds) = (Generator::new(7).uniform([32], -1.0, 2.0), Generator::new(7).randint([32], 0, 9));
     let table = input(&[50, 8]);
     let tokens = memory(DType::I32, &[2, 6]);
     let far = input(&[32768, 4]);
@@ -189,7 +193,11 @@ fn selections() -> Vec<Case> {
         planned("29 loss on gathered labels", 4, 0, &[loss]),
         valued("30 arange_index", 1, 0, &[third(&Tensor::arange(10))]),
         valued("30 arange_index of a copy", 2, 0, &[third(&Tensor::arange(10).contiguous())]),
-        planned("33 rand", 1, 0, &[drawn]),
+        // With what advances the new generator's counter: one kernel that tinygrad's table leaves out.
+        planned("33 rand, first use", 2, 0, &[drawn]),
+        planned("33 randn, first use", 2, 0, &[normal]),
+        planned("33 uniform, first use", 2, 0, &[uniform]),
+        planned("33 randint, first use", 2, 0, &[odds]),
         valued("62 embedding lookup", 2, 1, &[table.get(&tokens)]),
     ]
 }
