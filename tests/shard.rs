@@ -202,12 +202,101 @@ fn what_does_not_fit_is_a_clear_error() {
     let x = values(&[6, 4], 12);
     let text = |t: &Tensor| t.uop().map(|_| String::new()).unwrap_or_else(|e| e.to_string());
     assert!(text(&x.shard(&["CPU:0"], 0)).contains("1 devices"), "{}", text(&x.shard(&["CPU:0"], 0)));
-    assert!(text(&x.shard(&["CPU:0", "CPU:0"], 0)).contains("named twice"));
-    assert!(text(&x.shard(&["CPU:0", "AMD:1"], 0)).contains("different kinds"));
+    let here = |line: u32| format!("at tests/shard.rs:{line}:");
+    for (devices, what) in [
+        (["CPU:0", "CPU:0"], "device CPU:0 is named twice; of"),
+        (["cpu", "CPU:0"], "device CPU:0 is named twice, as cpu too"),
+        (["CPU:0", "AMD:1"], "CPU and AMD:1 are devices of different kinds"),
+        (["CPU", "NV:emu=sm_90"], "CPU and NV:emu=sm_90 are devices of different kinds"),
+        (["AMD:emu=gfx1100", "cuda:1"], "AMD:emu=gfx1100 and NV:1 are devices of different kinds"),
+        (["CPU", ""], "\"\" is not the name of one device"),
+        (["CPU", "CPU:1,CPU:2"], "is not the name of one device"),
+    ] {
+        let (line, got) = (line!(), text(&x.shard(&devices, 0)));
+        assert!(got.contains(what) && got.contains(&here(line)), "{got}");
+    }
+    // Whether there is such a device is known once it is opened.
+    for (devices, what) in [(["GPU", "GPU:1"], "unknown device \"GPU\", valid: CPU"), (["CPU", "CPU:99"], "\"CPU:99\"")]
+    {
+        let (line, sharded) = (line!(), x.shard(&devices, 0));
+        let got = (sharded + 1.0).to_vec::<f32>().unwrap_err().to_string();
+        assert!(got.contains(what) && got.contains("`shard`") && got.contains(&here(line)[3..]), "{got}");
+    }
     assert!(text(&x.shard(FOUR, 0)).contains("axis 0 of size 6 has no 4 equal parts"), "{}", text(&x.shard(FOUR, 0)));
-    assert!(text(&x.shard(TWO, 2)).contains("out of range"));
-    let mixed = (x.shard(TWO, 0) + &x).to_vec::<f32>().unwrap_err().to_string();
-    assert!(mixed.contains("CPU:0, CPU:1"), "{mixed}");
-    let other = (x.shard(TWO, 0) + x.shard(&["CPU:2", "CPU:3"], 0)).to_vec::<f32>().unwrap_err().to_string();
-    assert!(other.contains("CPU:2, CPU:3"), "{other}");
+    assert!(text(&x.shard(TWO, 2)).contains("axis 2 is out of range for rank 2"));
+    let (line, mixed) = (line!(), text(&(x.shard(TWO, 0) + &x)));
+    assert!(mixed.contains("a value lies over CPU, CPU:1, another on CPU: `shard`"), "{mixed}");
+    assert!(mixed.contains(&here(line)), "{mixed}");
+    let other = text(&(x.shard(TWO, 0) + x.shard(&["CPU:2", "CPU:3"], 0)));
+    assert!(other.contains("over CPU, CPU:1, another over CPU:2, CPU:3"), "{other}");
+    // Named in another way, one device is one device.
+    assert_eq!(read(&(x.to("cpu:0") + &x)), read(&(&x * 2.0)));
+}
+
+#[test]
+fn what_is_made_like_a_sharded_tensor_is_sharded_like_it() {
+    let x = values(&[8, 6], 13);
+    for axis in [Some(0), Some(1), None] {
+        let s = x.shard(TWO, axis);
+        let like = x.shard_like(&(&s * 2.0));
+        near(&(&like + &s), &(&x * 2.0));
+        let memory = s.empty_like();
+        memory.assign(&(&s + 1.0));
+        near(&memory, &(&x + 1.0));
+        assert_eq!(memory.devices(), s.devices());
+        near(&(s.zeros_like() + &s), &x);
+    }
+    assert_eq!(&*x.shard(TWO, 0).shard_like(&x).device(), "CPU");
+}
+
+/// Random numbers of a Tensor and of the same one sharded, drawn after each other from one seed.
+fn draws(place: impl Fn(Tensor) -> Tensor) -> Vec<Vec<f32>> {
+    Tensor::manual_seed(7);
+    let x = place(values(&[8, 12], 14));
+    let mut all = vec![read(&x.rand_like()), read(&x.dropout(0.3, true)), read(&x.randn_like())];
+    // In one graph with others, and of a value that is not memory.
+    let y = (&x + 1.0).dropout(0.5, true) * x.rand_like();
+    all.push(read(&y.sum(0)));
+    all.push(read(&Tensor::rand([5])));
+    all.push(read(&x.cast(Scalar::F16).dropout(0.5, true).cast(Scalar::F32)));
+    all
+}
+
+#[test]
+fn random_numbers_of_a_sharded_tensor_are_those_of_one_device() {
+    let want = draws(|x| x);
+    for devices in [TWO, FOUR] {
+        for axis in [Some(0), Some(1), None] {
+            let got = draws(|x| x.shard(devices, axis));
+            for (k, (g, w)) in got.iter().zip(&want).enumerate() {
+                // Sums are in another order.
+                let close = |(g, w): (&f32, &f32)| if k == 3 { (g - w).abs() < 1e-5 } else { g == w };
+                assert!(g.iter().zip(w).all(close), "draw {k} over {devices:?} along {axis:?}: {g:?}, wanted {w:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn values_of_constants_have_a_part_on_each_device() {
+    let table = || (Tensor::arange(8).reshape([4, 2]).cast(Scalar::F32) * 1.5).contiguous();
+    let sums = || Tensor::arange(4 * 300).reshape([4, 300]).cast(Scalar::F32).sum(1);
+    let places = |t: &Tensor| -> Vec<String> {
+        t.realize().unwrap();
+        let parts = t.uop().unwrap().src().to_vec();
+        parts.iter().map(|p| p.device().map_or_else(String::new, |d| d.to_string())).collect()
+    };
+    for axis in [Some(0), None] {
+        for (t, want) in [
+            (table().shard(TWO, axis), table()),
+            (sums().shard(TWO, axis), sums()),
+            (Tensor::zeros([4, 2]).shard(TWO, axis), Tensor::zeros([4, 2])),
+            (Tensor::arange(4).shard(TWO, axis).cast(Scalar::F32), Tensor::arange(4).cast(Scalar::F32)),
+        ] {
+            assert_eq!(places(&t), ["CPU", "CPU:1"], "{axis:?}");
+            assert_eq!(read(&t), read(&want), "{axis:?}");
+        }
+        let x = values(&[4, 2], 15);
+        near(&(x.shard(TWO, axis) + table() * sums().unsqueeze(1)), &(&x + table() * sums().unsqueeze(1)));
+    }
 }

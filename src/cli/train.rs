@@ -353,3 +353,94 @@ fn progress(total: u64) -> ProgressBar {
     }
     bar
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEPS: usize = 6;
+    const ROWS: usize = 32;
+
+    /// How the network lies on devices.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Way {
+        /// Each has the whole network and its part of the rows.
+        Data,
+        /// Each has its part of the first convolution's filters and all rows.
+        Tensor,
+    }
+
+    /// Places the state of the network, by its names.
+    fn place(net: &Net, devices: &[&str], way: Way) {
+        for (name, t) in net.state_dict() {
+            let axis = match name.as_str() {
+                _ if way == Way::Data => None,
+                "norm1.num_batches_tracked" => None,
+                "conv1.weight" => Some(0),
+                "conv2.weight" => Some(1),
+                name if name.starts_with("norm1.") => Some(0),
+                _ => None,
+            };
+            t.shard_(devices, axis);
+        }
+    }
+
+    /// Losses of the first steps of `doorbell train`, over `devices`.
+    fn losses(devices: &[&str], way: Way, recorded: bool) -> Vec<f64> {
+        let (train, _) = datasets::digits_split(datasets::Split::Sixth).unwrap();
+        Tensor::manual_seed(0);
+        let net = Net::new(train.height, train.width);
+        Tensor::realize_all(&net.tensors()).unwrap();
+        if devices.len() > 1 {
+            place(&net, devices, way);
+        }
+        let mut opt = Adam::decoupled(net.parameters(), 0.01, 0.01).unwrap();
+        let lr = opt.lr().clone();
+        let mut step = Jit::new(|x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
+            opt.zero_grad();
+            let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1]);
+            loss.backward()?;
+            let mut out = vec![loss];
+            out.extend(opt.schedule_step()?);
+            Ok(out)
+        });
+        let pixels = train.floats();
+        let size = train.height * train.width;
+        let mut shuffle = Shuffle(0);
+        let order = shuffle.order(train.len());
+        let mut all = Vec::new();
+        for (k, rows) in order.chunks(ROWS).take(STEPS).enumerate() {
+            let now = Tensor::new([learning_rate(0.01, k, 690) as f32]);
+            lr.assign(&now.shard_like(&lr)).realize().unwrap();
+            let x: Vec<f32> = rows.iter().flat_map(|r| &pixels[r * size..(r + 1) * size]).copied().collect();
+            let y: Vec<i32> = rows.iter().map(|r| i32::from(train.labels[*r])).collect();
+            let (mut x, mut y) =
+                (Tensor::from_slice(&x, [ROWS, 1, train.height, train.width]), Tensor::from_slice(&y, [ROWS]));
+            if devices.len() > 1 {
+                let axis = if way == Way::Data { Some(0) } else { None };
+                (x, y) = (x.shard(devices, axis), y.shard(devices, axis));
+            }
+            if !recorded {
+                step.reset();
+            }
+            all.push(step.call(&[x, y]).unwrap_or_else(|e| panic!("{e}"))[0].item().unwrap());
+        }
+        assert_eq!(step.is_recorded(), recorded);
+        all
+    }
+
+    #[test]
+    fn the_digits_network_trains_over_several_devices_as_on_one() {
+        let want = losses(&["CPU"], Way::Data, true);
+        assert!(want[STEPS - 1] < want[0], "{want:?}");
+        for devices in [&["CPU", "CPU:1"][..], &["CPU", "CPU:1", "CPU:2", "CPU:3"]] {
+            for way in [Way::Data, Way::Tensor] {
+                let got = losses(devices, way, true);
+                let close = got.iter().zip(&want).all(|(g, w)| (g - w).abs() < 1e-4);
+                assert!(close, "{way:?} over {devices:?}: {got:?}, wanted {want:?}");
+            }
+        }
+        let plain = losses(&["CPU", "CPU:1"], Way::Data, false);
+        assert!(plain.iter().zip(&want).all(|(g, w)| (g - w).abs() < 1e-4), "unrecorded: {plain:?}, wanted {want:?}");
+    }
+}

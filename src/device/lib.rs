@@ -33,7 +33,7 @@ pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stam
 pub use error::DeviceError;
 pub use host::{Executor, HostDevice};
 pub use memory::{Location, Memory, MemoryParts, Release, Uses};
-pub use record::record_by_resubmission;
+pub use record::{record_by_resubmission, record_in_order};
 pub use registry::{DeviceListing, DeviceOptions, Registry, open};
 pub use timing::time_command;
 

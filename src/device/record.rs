@@ -1,4 +1,5 @@
-//! The simplest recorded list, for devices without command buffers: it keeps the commands and submits them again.
+//! Recorded lists of two simple kinds: commands that are submitted again, for devices without command buffers, and lists
+//! one after another, for work of several devices.
 
 use super::{Arg, Command, DeviceError, Patch, Recorded};
 use doorbell_hcq::queue::SubmitError;
@@ -67,5 +68,58 @@ fn apply(commands: &mut [Command], patch: &Patch) -> Result<(), SubmitError> {
             }
             Ok(())
         }
+    }
+}
+
+/// Recorded lists as one: a replay runs them in order, each on its device. What they share is ordered by their memories,
+/// as it is between submissions. `lists`: each with the numbers that its commands have in the whole, to which patches
+/// refer. The point of a replay is that of the last list; on an error the lists before it have run.
+#[must_use]
+pub fn record_in_order(lists: Vec<(Vec<usize>, Box<dyn Recorded>)>) -> Box<dyn Recorded> {
+    let len = lists.iter().flat_map(|(numbers, _)| numbers).max().map_or(0, |last| last + 1);
+    let mut places = vec![None; len];
+    for (list, (numbers, _)) in lists.iter().enumerate() {
+        for (command, number) in numbers.iter().enumerate() {
+            places[*number] = Some((list, command));
+        }
+    }
+    Box::new(InOrder { lists: lists.into_iter().map(|(_, list)| (list, Vec::new())).collect(), places })
+}
+
+#[derive(Debug)]
+struct InOrder {
+    /// Each with the patches of the replay under way.
+    lists: Vec<(Box<dyn Recorded>, Vec<Patch>)>,
+    /// List and command of each command of the whole.
+    places: Vec<Option<(usize, usize)>>,
+}
+
+impl InOrder {
+    fn place(&self, command: usize, arg: usize) -> Result<(usize, usize), SubmitError> {
+        self.places.get(command).copied().flatten().ok_or(SubmitError::Patch { command, arg })
+    }
+}
+
+impl Recorded for InOrder {
+    fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
+        self.lists.iter_mut().for_each(|(_, own)| own.clear());
+        for patch in patches {
+            let (list, own) = match patch {
+                Patch::Threads { command, threads } => {
+                    let (list, command) = self.place(*command, 0)?;
+                    (list, Patch::Threads { command, threads: *threads })
+                }
+                Patch::Arg { command, arg, value } => {
+                    let (list, command) = self.place(*command, *arg)?;
+                    (list, Patch::Arg { command, arg: *arg, value: value.clone() })
+                }
+            };
+            self.lists[list].1.push(own);
+        }
+        let mut last = None;
+        for (list, patches) in &mut self.lists {
+            last = Some(list.replay(patches)?);
+        }
+        last.ok_or_else(|| SubmitError::Patch { command: 0, arg: 0 }.into())
     }
 }

@@ -2,7 +2,8 @@
 //! be computed.
 
 use super::Error;
-use crate::tensor::{Shown, Tensor, Value};
+use crate::device::DeviceError;
+use crate::tensor::{DEVICE_SEPARATOR, Shown, Tensor, Value, default_device};
 use crate::uop::{Arg, Op, UOp, USet};
 
 /// The error with the call to blame, if it is one that says nothing of the user's program.
@@ -13,6 +14,11 @@ pub(super) fn blamed(error: Error, tensors: &[Tensor]) -> Error {
         Error::Spec(_) | Error::Rewrite(_) | Error::Schedule(_) | Error::Codegen(_) | Error::Isa(_) => {
             roots.iter().find_map(asked_for)
         }
+        Error::Device(
+            DeviceError::Unknown { asked: name, .. }
+            | DeviceError::NotInBuild { name, .. }
+            | DeviceError::Unavailable { name, .. },
+        ) => roots.iter().find_map(|root| moved_to(root, name)),
         _ => None,
     };
     let Some((u, made)) = found.and_then(|u| Some((u.clone(), u.made()?))) else { return error };
@@ -23,6 +29,16 @@ pub(super) fn blamed(error: Error, tensors: &[Tensor]) -> Error {
 /// The last value on the way to `root` that a user's call made.
 fn asked_for(root: &UOp) -> Option<UOp> {
     root.toposort().into_iter().rev().find(|u| u.made().is_some())
+}
+
+/// The first value, sources first, that a user's call put on a device which is not the program's own.
+fn moved_to(root: &UOp, device: &str) -> Option<UOp> {
+    if *default_device() == *device {
+        return None;
+    }
+    let is_it = |d: &str| d == device || d.strip_prefix(device).is_some_and(|rest| rest.starts_with(':'));
+    let names_it = |u: &UOp| u.device().is_some_and(|d| d.split(DEVICE_SEPARATOR).any(is_it));
+    root.toposort().into_iter().find(|u| u.made().is_some() && names_it(u))
 }
 
 /// The first value, sources first, that a user's call made with a variable that has no value there.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     kernels: AtomicU64,
     copies: AtomicU64,
+    host_copies: AtomicU64,
     flops: AtomicU64,
     mem_bytes: AtomicU64,
     time_ns: AtomicU64,
@@ -18,8 +19,11 @@ pub struct Counters {
 pub struct Totals {
     /// Kernels launched.
     pub kernels: u64,
-    /// Copies between devices launched.
+    /// Copies between devices and to them, with those of the host.
     pub copies: u64,
+    /// Copies that the host made by itself: of its own data, from files, and between devices that cannot reach each
+    /// other's memory. All others went through the devices' queues.
+    pub host_copies: u64,
     /// Arithmetic operations of the launched kernels, by their estimates.
     pub flops: u64,
     /// Bytes loaded and stored by the launched kernels, by their estimates.
@@ -37,6 +41,10 @@ impl Counters {
         self.flops.fetch_add(flops, Relaxed);
         self.mem_bytes.fetch_add(mem_bytes, Relaxed);
     }
+    pub(crate) fn copied_by_host(&self) {
+        self.copies.fetch_add(1, Relaxed);
+        self.host_copies.fetch_add(1, Relaxed);
+    }
     pub(crate) fn timed(&self, ns: u64) {
         self.time_ns.fetch_add(ns, Relaxed);
     }
@@ -47,6 +55,7 @@ impl Counters {
         Totals {
             kernels: self.kernels.load(Relaxed),
             copies: self.copies.load(Relaxed),
+            host_copies: self.host_copies.load(Relaxed),
             flops: self.flops.load(Relaxed),
             mem_bytes: self.mem_bytes.load(Relaxed),
             time_ns: self.time_ns.load(Relaxed),
@@ -55,8 +64,8 @@ impl Counters {
     }
     /// Resets all counters to zero.
     pub fn reset(&self) {
-        for c in [&self.kernels, &self.copies, &self.flops, &self.mem_bytes, &self.time_ns, &self.compiled] {
-            c.store(0, Relaxed);
-        }
+        let copies = [&self.copies, &self.host_copies];
+        let others = [&self.kernels, &self.flops, &self.mem_bytes, &self.time_ns, &self.compiled];
+        copies.into_iter().chain(others).for_each(|c| c.store(0, Relaxed));
     }
 }

@@ -98,8 +98,11 @@ pub enum JitError {
     Nested,
     #[error("jit: data was read back during the recording; only what runs on the device can be replayed")]
     ReadDuringCapture,
-    #[error("jit: kernels on {first} and {second}: a recording has one device")]
-    Devices { first: String, second: String },
+    #[error(
+        "jit: {second} cannot reach memory of {first}, so the host copies from one to the other, which no replay would \
+         repeat: copy before the recorded function, and hand the copy over"
+    )]
+    ThroughHost { first: String, second: String },
     #[error(
         "jit: variable '{0}' was recorded but no input of this call binds it: hand the bound variable over as an input"
     )]

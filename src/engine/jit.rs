@@ -9,28 +9,26 @@
 //! uses the whole buffer besides; one that a replay might overwrite (a result of the call before, a part of captured
 //! memory) is copied first.
 //! A result that is an input, or a view of one, is made from the inputs of each call ([`Outputs`]).
+//! What runs on several devices, as the parts of sharded Tensors do, is a list for each run of commands that no other
+//! device waits for; a replay starts them all, and their queues wait for each other.
 //! A function takes and gives any [`Tree`]: a slice, tuple, map or struct of Tensors. What is no Tensor in it is frozen: a call with
 //! another number is refused, but a bound variable may have another value at each call.
 
+use super::batches::batches;
 use super::jit_capture::{Capture, Open};
+use super::jit_inputs::{Given, Input, InputUse, Known, facts, input_places, unbound};
 use super::jit_outputs::{Call, Outputs};
-use super::memory::{AllocationId, allocation_id, attached, dense_view};
 use super::realize::Assigned;
 use super::session::OpenDevice;
 use super::tree::{Fixed, Leaf, Outcome, Tree, shown, tensors, with_tensors};
 use super::{Error, JitError, Session, session};
-use crate::device::{Arg, Command, Location, Memory, Patch, QueueKind, Recorded, record_by_resubmission};
-use crate::tensor::{Elementwise, Movement, Tensor, Value};
-use crate::uop::{BufferRef, Op, Scalar, UOp, numel};
+use crate::device::{Arg, Command, Location, Memory, Patch, QueueKind, Recorded};
+use crate::device::{record_by_resubmission, record_in_order};
+use crate::tensor::{Tensor, Value};
+use crate::uop::{Op, UOp};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// What an input must be like at each replay.
-struct Input {
-    shape: String,
-    dtype: Scalar,
-    device: String,
-}
 
 /// What is no Tensor in an input.
 #[derive(PartialEq)]
@@ -53,7 +51,7 @@ struct Recording<V> {
     list: Box<dyn Recorded>,
     inputs: Vec<Input>,
     others: Vec<Other>,
-    /// (command, argument, input, byte offset from the input's start).
+    /// (command, argument, buffer among the inputs', byte offset from its start).
     places: Vec<InputUse>,
     vars: Vec<(usize, usize, Arc<str>)>,
     outputs: Outputs,
@@ -64,16 +62,13 @@ struct Recording<V> {
     /// Inputs that it assigns to.
     assigned_inputs: Vec<usize>,
     patches: Vec<Patch>,
-    totals: (u64, u64, u64),
-    device: Arc<str>,
+    /// Kernels, copies, arithmetic and bytes of a replay.
+    totals: [u64; 4],
     /// Memory that the commands use for themselves: results, temporaries, state.
     own: Vec<Memory>,
     /// Nodes of the inputs whose places the list holds now; empty when they cannot be taken for granted.
     last: Vec<UOp>,
 }
-
-/// An input's memory and its length in bytes.
-type Known = (Location, u64);
 
 /// A function of Tensors that is recorded once and replayed (tinygrad's `TinyJit`).
 ///
@@ -131,21 +126,27 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
         if let Some(r) = &mut self.recording {
             return Ok(r.call(s, input, &asked)?);
         }
-        let whole: Vec<Tensor> = asked.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
+        let called = Given::new(s, &asked)?;
         self.calls += 1;
-        let before: Vec<UOp> = whole.iter().map(Value::node).collect::<Result<_, _>>().map_err(Error::from)?;
-        let given = with_tensors(input, &whole);
+        let before: Vec<UOp> = called.whole.iter().map(Value::node).collect::<Result<_, _>>().map_err(Error::from)?;
+        let given = with_tensors(input, &called.whole);
         let out = if self.calls < 2 || !s.options.jit {
             let out = (self.function)(std::borrow::Borrow::borrow(&given)).into_result()?;
             Tensor::realize_all(&tensors(&out))?;
             out
         } else {
-            self.capture(s, std::borrow::Borrow::borrow(&given), &whole)?
+            self.capture(s, std::borrow::Borrow::borrow(&given), &called)?
         };
-        for ((t, input), before) in asked.iter().zip(&whole).zip(before) {
-            // The function has assigned to a buffer that was made for a part of the caller's.
-            if !t.is(input) && input.node().map_err(Error::from)? != before {
-                Assigned::new(t).renew();
+        for ((t, input), before) in asked.iter().zip(&called.whole).zip(before) {
+            let now = input.node().map_err(Error::from)?;
+            if t.is(input) || now == before {
+                continue;
+            }
+            // The function has assigned to a buffer that was made for a part of the caller's; of a sharded one also to
+            // memory that it got in the place of computed parts.
+            match now.op() {
+                Op::Shard => t.set_uop(now),
+                _ => Assigned::new(t).renew(),
             }
         }
         Ok(out)
@@ -164,12 +165,12 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
 
     /// Kernels of one replay.
     pub fn kernels(&self) -> Option<u64> {
-        self.recording.as_ref().map(|r| r.totals.0)
+        self.recording.as_ref().map(|r| r.totals[0])
     }
 
-    fn capture(&mut self, s: &Session, input: &I, whole: &[Tensor]) -> Result<R::Value, R::Failure> {
+    fn capture(&mut self, s: &Session, input: &I, called: &Given) -> Result<R::Value, R::Failure> {
         let names = shown(input);
-        let known = inputs_of(whole, &tensor_names(input, &names))?;
+        let known = called.places(&tensor_names(input, &names))?;
         let open = Open::begin().map_err(Error::from)?;
         let made = (self.function)(input).into_result();
         let realized = made.and_then(|out| Ok(Tensor::realize_all(&tensors(&out)).map(|()| out)?));
@@ -178,7 +179,7 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
             return Err(Error::from(e).into());
         }
         let result = realized?;
-        self.recording = Some(self.recorded(s, capture, (input, whole, known), &result)?);
+        self.recording = Some(self.recorded(s, capture, (input, called, known), &result)?);
         Ok(result)
     }
 
@@ -186,58 +187,67 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
         &self,
         s: &Session,
         mut capture: Capture,
-        (input, whole, known): (&I, &[Tensor], Vec<Known>),
+        (input, called, known): (&I, &Given, Vec<Known>),
         result: &R::Value,
     ) -> Result<Recording<R::Value>, Error> {
-        let Some(device) = capture.device.clone() else { return Err(JitError::NothingCaptured.into()) };
-        let allocations = whole.iter().map(allocation_of).collect::<Result<Vec<_>, _>>()?;
+        if capture.commands.is_empty() {
+            return Err(JitError::NothingCaptured.into());
+        }
+        let (whole, allocations) = (&called.whole, called.allocations()?);
         let (mut places, mut own) = input_places(&capture, &known, &allocations);
         let mut pruned = 0;
         if self.prunes {
-            let state: Vec<Memory> = capture.assigned.iter().filter_map(Assigned::memory).collect();
+            let state: Vec<Memory> = capture.assigned.iter().flat_map(Assigned::memories).collect();
             pruned = capture.prune(|c, a| places.iter().any(|p| (p.0, p.1) == (c, a)), &state);
             (places, own) = input_places(&capture, &known, &allocations);
         }
-        let open = s.device(&device)?;
         if s.options.debug >= 1 {
             let (commands, inputs) = (capture.commands.len(), whole.len());
             let pruned = if self.prunes { format!(", {pruned} left out") } else { String::new() };
-            s.say(&format!("jit: recorded {commands} commands on {device}, {inputs} inputs{pruned}"));
+            let devices = capture.devices.iter().collect::<BTreeSet<_>>().into_iter();
+            let devices = devices.map(|d| &**d).collect::<Vec<_>>().join(", ");
+            s.say(&format!("jit: recorded {commands} commands on {devices}, {inputs} inputs{pruned}"));
         }
         Ok(Recording {
-            list: list(s, open, &capture.commands)?,
+            list: list(s, &capture)?,
             inputs: whole.iter().map(facts).collect::<Result<_, _>>()?,
             others: others(input),
             places,
-            outputs: Outputs::recorded(&tensors(result), whole, &allocations)?,
+            outputs: Outputs::recorded(&tensors(result), called, &allocations)?,
             result: with_tensors(result, &[]),
             assigned_inputs: (0..whole.len()).filter(|k| capture.assigned.iter().any(|a| a.is(&whole[*k]))).collect(),
             totals: capture.totals(),
             vars: capture.vars,
             assigned: capture.assigned.into_iter().filter(|a| !whole.iter().any(|t| a.is(t))).collect(),
             patches: Vec::new(),
-            device,
             own,
             last: Vec::new(),
         })
     }
 }
 
-/// Commands for many replays: a list that the device has ready, or (`JIT=2`) one that is submitted anew.
-fn list(s: &Session, open: Arc<OpenDevice>, commands: &[Command]) -> Result<Box<dyn Recorded>, Error> {
+/// Commands for many replays: a list that the device has ready, or (`JIT=2`) one that is submitted anew. Of several
+/// devices a list for each part that runs without waiting for another one.
+fn list(s: &Session, c: &Capture) -> Result<Box<dyn Recorded>, Error> {
+    let commands: Vec<(&Arc<str>, &Command)> = c.devices.iter().zip(&c.commands).collect();
+    let mut lists = Vec::new();
+    for batch in batches(&commands) {
+        let own: Vec<Command> = batch.iter().map(|k| c.commands[*k].clone()).collect();
+        let open = s.device(&c.devices[batch[0]])?;
+        lists.push((batch, list_on(s, open, &own)?));
+    }
+    Ok(match lists.len() {
+        1 => lists.swap_remove(0).1,
+        _ => record_in_order(lists),
+    })
+}
+
+fn list_on(s: &Session, open: Arc<OpenDevice>, commands: &[Command]) -> Result<Box<dyn Recorded>, Error> {
     if s.options.jit_lists {
         return Ok(open.device.record(commands)?);
     }
     let name = open.name.clone();
     Ok(record_by_resubmission(&name, commands, move |list| open.device.submit(QueueKind::Compute, list))?)
-}
-
-/// An expression without the values of its variables, which may differ from call to call; their names may not.
-fn unbound(u: UOp) -> UOp {
-    u.toposort().iter().fold(u, |e, b| match b.op() {
-        Op::Bind => e.substitute(&[(b.clone(), b.src()[0].clone())].into_iter().collect()),
-        _ => e,
-    })
 }
 
 fn others<I: Tree + ?Sized>(input: &I) -> Vec<Other> {
@@ -264,110 +274,6 @@ fn names_of<I: Tree + ?Sized>(input: &I, names: &[String], of_tensors: bool) -> 
 
 fn tensor_names<I: Tree + ?Sized>(input: &I, names: &[String]) -> Vec<String> {
     names_of(input, names, true)
-}
-
-fn facts(t: &Tensor) -> Result<Input, Error> {
-    let shape: Vec<String> = t.shape()?.iter().map(|d| unbound(d.uop()).render()).collect();
-    Ok(Input { shape: format!("({})", shape.join(", ")), dtype: t.dtype()?, device: t.device().to_string() })
-}
-
-/// The input realized, as a whole buffer: a part of one and what has a variable size become a buffer of their own on
-/// the same memory, what has no dense memory is copied.
-fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
-    t.realize()?;
-    let u = t.uop()?;
-    let Some((buffer, offset)) = dense_view(&u) else {
-        let dense = Tensor::from(&u).contiguous();
-        dense.realize()?;
-        return Ok(dense);
-    };
-    let Some(whole) = buffer.buffer_ref() else { return Ok(t.clone()) };
-    let is_symbolic = u.shape().iter().any(|d| d.as_int().is_none());
-    // Of a variable size: as long as it can be, of which the first elements are shown.
-    let len = numel(u.shape());
-    let most = usize::try_from(len.max()).unwrap_or(whole.len);
-    let (true, Some(mut place)) = (is_symbolic || most < whole.len, attached(whole)) else { return Ok(t.clone()) };
-    place.offset += (offset * buffer.dtype().scalar.size_bytes()) as u64;
-    let part = BufferRef::new(most, whole.device.clone());
-    s.attach(&part, place)?;
-    let all = Tensor::from(UOp::buffer(buffer.dtype(), part));
-    Ok(if is_symbolic { all.narrow(0, 0, len) } else { all }.reshape(u.shape()))
-}
-
-/// Places of the inputs, each a buffer of its own.
-fn inputs_of(inputs: &[Tensor], names: &[String]) -> Result<Vec<Known>, Error> {
-    let places = inputs.iter().map(place_of).collect::<Result<Vec<_>, _>>()?;
-    for (second, (p, _)) in places.iter().enumerate() {
-        let same = |(q, _): &Known| q.memory.is_same(&p.memory) && q.offset == p.offset;
-        if let Some(first) = places[..second].iter().position(same) {
-            let name = |k: usize| names.get(k).cloned().unwrap_or_else(|| format!("input {k}"));
-            return Err(JitError::SameBuffer { first: name(first), second: name(second) }.into());
-        }
-    }
-    Ok(places)
-}
-
-fn place_of(t: &Tensor) -> Result<Known, Error> {
-    let u = t.uop()?;
-    let lost = || Error::Internal(format!("an input of a jit is not a buffer: {u:?}"));
-    let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
-    let whole = buffer.buffer_ref().ok_or_else(lost)?;
-    let mut place = attached(whole).ok_or_else(lost)?;
-    let elem = buffer.dtype().scalar.size_bytes() as u64;
-    place.offset += offset as u64 * elem;
-    // What has a variable size may lie where there is no room for its largest.
-    let room = place.memory.len_bytes().saturating_sub(place.offset);
-    let len_bytes = ((whole.len - offset) as u64 * elem).min(room);
-    Ok((place, len_bytes))
-}
-
-/// Where a command uses an input's memory: (command, argument, input, byte offset from the input's start).
-type InputUse = (usize, usize, usize, u64);
-
-/// Whose memory an input is.
-fn allocation_of(t: &Tensor) -> Result<AllocationId, Error> {
-    let buffer = dense_view(&t.uop()?).and_then(|(b, _)| b.buffer_ref().and_then(|b| allocation_id(b)));
-    buffer.ok_or_else(|| Error::Internal("an input of a jit has no memory".into()))
-}
-
-/// Where the commands use the inputs' memory, and the other memory that they use. A buffer that the function has
-/// captured is no input, even if an input is a part of it.
-fn input_places(capture: &Capture, inputs: &[Known], allocations: &[AllocationId]) -> (Vec<InputUse>, Vec<Memory>) {
-    let (mut out, mut own): (Vec<_>, Vec<Memory>) = (Vec::new(), Vec::new());
-    let mut used = capture.allocations.iter().peekable();
-    let mut look = |command: usize, arg: usize, p: &Location| {
-        // The allocations are listed in the order of the commands and their arguments.
-        while used.next_if(|(c, a, _)| (*c, *a) < (command, arg)).is_some() {}
-        let allocation = used.next_if(|(c, a, _)| (*c, *a) == (command, arg)).map(|u| &u.2);
-        let within = |k: usize, (q, len): &Known| {
-            allocation.is_some_and(|h| h.is_same(&allocations[k]))
-                && q.memory.is_same(&p.memory)
-                && p.offset >= q.offset
-                && (p.offset < q.offset + len || p.offset == q.offset)
-        };
-        match inputs.iter().enumerate().find(|(k, q)| within(*k, q)) {
-            Some((k, q)) => out.push((command, arg, k, p.offset - q.0.offset)),
-            None if own.iter().any(|m| m.is_same(&p.memory)) => {}
-            None => own.push(p.memory.clone()),
-        }
-    };
-    for (c, command) in capture.commands.iter().enumerate() {
-        match command {
-            Command::Exec { args, .. } => {
-                for (a, arg) in args.iter().enumerate() {
-                    if let Arg::Buffer(p) = arg {
-                        look(c, a, p);
-                    }
-                }
-            }
-            Command::Copy { dst, src, .. } => {
-                look(c, 0, dst);
-                look(c, 1, src);
-            }
-            _ => {}
-        }
-    }
-    (out, own)
 }
 
 impl<V: Tree<Owned = V>> Recording<V> {
@@ -402,10 +308,10 @@ impl<V: Tree<Owned = V>> Recording<V> {
 
     fn replay<I: Tree + ?Sized>(&mut self, s: &Session, input: &I, asked: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         self.last.clear();
-        let whole: Vec<Tensor> = asked.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
-        self.check(input, &whole)?;
-        let known = match inputs_of(&whole, &[]) {
-            Err(Error::Jit(JitError::SameBuffer { .. })) => inputs_of(&whole, &tensor_names(input, &shown(input)))?,
+        let called = Given::new(s, asked)?;
+        self.check(input, &called.whole)?;
+        let known = match called.places(&[]) {
+            Err(Error::Jit(JitError::SameBuffer { .. })) => called.places(&tensor_names(input, &shown(input)))?,
             known => known?,
         };
         let copies = known.iter().map(|known| self.copy(s, known)).collect::<Result<Vec<_>, _>>()?;
@@ -416,7 +322,7 @@ impl<V: Tree<Owned = V>> Recording<V> {
             self.patches.push(Patch::Arg { command: *command, arg: *arg, value: Arg::Buffer(place) });
         }
         if !self.vars.is_empty() || self.outputs.have_variables() {
-            let bound = bound_variables(input, &whole)?;
+            let bound = bound_variables(input, &called.whole)?;
             self.outputs.bind(&bound);
             for (command, arg, name) in &self.vars {
                 let v = bound.iter().find(|b| b.0 == *name).ok_or_else(|| JitError::Unbound(name.to_string()))?;
@@ -429,7 +335,7 @@ impl<V: Tree<Owned = V>> Recording<V> {
         for k in &self.assigned_inputs {
             Assigned::new(&asked[*k]).renew();
         }
-        let out = self.outputs.of(s, &Call { passed: asked, whole: &whole, copies: &copies })?;
+        let out = self.outputs.of(s, &Call { passed: asked, given: &called, copies: &copies })?;
         if self.assigned_inputs.is_empty() && copies.iter().all(Option::is_none) {
             self.last = asked.iter().map(Value::node).collect::<Result<_, _>>()?;
         }
@@ -445,8 +351,8 @@ impl<V: Tree<Owned = V>> Recording<V> {
     /// Rings once, with these changes to the recorded list.
     fn run(&mut self, s: &Session, patches: &[Patch]) -> Result<(), Error> {
         self.list.replay(patches)?;
-        let (kernels, flops, mem) = self.totals;
-        s.counters.launched(kernels, 0, flops, mem);
+        let [kernels, copies, flops, mem] = self.totals;
+        s.counters.launched(kernels, copies, flops, mem);
         for a in &self.assigned {
             a.renew();
         }
@@ -458,7 +364,7 @@ impl<V: Tree<Owned = V>> Recording<V> {
         if !self.own.iter().any(|m| m.is_same(&place.memory)) {
             return Ok(None);
         }
-        let device = &s.device(&self.device)?.device;
+        let device = &s.device(place.memory.device().name())?.device;
         let copy = device.alloc(*len_bytes)?.at(0);
         device.submit(QueueKind::Compute, &[Command::copy(copy.clone(), place.clone(), *len_bytes)])?;
         Ok(Some(copy))

@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// Commands and facts of the capture that is going on in this thread.
 #[derive(Default)]
 pub(super) struct Capture {
-    pub device: Option<Arc<str>>,
     pub commands: Vec<Command>,
+    /// Of each command.
+    pub devices: Vec<Arc<str>>,
     /// Of each command.
     pub facts: Vec<Facts>,
     /// Variable arguments: (command, argument, name).
@@ -142,6 +143,8 @@ impl Capture {
         let mut stays = kept.iter();
         self.commands.retain(|_| *stays.next().unwrap_or(&true));
         let mut stays = kept.iter();
+        self.devices.retain(|_| *stays.next().unwrap_or(&true));
+        let mut stays = kept.iter();
         self.facts.retain(|_| *stays.next().unwrap_or(&true));
         self.vars =
             std::mem::take(&mut self.vars).into_iter().filter_map(|(c, a, name)| Some((number[c]?, a, name))).collect();
@@ -152,10 +155,11 @@ impl Capture {
         before - self.commands.len()
     }
 
-    /// Kernels, arithmetic and bytes of all commands.
-    pub(super) fn totals(&self) -> (u64, u64, u64) {
+    /// Kernels, copies, arithmetic and bytes of all commands.
+    pub(super) fn totals(&self) -> [u64; 4] {
         let sum = |f: fn(&Facts) -> u64| self.facts.iter().map(f).sum();
-        (sum(|f| f.kernels), sum(|f| f.flops), sum(|f| f.mem_bytes))
+        let copies = self.commands.iter().filter(|c| c.is_copy()).count() as u64;
+        [sum(|f| f.kernels), copies, sum(|f| f.flops), sum(|f| f.mem_bytes)]
     }
 }
 

@@ -4,6 +4,7 @@
 //! anew from them. A size that depends on a variable contains the variable with its value; it gets the value of the
 //! current call.
 
+use super::jit_inputs::Given;
 use super::memory::{AllocationId, allocation_id};
 use super::{Error, Session};
 use crate::device::Location;
@@ -17,8 +18,8 @@ enum Output {
     Own(Tensor),
     /// The input with this index, as passed to the call.
     Input(usize),
-    /// A movement of an input's buffer, with that buffer's node.
-    View { input: usize, view: UOp, buffer: UOp },
+    /// A movement of buffers that the inputs have: the numbers of these buffers, with their nodes.
+    View { buffers: Vec<(usize, UOp)>, view: UOp },
 }
 
 /// The results of a recording.
@@ -32,29 +33,36 @@ pub(super) struct Outputs {
     given: Vec<Tensor>,
 }
 
-/// The inputs of one call: as passed, as whole buffers, and the copies that were made of some.
+/// The inputs of one call: as passed, as buffers, and the copies that were made of some of these.
 pub(super) struct Call<'a> {
     pub passed: &'a [Tensor],
-    pub whole: &'a [Tensor],
+    pub given: &'a Given,
     pub copies: &'a [Option<Location>],
+}
+
+impl Call<'_> {
+    /// The node of an input's buffer, or of its copy.
+    fn buffer(&self, s: &Session, part: usize) -> Result<UOp, Error> {
+        let own = buffers_below(&self.given.parts[part].node()?).pop().ok_or_else(lost)?;
+        match &self.copies[part] {
+            None => Ok(own),
+            Some(place) => buffer_at(s, &own, place.clone()),
+        }
+    }
 }
 
 fn lost() -> Error {
     Error::Internal("a result of a jit has no memory".into())
 }
 
-/// The Buffer node below a movement.
-fn buffer_below(u: &UOp) -> Option<UOp> {
-    u.toposort().into_iter().find(|b| b.op() == Op::Buffer)
+/// The Buffer nodes below a movement: one on each device.
+fn buffers_below(u: &UOp) -> Vec<UOp> {
+    u.toposort().into_iter().filter(|b| b.op() == Op::Buffer).collect()
 }
 
 impl Outputs {
-    /// `allocations`: the inputs' allocations.
-    pub(super) fn recorded(
-        outputs: &[Tensor],
-        inputs: &[Tensor],
-        allocations: &[AllocationId],
-    ) -> Result<Outputs, Error> {
+    /// `allocations`: those of the inputs' buffers.
+    pub(super) fn recorded(outputs: &[Tensor], inputs: &Given, allocations: &[AllocationId]) -> Result<Outputs, Error> {
         let (mut list, mut binds): (Vec<Output>, Vec<(Arc<str>, UOp)>) = (Vec::new(), Vec::new());
         for t in outputs {
             let view = t.node()?;
@@ -65,12 +73,19 @@ impl Outputs {
                     binds.push((name.shared(), b.clone()));
                 }
             }
-            let buffer = buffer_below(&view).ok_or_else(lost)?;
-            let own = buffer.buffer_ref().and_then(|b| allocation_id(b)).ok_or_else(lost)?;
-            list.push(match allocations.iter().position(|h| h.is_same(&own)) {
-                None => Output::Own(t.clone()),
-                Some(k) if t.is(&inputs[k]) => Output::Input(k),
-                Some(input) => Output::View { input, view, buffer },
+            let mut buffers = Vec::new();
+            let below = buffers_below(&view);
+            if below.is_empty() {
+                return Err(lost());
+            }
+            for buffer in below {
+                let own = buffer.buffer_ref().and_then(|b| allocation_id(b)).ok_or_else(lost)?;
+                buffers.extend(allocations.iter().position(|h| h.is_same(&own)).map(|part| (part, buffer)));
+            }
+            list.push(match inputs.whole.iter().position(|input| t.is(input)) {
+                _ if buffers.is_empty() => Output::Own(t.clone()),
+                Some(k) => Output::Input(k),
+                None => Output::View { buffers, view },
             });
         }
         Ok(Outputs { list, binds, values: UMap::default(), given: outputs.to_vec() })
@@ -116,22 +131,23 @@ impl Outputs {
                 let now = recorded.substitute(&self.values);
                 Ok(if now == recorded { t.clone() } else { Tensor::from(now) })
             }
-            Output::Input(k) => match &call.copies[*k] {
-                None => Ok(call.passed[*k].clone()),
-                Some(place) => {
-                    let u = call.whole[*k].node()?;
-                    let buffer = buffer_below(&u).ok_or_else(lost)?;
-                    let copy = buffer_at(s, &buffer, place.clone())?;
-                    Ok(Tensor::from(u.substitute(&[(buffer, copy)].into_iter().collect())))
+            Output::Input(k) => {
+                let parts = || (0..call.copies.len()).filter(|part| call.given.of[*part] == *k);
+                if parts().all(|part| call.copies[part].is_none()) {
+                    return Ok(call.passed[*k].clone());
                 }
-            },
-            Output::View { input, view, buffer } => {
-                let now = match &call.copies[*input] {
-                    Some(place) => buffer_at(s, buffer, place.clone())?,
-                    None => buffer_below(&call.whole[*input].node()?).ok_or_else(lost)?,
-                };
+                let mut map = UMap::default();
+                for part in parts() {
+                    let own = buffers_below(&call.given.parts[part].node()?).pop().ok_or_else(lost)?;
+                    map.insert(own, call.buffer(s, part)?);
+                }
+                Ok(Tensor::from(call.given.whole[*k].node()?.substitute(&map)))
+            }
+            Output::View { buffers, view } => {
                 let mut map = self.values.clone();
-                map.insert(buffer.clone(), now);
+                for (part, buffer) in buffers {
+                    map.insert(buffer.clone(), call.buffer(s, *part)?);
+                }
                 Ok(Tensor::from(view.substitute(&map)))
             }
         }

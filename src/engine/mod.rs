@@ -4,6 +4,7 @@
 //! allocates memory for buffers, submits, and reads back. It depends on every module below it.
 
 mod backends;
+mod batches;
 mod blame;
 mod cache;
 pub mod counters;
@@ -12,6 +13,7 @@ mod error;
 pub mod interp;
 mod jit;
 mod jit_capture;
+mod jit_inputs;
 mod jit_outputs;
 mod kernels;
 mod launch;

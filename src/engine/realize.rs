@@ -21,11 +21,10 @@ impl Assigned {
     pub(super) fn new(tensor: &Tensor) -> Assigned {
         Assigned { tensor: tensor.clone() }
     }
-    /// Where its bytes are.
-    pub(super) fn memory(&self) -> Option<Memory> {
-        let view = self.tensor.uop().ok()?;
-        let buffer = view.toposort().into_iter().find(|u| u.op() == Op::Buffer)?;
-        Some(attached(buffer.buffer_ref()?)?.memory)
+    /// Where its bytes are; one memory on each device that it is over.
+    pub(super) fn memories(&self) -> Vec<Memory> {
+        let nodes = self.tensor.uop().map(|view| view.toposort()).unwrap_or_default();
+        nodes.iter().filter_map(|u| Some(attached(u.buffer_ref()?)?.memory)).collect()
     }
     /// Whether this is that very Tensor.
     pub(super) fn is(&self, t: &Tensor) -> bool {

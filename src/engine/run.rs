@@ -1,6 +1,7 @@
 //! Runs a schedule on its devices: allocates its buffers, gets kernels from the cache, and makes one submission for
-//! each run of items on the same device.
+//! each run of items on a device that no other waits for in between (`batches`).
 
+use super::batches::batches;
 use super::jit_capture::{Capture, Facts, capturing};
 use super::kernels::Compiled;
 use super::launch;
@@ -64,14 +65,11 @@ impl Session {
                     self.run_timed(l)?;
                     1
                 }
-                Step::Launch(first) => {
-                    let is_next =
-                        |step: &&Step| matches!(step, Step::Launch(l) if Arc::ptr_eq(&l.device, &first.device));
-                    let together = rest.iter().take_while(is_next);
-                    let command = |step: &Step| if let Step::Launch(l) = step { Some(l.command.clone()) } else { None };
-                    let commands: Vec<Command> = together.filter_map(command).collect();
-                    first.device.device.submit(QueueKind::Compute, &commands)?;
-                    commands.len()
+                Step::Launch(_) => {
+                    let launches = rest.iter().map_while(|s| if let Step::Launch(l) = s { Some(&**l) } else { None });
+                    let launches: Vec<&Launch> = launches.collect();
+                    submit(&launches)?;
+                    launches.len()
                 }
             };
             rest = &rest[n..];
@@ -212,7 +210,7 @@ impl Session {
             // A replay would not repeat the host's copy.
             capturing(|c| {
                 let (first, second) = (s.device.to_string(), d.device.to_string());
-                c.error.get_or_insert(JitError::Devices { first, second });
+                c.error.get_or_insert(JitError::ThroughHost { first, second });
             });
             return Ok(None);
         }
@@ -229,7 +227,7 @@ impl Session {
         let (d, s) = ends(dst, src)?;
         let size = dst.dtype().scalar.size_bytes();
         let (to, device) = (self.place(d, size)?, self.device(&d.device)?);
-        self.counters.launched(0, 1, 0, 0);
+        self.counters.copied_by_host();
         let began = Instant::now();
         let done = || self.copied(&device.name, s, len_bytes, began);
         if let Some(host) = s.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
@@ -336,16 +334,21 @@ fn is_data(buffer: &UOp) -> bool {
     buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
 }
 
+/// Submits launches, on as many devices as they are of.
+fn submit(launches: &[&Launch]) -> Result<(), Error> {
+    let commands: Vec<(&Arc<str>, &Command)> = launches.iter().map(|l| (&l.device.name, &l.command)).collect();
+    for batch in batches(&commands) {
+        let commands: Vec<Command> = batch.iter().map(|k| launches[*k].command.clone()).collect();
+        if let Some(first) = batch.first() {
+            launches[*first].device.device.submit(QueueKind::Compute, &commands)?;
+        }
+    }
+    Ok(())
+}
+
 /// Adds a command to this thread's capture.
 fn record(c: &mut Capture, l: &Launch) {
-    match &c.device {
-        Some(d) if *d != l.device.name => {
-            let (first, second) = (d.to_string(), l.device.name.to_string());
-            c.error.get_or_insert(JitError::Devices { first, second });
-        }
-        Some(_) => {}
-        None => c.device = Some(l.device.name.clone()),
-    }
+    c.devices.push(l.device.name.clone());
     c.facts.push(facts(l));
     c.vars.extend(l.vars.iter().map(|(arg, name)| (c.commands.len(), *arg, name.clone())));
     c.allocations

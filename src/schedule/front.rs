@@ -31,6 +31,9 @@ pub struct Front {
     pub assigns: Vec<(UOp, UOp)>,
 }
 
+/// Tags from here on say for which device a root of constants is stored.
+const FIRST_DEVICE: u32 = 1 << 24;
+
 /// Tag of graph parameters and temporaries: the number of their device.
 pub fn device_number(param: &UOp) -> u32 {
     param.tag().unwrap_or(0)
@@ -56,11 +59,18 @@ pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
         assigns: Vec::new(),
     };
     let mut stripped = Srcs::new();
-    let mut root_devices = Vec::with_capacity(roots.len());
+    let mut root_devices: Vec<u32> = Vec::with_capacity(roots.len());
     for (root, fallback) in roots {
-        stripped.push(w.strip(root)?);
         let device = root.device().unwrap_or(fallback).clone();
-        root_devices.push(w.device(&device));
+        let number = w.device(&device);
+        let mut new = w.strip(root)?;
+        // Of constants alone it is the same on every device, and each has it in memory of its own.
+        let elsewhere = |(other, d): (&UOp, &u32)| *other == new && *d != number;
+        if stripped.iter().zip(&root_devices).any(elsewhere) {
+            new = UOp::tagged(Op::Contiguous, new.dtype(), [new], Arg::None, Some(FIRST_DEVICE + number));
+        }
+        stripped.push(new);
+        root_devices.push(number);
     }
     let key = Key { graph: UOp::sink(stripped), devices: w.devices, root_devices };
     Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })

@@ -5,7 +5,7 @@ use super::error::{Fault, Problem, Shown};
 use super::graph;
 use super::handle::Tensor;
 use super::value::{Value, build};
-use crate::uop::{Arg, Dim, Op, UOp};
+use crate::uop::{Arg, Dim, Op, Scalar, UOp};
 use std::sync::Arc;
 
 /// Whether a node is memory of its own or a view of it. The buffer of a computed value is not: equal expressions are
@@ -26,7 +26,7 @@ pub(crate) fn is_memory(u: &UOp) -> bool {
 /// `value` in the shape and dtype of `target`.
 pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
     let (to, from) = (target.dtype().scalar, value.dtype().scalar);
-    if from != to && !from.is_weak() && crate::uop::Scalar::promote(from, to) != to {
+    if from != to && !from.is_weak() && Scalar::promote(from, to) != to {
         return Err(Problem::dtype(format!("{from} does not go into {to} without a cast")));
     }
     let value = graph::taken(value, to)?;
@@ -42,13 +42,18 @@ pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
 /// Memory for a Tensor that has none: where it is, or else where its new value is.
 fn place(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
     let device = target.device().or(value.device()).cloned().unwrap_or_else(super::default_device);
-    let memory = |shape: &[Dim], device: &Arc<str>| {
-        let buffer = Tensor::buffer(target.dtype().scalar, known(shape)?, device.clone());
+    memory(value, target.dtype().scalar, target.shape(), device)
+}
+
+/// Memory of a dtype and shape on `device`; where that names several, along the axis of `like`.
+pub(crate) fn memory(like: &UOp, dtype: Scalar, shape: &[Dim], device: Arc<str>) -> Result<UOp, Problem> {
+    let on_one = |shape: &[Dim], device: &Arc<str>| {
+        let buffer = Tensor::buffer(dtype, known(shape)?, device.clone());
         Ok::<UOp, Problem>(graph::reshape(&buffer, shape))
     };
     match device.contains(super::shard::SEPARATOR) {
-        true => super::shard::memory_like(value, &device, target.shape(), memory),
-        false => memory(target.shape(), &device),
+        true => super::shard::memory_like(like, &device, shape, on_one),
+        false => on_one(shape, &device),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::args::IntoShape;
 use super::convert::{default_float, default_int, strong};
+use super::device_name::canonical;
 use super::elementwise::Elementwise;
 use super::error::{Fault, Problem, Shown};
 use super::graph;
@@ -266,22 +267,23 @@ impl Tensor {
     pub fn ones_like(&self) -> Tensor {
         self.full_like(1i64)
     }
-    /// New memory with the shape, dtype and device of `self`.
+    /// New memory with the shape, dtype and device of `self`; over the same devices along the same axis, if it is
+    /// sharded.
     #[track_caller]
     pub fn empty_like(&self) -> Tensor {
         build("empty_like", [self.node()], |[x]| {
-            let buffer = Tensor::buffer(strong(x.dtype().scalar), known(x.shape())?, self.device());
-            Ok(graph::reshape(&buffer, x.shape()))
+            super::assign::memory(x, strong(x.dtype().scalar), x.shape(), self.device())
         })
     }
     /// The same value on another device. A value without memory (`Tensor::zeros`, `arange`) is computed there.
     #[track_caller]
     pub fn to(&self, device: &str) -> Tensor {
         build("to", [self.node()], |[x]| {
-            if x.device().is_some_and(|d| **d == *device) {
+            let device = canonical(device);
+            if x.device().is_some_and(|d| canonical(d) == device) {
                 return Ok(x.clone());
             }
-            Ok(UOp::new(Op::Copy, x.dtype(), [x.clone()], crate::uop::Arg::Device(device.into())))
+            Ok(UOp::new(Op::Copy, x.dtype(), [x.clone()], crate::uop::Arg::Device(device)))
         })
     }
     /// Moves this Tensor (and its clones) to another device: [`Tensor::to`] in place.

@@ -18,6 +18,7 @@ mod conv;
 mod convert;
 mod creation;
 mod custom;
+mod device_name;
 mod einsum;
 mod elementwise;
 mod error;

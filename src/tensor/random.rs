@@ -8,6 +8,7 @@
 use super::args::IntoShape;
 use super::convert::default_float;
 use super::creation::known;
+use super::device_name::canonical;
 use super::elementwise::Elementwise;
 use super::error::Problem;
 use super::graph;
@@ -16,6 +17,7 @@ use super::math::Math;
 use super::movement::Movement;
 use super::order::Order;
 use super::reduction::Reduction;
+use super::shard;
 use super::value::{Expr, Value, build, lift};
 use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
 use std::collections::BTreeMap;
@@ -97,8 +99,7 @@ impl Generator {
     pub fn random_bits(&self, shape: impl IntoShape) -> Tensor {
         let shape = shape.into_shape();
         self.drawn("random_bits", &shape, Scalar::F32, |key, words| {
-            let i = Expr::from(graph::cast(&UOp::iota(crate::uop::numel(&shape).uop()), Scalar::U32));
-            Ok(word(key, &i, words).reshape(&shape))
+            Ok(word(key, &Expr::from(places(&shape)), words).reshape(&shape))
         })
     }
     /// Uniform floats of type f16, bf16, f32 or f64 in [0, 1).
@@ -117,10 +118,31 @@ impl Generator {
     fn gauss(&self, op: &'static str, shape: &[Dim], of: impl FnOnce(Expr) -> Expr) -> Tensor {
         let pair = [&[Dim::Int(2)], shape].concat();
         self.drawn(op, &pair, Scalar::F32, |key, words| {
-            let pair = uniform(key, &pair, words, Scalar::F32);
-            let part = |k: i64| pair.narrow(0, k, 1).squeeze(0).reshape(shape);
-            let radius = part(1).neg().add(1).log().mul(-2).sqrt();
-            Ok(of(part(0).mul(2.0 * PI).cos().mul(&radius).cast(default_float())))
+            Ok(of(box_muller(&uniform(key, &pair, words, Scalar::F32), shape)))
+        })
+    }
+    /// As [`Generator::randn`] or [`Generator::rand`], over several devices, of which each computes its part.
+    #[track_caller]
+    fn drawn_over(&self, op: &'static str, shape: &[Dim], normal: bool, over: &Over) -> Tensor {
+        let pair = if normal { vec![Dim::Int(2)] } else { Vec::new() };
+        let (all, dtype) = ([&pair, shape].concat(), if normal { Scalar::F32 } else { default_float() });
+        let words = match word_count(&all, dtype) {
+            Ok(words) => words,
+            Err(problem) => return lift(op, [], |[]| Err(problem)),
+        };
+        let key = self.advance(words);
+        build(op, [key.node()], |[key]| {
+            let places = graph::reshape(&places(&all), &all);
+            shard::of_parts(&over.devices, over.axis, |device, i, n| {
+                let own = match over.axis {
+                    Some(k) => shard::slice(&places, pair.len() + k, i, n)?,
+                    None => places.clone(),
+                };
+                let flat = Expr::from(graph::reshape(&own, &[crate::uop::numel(own.shape())]));
+                let drawn = uniform_at(&Expr::from(shard::on(key, device)), &flat, words, dtype).reshape(own.shape());
+                let made = if normal { box_muller(&drawn, &own.shape()[1..]) } else { drawn };
+                made.contiguous().node().map_err(|inner| inner.problem.clone())
+            })
         })
     }
     /// Normal floats of this mean and deviation.
@@ -235,15 +257,36 @@ fn word(key: &Expr, i: &Expr, words: u32) -> Expr {
     first.where_(&bits, &bits.shr(32)).cast(Scalar::U32)
 }
 
+/// Where the numbers of a draw go: the names of several devices, and the axis of which each has its part.
+struct Over {
+    devices: Arc<str>,
+    axis: Option<usize>,
+}
+
+/// The positions of a draw of this shape in one row, as u32.
+fn places(shape: &[Dim]) -> UOp {
+    graph::cast(&UOp::iota(crate::uop::numel(shape).uop()), Scalar::U32)
+}
+
+/// Normal numbers from pairs of uniform ones along the first axis.
+fn box_muller(pair: &Expr, shape: &[Dim]) -> Expr {
+    let part = |k: i64| pair.narrow(0, k, 1).squeeze(0).reshape(shape);
+    let radius = part(1).neg().add(1).log().mul(-2).sqrt();
+    part(0).mul(2.0 * PI).cos().mul(&radius).cast(default_float())
+}
+
 fn uniform(key: &Expr, shape: &[Dim], words: u32, dtype: Scalar) -> Expr {
-    let n = crate::uop::numel(shape);
-    let i = Expr::from(graph::cast(&UOp::iota(n.uop()), Scalar::U32));
+    uniform_at(key, &Expr::from(places(shape)), words, dtype).reshape(shape)
+}
+
+/// The numbers at the positions `i` of a draw.
+fn uniform_at(key: &Expr, i: &Expr, words: u32, dtype: Scalar) -> Expr {
     let (bits, mantissa, one) = match dtype {
         Scalar::F64 => {
             let (even, odd) = (i.mul(2), i.mul(2).add(1));
             (wide(&word(key, &even, words), &word(key, &odd, words)), 52, ConstVal::Int(1023 << 52))
         }
-        Scalar::F32 => (word(key, &i, words), 23, ConstVal::Int(127 << 23)),
+        Scalar::F32 => (word(key, i, words), 23, ConstVal::Int(127 << 23)),
         // Two halves a word, the low one first.
         half => {
             let word = word(key, &i.shr(1), words);
@@ -255,7 +298,7 @@ fn uniform(key: &Expr, shape: &[Dim], words: u32, dtype: Scalar) -> Expr {
     let t = bits.scalar();
     let one = Expr::from(UOp::constant(DType::of(t), one));
     let width = dtype.size_bytes() as i64 * 8;
-    bits.shr(width - mantissa).bitor(&one).bitcast(dtype).sub(1).reshape(shape)
+    bits.shr(width - mantissa).bitor(&one).bitcast(dtype).sub(1)
 }
 
 /// The default streams, one a device, in order of first use, and their seed.
@@ -269,8 +312,9 @@ fn default_stream() -> Generator {
     stream_of(default_device())
 }
 
-/// The default stream of a device.
+/// The default stream of a device; of several devices that of the first.
 fn stream_of(device: Arc<str>) -> Generator {
+    let device = canonical(device.split(shard::SEPARATOR).next().unwrap_or(&device));
     let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
     let (seed, number) = (streams.seed, streams.by_device.len() as u64);
     let word = match number {
@@ -357,20 +401,30 @@ impl Tensor {
         let std = (2.0 / (1.0 + a * a) / fans(&shape).1).sqrt();
         Tensor::normal(shape, 0.0, std)
     }
-    /// Uniform f32 of the shape of `self`, on its device.
+    /// Uniform f32 of the shape of `self`, on its device. Over several devices the numbers are those that the first of
+    /// them would draw alone, and each device computes its part.
     #[track_caller]
     pub fn rand_like(&self) -> Tensor {
-        match self.node() {
-            Ok(u) => stream_of(self.device()).rand(u.shape()),
-            Err(fault) => Tensor::faulty(fault),
-        }
+        self.drawn_like("rand_like", false)
     }
-    /// Normal f32 of the shape of `self`, on its device.
+    /// Normal f32 of the shape of `self`, on its device; over several as [`Tensor::rand_like`].
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
-        match self.node() {
-            Ok(u) => stream_of(self.device()).randn(u.shape()),
-            Err(fault) => Tensor::faulty(fault),
+        self.drawn_like("randn_like", true)
+    }
+    #[track_caller]
+    fn drawn_like(&self, op: &'static str, normal: bool) -> Tensor {
+        let u = match self.node() {
+            Ok(u) => u,
+            Err(fault) => return Tensor::faulty(fault),
+        };
+        let (devices, stream) = (self.device(), stream_of(self.device()));
+        if !devices.contains(shard::SEPARATOR) {
+            return if normal { stream.randn(u.shape()) } else { stream.rand(u.shape()) };
+        }
+        match shard::axis_of(&u) {
+            Ok(axis) => stream.drawn_over(op, u.shape(), normal, &Over { devices, axis }),
+            Err(problem) => build(op, [Ok(u)], |_| Err(problem)),
         }
     }
     /// Each element 0 with probability `p`, else divided by `1 - p`; only while training.

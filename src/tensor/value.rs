@@ -7,6 +7,7 @@
 //! is a void constant whose argument is the error's text; anything built on it by these traits keeps that text.
 
 use super::error::{Fault, Problem, TensorError};
+use super::shard::SEPARATOR;
 use crate::uop::{Arg, ConstVal, DType, Dim, Made, Op, Scalar, UOp};
 use std::panic::Location;
 use std::sync::Arc;
@@ -172,6 +173,9 @@ fn one_device(nodes: &[UOp]) -> Result<(), Problem> {
     let mut devices = nodes.iter().filter_map(UOp::device);
     let Some(first) = devices.next() else { return Ok(()) };
     match devices.find(|d| *d != first) {
+        Some(second) if [first, second].iter().any(|d| d.contains(SEPARATOR)) => {
+            Err(super::shard::apart(first, second))
+        }
         Some(second) => Err(Problem::Devices { first: first.clone(), second: second.clone() }),
         None => Ok(()),
     }

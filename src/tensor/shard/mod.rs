@@ -25,6 +25,9 @@ pub(crate) const SEPARATOR: char = ',';
 /// Whether a program ever made a sharded Tensor: the others are not searched for one.
 static EVER: AtomicBool = AtomicBool::new(false);
 
+/// Tags of stored values of constants from here on say for which device they are.
+const FIRST_DEVICE_TAG: u32 = 1 << 20;
+
 /// How a value lies over its devices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Layout {
@@ -97,7 +100,7 @@ pub(crate) fn on(x: &UOp, device: &Arc<str>) -> UOp {
 }
 
 /// Part `i` of `n` of `x` along an axis.
-fn slice(x: &UOp, axis: usize, i: usize, n: usize) -> Result<UOp, Problem> {
+pub(crate) fn slice(x: &UOp, axis: usize, i: usize, n: usize) -> Result<UOp, Problem> {
     let size = x.shape()[axis].as_int().filter(|size| size % n as i64 == 0);
     let Some(size) = size else {
         let d = &x.shape()[axis];
@@ -131,6 +134,8 @@ pub(crate) struct Lowering {
     done: UMap<Lowered>,
     /// Values that were brought into another layout: parts, layout, the other layout.
     brought: HashMap<(Vec<UOp>, Layout, Layout), Arc<Sharded>>,
+    /// Devices by the numbers that values of constants get where they are stored on several.
+    numbers: Vec<Arc<str>>,
     /// Assignments that became others.
     pub assigns: Vec<(UOp, Lowered)>,
 }
@@ -147,7 +152,7 @@ fn realized_shard(u: &UOp) -> Option<&UOp> {
 
 impl Lowering {
     pub(crate) fn new(how: AllReduce) -> Lowering {
-        Lowering { how, done: UMap::default(), brought: HashMap::new(), assigns: Vec::new() }
+        Lowering { how, done: UMap::default(), brought: HashMap::new(), numbers: Vec::new(), assigns: Vec::new() }
     }
 
     /// What `root` is on the devices; never partial.
@@ -217,6 +222,9 @@ impl Lowering {
             }
             (Op::Copy, Arg::Device(to), _) if to.contains(SEPARATOR) => self.spread_out(&below[0], to),
             (Op::Part, Arg::Axes(axes), _) => self.part(&below[0], axes),
+            (Op::Copy, Arg::Device(to), Some(src)) if src[0].device().is_none() => {
+                Ok(Lowered::One(u.with_src([self.own(&src[0], to)])))
+            }
             (_, _, Some(src)) => Ok(Lowered::One(u.with_src(src))),
             _ => self.over_many(u, &below),
         }
@@ -288,11 +296,30 @@ impl Lowering {
             Lowered::One(x) => match (x.device(), layout) {
                 (Some(d), _) => Err(mixed(u, d, &name(devices))),
                 (None, Layout::Axis(k)) if x.shape().len() > k => {
-                    (0..devices.len()).map(|i| slice(x, k, i, devices.len())).collect()
+                    let part = |(i, d)| Ok(self.own(&slice(x, k, i, devices.len())?, d));
+                    devices.iter().enumerate().map(part).collect()
                 }
-                (None, _) => Ok(vec![x.clone(); devices.len()]),
+                (None, _) => Ok(devices.iter().map(|d| self.own(x, d)).collect()),
             },
         }
+    }
+
+    /// A value of constants for one device: what is stored below it is stored on each device by itself.
+    fn own(&mut self, x: &UOp, device: &Arc<str>) -> UOp {
+        let known = self.numbers.iter().position(|d| d == device);
+        let number = known.unwrap_or_else(|| {
+            self.numbers.push(device.clone());
+            self.numbers.len() - 1
+        });
+        let tag = u32::try_from(number).ok().map(|n| FIRST_DEVICE_TAG + n);
+        let stored = |u: &UOp| matches!(u.op(), Op::Contiguous | Op::Reduce);
+        let mut own: UMap<UOp> = UMap::default();
+        for u in x.toposort() {
+            let src: crate::uop::Srcs = u.src().iter().map(|s| own[s].clone()).collect();
+            let new = u.with_src(src);
+            own.insert(u.clone(), if stored(&u) { new.with_tag(tag) } else { new });
+        }
+        own.remove(x).unwrap_or_else(|| x.clone())
     }
 
     /// The value in another layout; made once.
@@ -387,6 +414,42 @@ fn unknown(u: &UOp) -> Problem {
     Problem::argument(format!("{:?} does not work on a Tensor over several devices", u.op()))
 }
 
+/// Values of one operation that do not lie on the same devices, of which one is sharded.
+pub(crate) fn apart(a: &str, b: &str) -> Problem {
+    let place = |d: &str| if d.contains(SEPARATOR) { format!("over {}", shown(d)) } else { format!("on {d}") };
+    let (a, b) = (place(a), place(b));
+    Problem::argument(format!(
+        "a value lies {a}, another {b}: `shard` or `shard_like` puts one where the other is, `to` gathers it on one device"
+    ))
+}
+
+/// Names of several devices as messages have them.
+fn shown(devices: &str) -> String {
+    devices.replace(SEPARATOR, ", ")
+}
+
+/// Over which axis the parts of a value are once it is computed; `None`: each device has all of it.
+pub(crate) fn axis_of(value: &UOp) -> Result<Option<usize>, Problem> {
+    if value.op() == Op::Shard {
+        return Ok(value.axes().first().map(|k| usize::from(*k)));
+    }
+    Ok(match Lowering::new(AllReduce::Auto).lower(value)? {
+        Lowered::Many(s) => s.axis(),
+        Lowered::One(_) => None,
+    })
+}
+
+/// A value over several devices from what computes one part: its device, and the part's number among how many.
+pub(crate) fn of_parts(
+    devices: &str,
+    axis: Option<usize>,
+    make: impl Fn(&Arc<str>, usize, usize) -> Result<UOp, Problem>,
+) -> Result<UOp, Problem> {
+    let devices: Vec<Arc<str>> = devices.split(SEPARATOR).map(Arc::from).collect();
+    let part = |(i, d): (usize, &Arc<str>)| make(d, i, devices.len());
+    Ok(node(&devices.iter().enumerate().map(part).collect::<Result<Vec<UOp>, Problem>>()?, axis))
+}
+
 /// Memory of `shape` on each of several devices, in the layout of `value`.
 pub(crate) fn memory_like(
     value: &UOp,
@@ -395,10 +458,7 @@ pub(crate) fn memory_like(
     memory: impl Fn(&[Dim], &Arc<str>) -> Result<UOp, Problem>,
 ) -> Result<UOp, Problem> {
     let devices: Vec<Arc<str>> = devices.split(SEPARATOR).map(Arc::from).collect();
-    let axis = match Lowering::new(AllReduce::Auto).lower(value)? {
-        Lowered::Many(s) => s.axis(),
-        Lowered::One(_) => None,
-    };
+    let axis = axis_of(value)?;
     let mut own = shape.to_vec();
     if let Some(k) = axis {
         own[k] = shape[k].as_int().map_or_else(|| shape[k].clone(), |size| Dim::Int(size / devices.len() as i64));

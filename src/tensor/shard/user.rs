@@ -1,9 +1,10 @@
 //! What a program asks of Tensors over several devices.
 
-use super::{SEPARATOR, devices_of, node, on, slice};
+use super::{SEPARATOR, axis_of, devices_of, node, on, slice};
 use crate::tensor::Elementwise;
 use crate::tensor::Tensor;
 use crate::tensor::args::axis as position;
+use crate::tensor::device_name::{canonical, kind};
 use crate::tensor::error::Problem;
 use crate::tensor::value::{Value, build};
 use crate::uop::{Op, UOp};
@@ -41,16 +42,19 @@ impl Tensor {
         self.replace(&self.detach().shard(devices, axis));
         self
     }
-    /// Over the devices of `other`, along the same axis if `other` is memory or was just sharded; whole on each
-    /// otherwise. On one device as [`to`](Tensor::to).
+    /// Over the devices of `other`, along the same axis; on one device as [`to`](Tensor::to).
     #[track_caller]
     pub fn shard_like(&self, other: &Tensor) -> Tensor {
-        build("shard_like", [self.node(), other.node()], |[x, like]| {
+        let like = match other.node() {
+            Ok(like) => like,
+            Err(fault) => return Tensor::faulty(fault),
+        };
+        build("shard_like", [self.node()], |[x]| {
             let Some(device) = like.device() else { return Ok(x.clone()) };
             if !device.contains(SEPARATOR) {
                 return Ok(on(x, device));
             }
-            let axis = if like.op() == Op::Shard { like.axes().first().map(|k| usize::from(*k)) } else { None };
+            let axis = axis_of(&like)?.filter(|k| *k < x.shape().len());
             sharded(x, &device.split(SEPARATOR).map(Arc::from).collect::<Vec<_>>(), axis)
         })
     }
@@ -81,17 +85,22 @@ fn checked(devices: &[&str]) -> Result<Vec<Arc<str>>, Problem> {
         let n = devices.len();
         return Err(Problem::argument(format!("{n} devices: a Tensor is sharded over two or more; see `to`")));
     }
-    let kind = |d: &str| d.split(':').next().unwrap_or(d).to_ascii_uppercase();
-    for (k, d) in devices.iter().enumerate() {
+    let names: Vec<Arc<str>> = devices.iter().map(|d| canonical(d)).collect();
+    for (k, d) in names.iter().enumerate() {
         if d.is_empty() || d.contains(SEPARATOR) {
             return Err(Problem::argument(format!("\"{d}\" is not the name of one device")));
         }
-        if devices[..k].contains(d) {
-            return Err(Problem::argument(format!("device {d} is named twice")));
+        if let Some(first) = names[..k].iter().position(|other| other == d) {
+            let text =
+                if devices[first] == devices[k] { String::new() } else { format!(", as {} too", devices[first]) };
+            return Err(Problem::argument(format!("device {} is named twice{text}", devices[k])));
         }
-        if kind(d) != kind(devices[0]) {
-            return Err(Problem::argument(format!("{} and {d} are devices of different kinds", devices[0])));
+        if kind(d) != kind(&names[0]) {
+            let (first, d) = (&names[0], &names[k]);
+            return Err(Problem::argument(format!(
+                "{first} and {d} are devices of different kinds: the devices of one Tensor are all of one vendor, or all CPUs"
+            )));
         }
     }
-    Ok(devices.iter().map(|d| Arc::from(*d)).collect())
+    Ok(names)
 }
