@@ -119,13 +119,19 @@ pub(crate) fn diagonal(x: &Expr, offset: i64, a: i64, b: i64) -> Result<Expr, Pr
     }
     let mut order: Vec<i64> = (0..x.rank()).filter(|k| *k != a && *k != b).map(|k| k as i64).collect();
     order.extend([a as i64, b as i64]);
-    let (Some(m), Some(n)) = (x.dim(a).as_int(), x.dim(b).as_int()) else {
-        return Err(Problem::shape("a diagonal of symbolic sizes"));
-    };
     let (down, right) = (offset.saturating_neg().max(0), offset.max(0));
-    let len = m.saturating_sub(down).min(n.saturating_sub(right)).max(0);
+    let sizes = (x.dim(a), x.dim(b));
     let x = x.permute(order);
     let r = x.rank() as i64;
+    let (m, n) = match sizes {
+        (Dim::Int(m), Dim::Int(n)) => (m, n),
+        (m, n) if m == n => {
+            let len = graph::dim_op(Op::Sub, &n, &Dim::Int(down.max(right)));
+            return Ok(super::index::on_diagonal(&x.narrow(r - 2, down, &len).narrow(r - 1, right, &len)));
+        }
+        (m, n) => return Err(Problem::shape(format!("a diagonal of {m} by {n}, which differ by a variable"))),
+    };
+    let len = m.saturating_sub(down).min(n.saturating_sub(right)).max(0);
     let block = x.narrow(r - 2, down.min(m), len).narrow(r - 1, right.min(n), len);
     // Element (i, i) of a len x len block is number i * (len + 1) of its elements: in rows of len + 1, the first of
     // each.

@@ -24,7 +24,7 @@ mod scatter;
 mod write;
 
 pub(crate) use read::probe;
-pub(super) use read::{at_positions, position_type, widened};
+pub(super) use read::{at_positions, on_diagonal, position_type, widened};
 pub use scatter::ScatterReduce;
 
 use super::error::{Fault, Problem, Shown};

@@ -144,19 +144,15 @@ fn at_index(x: &Expr, axis: usize, at: &Dim) -> Result<Expr, Problem> {
 }
 
 fn sliced(x: &Expr, axis: usize, (start, stop): (Option<Dim>, Option<Dim>), step: i64) -> Result<Expr, Problem> {
+    if step == 0 {
+        return Err(Problem::argument("a step of 0"));
+    }
     let size = x.dim(axis);
     let known = |d: &Option<Dim>| d.as_ref().is_none_or(|d| d.as_int().is_some());
     let n = match size.as_int() {
         Some(n) if known(&start) && known(&stop) => n,
-        _ if step == 1 => {
-            let (a, b) = (start.unwrap_or(Dim::Int(0)), stop.unwrap_or(size));
-            return Ok(x.narrow(axis as i64, &a, graph::dim_op(Op::Sub, &b, &a)));
-        }
-        _ => return Err(Problem::argument(format!("a step of {step} over symbolic bounds"))),
+        _ => return Ok(sliced_by_variables(x, axis, (start, stop), step)),
     };
-    if step == 0 {
-        return Err(Problem::argument("a step of 0"));
-    }
     let place = |d: Option<Dim>, low: i64, high: i64, default: i64| match d.and_then(|d| d.as_int()) {
         Some(i) => (if i < 0 { i + n } else { i }).clamp(low, high),
         None => default,
@@ -172,6 +168,42 @@ fn sliced(x: &Expr, axis: usize, (start, stop): (Option<Dim>, Option<Dim>), step
     let part = x.narrow(axis as i64, a.min(n), len);
     let part = if step < 0 { part.flip(axis as i64) } else { part };
     Ok(every(&part, axis, len, step.unsigned_abs()))
+}
+
+/// [`sliced`] where the size or a bound is a variable: what lies outside the axis for some value of it is an error.
+fn sliced_by_variables(x: &Expr, axis: usize, (start, stop): (Option<Dim>, Option<Dim>), step: i64) -> Expr {
+    let size = x.dim(axis);
+    let plus = |d: &Dim, i: i64| graph::dim_op(Op::Add, d, &Dim::Int(i));
+    let place = |d: Option<Dim>, default: Dim| match d {
+        Some(Dim::Int(i)) if i < 0 => plus(&size, i),
+        other => other.unwrap_or(default),
+    };
+    let (a, b) = if step > 0 {
+        (place(start, Dim::Int(0)), place(stop, size.clone()))
+    } else {
+        let last = place(start, plus(&size, -1));
+        (stop.map_or(Dim::Int(0), |b| plus(&place(Some(b), Dim::Int(0)), 1)), plus(&last, 1))
+    };
+    let len = graph::dim_op(Op::Sub, &b, &a);
+    let part = x.narrow(axis as i64, &a, &len);
+    let part = if step < 0 { part.flip(axis as i64) } else { part };
+    let step = i64::try_from(step.unsigned_abs()).unwrap_or(i64::MAX);
+    if step == 1 {
+        return part;
+    }
+    let count = graph::dim_op(Op::FloorDiv, &plus(&len, step - 1), &Dim::Int(step));
+    let wide = part.unsqueeze(axis as i64);
+    let mut shape = wide.shape().to_vec();
+    shape[axis] = count;
+    let at = positions_at(&shape, axis).mul(&Expr::from(UOp::int(step)));
+    chosen(&positions_at(wide.shape(), axis + 1).eq(&at), &wide, axis + 1)
+}
+
+/// The elements of a block of rows (axis `rank - 2`) and columns (the last axis) of one size whose two places are the
+/// same.
+pub(in super::super) fn on_diagonal(x: &Expr) -> Expr {
+    let at = x.rank() - 1;
+    chosen(&positions_at(x.shape(), at - 1).eq(&positions_at(x.shape(), at)), x, at)
 }
 
 /// Every `step`-th element of an axis of `len`.
