@@ -217,11 +217,13 @@ fn stores(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Res
 
 /// Views of the outputs, temporaries and their places.
 fn finish(g: &Graph, stored: &Stored, steps: Vec<Step>) -> Result<Plan, ScheduleError> {
-    let view = |u: &UOp| stored.view(u).ok_or(ScheduleError::Malformed { op: u.op(), why: "a root without memory" });
+    let nowhere = |u: &UOp| ScheduleError::Malformed { op: u.op(), why: "a root without memory" };
+    let root_view = |u: &UOp| stored.root_view(u)?.ok_or(nowhere(u));
+    let view = |u: &UOp| stored.view(u).ok_or(nowhere(u));
     let outputs = g
         .roots
         .iter()
-        .map(|r| Ok((view(r)?, !stored.at.contains_key(r) && !version_of(r).is_empty())))
+        .map(|r| Ok((root_view(r)?, !stored.at.contains_key(r) && !version_of(r).is_empty())))
         .collect::<Result<Vec<_>, ScheduleError>>()?;
     let mut assigns = Vec::new();
     let mut assigned = Vec::new();

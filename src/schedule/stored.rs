@@ -80,6 +80,17 @@ impl Stored {
         Some(view)
     }
 
+    /// [`Stored::view`] of a root. One that has to be dense, and is, is the run of elements that it is in memory: the
+    /// movement that leads there may be more than a reader of memory follows (the one element of an expanded axis, say).
+    pub fn root_view(&self, u: &UOp) -> Result<Option<UOp>, ScheduleError> {
+        let sizes: Option<Vec<i64>> = u.shape().iter().map(Dim::as_int).collect();
+        let region = if u.op() == Op::Contiguous && !self.at.contains_key(u) { self.region(u)? } else { None };
+        let (Some(sizes), Some(r)) = (sizes, region) else { return Ok(self.view(u)) };
+        let end = r.offset + sizes.iter().product::<i64>();
+        let run = r.param.movement(Op::Shrink, [r.offset, end].map(UOp::int));
+        Ok(Some(run.movement(Op::Reshape, sizes.into_iter().map(UOp::int))))
+    }
+
     /// The dense region that `u` is, if it is one.
     pub fn region(&self, u: &UOp) -> Result<Option<Region>, ScheduleError> {
         if self.view(u).is_none() {

@@ -19,6 +19,18 @@ pub enum Stage {
     Linear,
 }
 
+impl Stage {
+    /// The ops that a graph of this stage may contain.
+    pub const fn ops(self) -> OpSet {
+        match self {
+            Stage::Tensor => TENSOR,
+            Stage::Scheduling => TENSOR.union(KERNEL),
+            Stage::Kernel => KERNEL,
+            Stage::Linear => LINEAR,
+        }
+    }
+}
+
 /// How much is checked (`SPEC=0,1,2`).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum SpecLevel {
@@ -139,18 +151,13 @@ pub fn verify(stage: Stage, sink: &UOp) -> Result<(), SpecError> {
 /// # Errors
 /// The rule it breaks.
 pub fn verify_node(stage: Stage, u: &UOp) -> Result<(), SpecError> {
-    let allowed = match stage {
-        Stage::Tensor => TENSOR,
-        Stage::Scheduling => TENSOR.union(KERNEL),
-        Stage::Kernel => KERNEL,
-        Stage::Linear => LINEAR,
-    };
-    let r = need(allowed.has(u.op()), "op does not belong here").and_then(|()| common(u)).and_then(|()| match stage {
-        Stage::Tensor => tensor(u),
-        Stage::Scheduling => tensor(u).or_else(|_| kernel(u)),
-        Stage::Kernel => kernel(u),
-        Stage::Linear => kernel(u).and_then(|()| linear(u)),
-    });
+    let r =
+        need(stage.ops().has(u.op()), "op does not belong here").and_then(|()| common(u)).and_then(|()| match stage {
+            Stage::Tensor => tensor(u),
+            Stage::Scheduling => tensor(u).or_else(|_| kernel(u)),
+            Stage::Kernel => kernel(u),
+            Stage::Linear => kernel(u).and_then(|()| linear(u)),
+        });
     r.map_err(|rule| SpecError { stage, rule, node: describe(u) })
 }
 

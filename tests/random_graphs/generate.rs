@@ -60,8 +60,12 @@ const ARITHMETIC: &[Binary] = &[
 ];
 const INT_BINARY: &[Binary] =
     &[("bitand", |a, b| a.bitand(b)), ("bitor", |a, b| a.bitor(b)), ("bitxor", |a, b| a.bitxor(b))];
-const INT_DIVIDE: &[Binary] =
-    &[("div_floor", |a, b| a.div_floor(b)), ("div_trunc", |a, b| a.div_trunc(b)), ("modulo", |a, b| a.modulo(b))];
+const INT_DIVIDE: &[Binary] = &[
+    ("div_floor", |a, b| a.div_floor(b)),
+    ("div_trunc", |a, b| a.div_trunc(b)),
+    ("modulo", |a, b| a.modulo(b)),
+    ("fmod", |a, b| a.fmod(b)),
+];
 const DIVIDE: Binary = ("div(1.0 + that²)", |a, b| a.div(&b.square().add(1.0)));
 const COMPARE: &[Binary] = &[
     ("lt", |a, b| a.lt(b)),
@@ -136,16 +140,16 @@ pub fn program(seed: u64, sizes: &[usize], steps: usize) -> Program {
     Program { nodes: g.nodes, outputs, together: assigns || !g.r.one_in(4) }.pruned()
 }
 
-struct Growing<'a> {
-    r: Rng,
+pub(super) struct Growing<'a> {
+    pub(super) r: Rng,
     sizes: &'a [usize],
-    nodes: Vec<Node>,
-    made: Vec<Tensor>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) made: Vec<Tensor>,
     /// Inputs that have been assigned to.
     dead: Vec<usize>,
 }
 
-fn epsilon(t: Scalar) -> f64 {
+pub(super) fn epsilon(t: Scalar) -> f64 {
     match t {
         Scalar::F16 => 2f64.powi(-11),
         Scalar::F64 => 2f64.powi(-53),
@@ -153,7 +157,7 @@ fn epsilon(t: Scalar) -> f64 {
     }
 }
 
-fn largest(t: Scalar) -> f64 {
+pub(super) fn largest(t: Scalar) -> f64 {
     match t {
         Scalar::Bool => 1.0,
         Scalar::U8 => 255.0,
@@ -164,7 +168,7 @@ fn largest(t: Scalar) -> f64 {
 }
 
 /// The facts once the value is held in `t`; `None`: too large for comfort.
-fn held(f: Facts, t: Scalar, rounds: f64) -> Option<Facts> {
+pub(super) fn held(f: Facts, t: Scalar, rounds: f64) -> Option<Facts> {
     if !t.is_float() {
         return Some(Facts { size: f.size.min(largest(t)), grid: 0, error: 0.0 });
     }
@@ -203,7 +207,7 @@ impl Growing<'_> {
         self.leaf_of(shape, dtype);
     }
 
-    fn leaf_of(&mut self, shape: Vec<usize>, dtype: Scalar) -> usize {
+    pub(super) fn leaf_of(&mut self, shape: Vec<usize>, dtype: Scalar) -> usize {
         let (low, high, step) = bounds(dtype);
         let facts = Facts { size: high as f64 * step, grid: 2, error: 0.0 };
         let step = if self.r.one_in(12) {
@@ -223,7 +227,7 @@ impl Growing<'_> {
     }
 
     /// Adds the node if the Tensor has no fault and is small enough.
-    fn put(&mut self, step: Step, src: Vec<usize>, facts: Facts) -> Option<usize> {
+    pub(super) fn put(&mut self, step: Step, src: Vec<usize>, facts: Facts) -> Option<usize> {
         let sources: Vec<&Tensor> = src.iter().map(|s| &self.made[*s]).collect();
         let t = step.build(&sources);
         let shape: Vec<usize> = t.shape().ok()?.iter().map(|d| d.max() as usize).collect();
@@ -268,7 +272,7 @@ impl Growing<'_> {
 
     fn grow(&mut self) -> Option<usize> {
         let x = self.any();
-        match self.r.below(20) {
+        match self.r.below(23) {
             0..=3 => self.unary(x),
             4..=7 => self.binary(x),
             8 => self.compare(x),
@@ -278,6 +282,7 @@ impl Growing<'_> {
             15 | 16 => self.fold(x),
             17 => self.along(x),
             18 => self.product(x),
+            19..=21 => self.wider(x),
             _ => self.join(x),
         }
     }
@@ -472,7 +477,7 @@ impl Growing<'_> {
         }
     }
 
-    fn axes(&mut self, rank: usize) -> Vec<i64> {
+    pub(super) fn axes(&mut self, rank: usize) -> Vec<i64> {
         let mut out: Vec<i64> = (0..rank as i64).filter(|_| self.r.one_in(2)).collect();
         if out.is_empty() {
             out.push(self.r.below(rank) as i64);
@@ -499,7 +504,7 @@ impl Growing<'_> {
         self.put(Step::Fold(fold, axes), vec![x], facts)
     }
 
-    fn summed(&self, n: &Node, count: usize) -> Option<Facts> {
+    pub(super) fn summed(&self, n: &Node, count: usize) -> Option<Facts> {
         let c = count as f64;
         let f = Facts { size: n.facts.size * c, grid: n.facts.grid, error: n.facts.error * c };
         let f = if n.dtype.is_float() { held(f, n.dtype, c)? } else { f };

@@ -8,8 +8,10 @@ mod generate;
 mod program;
 mod run;
 mod shrink;
+mod wider;
 
 use doorbell::engine::{Options, Session};
+use doorbell::uop::{Op, OpSet, spec::Stage};
 
 /// Programs of one run of this binary unless `RANDOM_GRAPHS` sets another number.
 // Sized for CI: four threads' worth at opt-level 1 take under three minutes of one core.
@@ -71,4 +73,34 @@ fn random_programs_agree_on_avx2_first_half() {
 #[test]
 fn random_programs_agree_on_avx2_second_half() {
     quarter_with(5, avx2());
+}
+
+/// Of the ops of a tensor graph those that random programs leave out, and why.
+const LEFT_OUT: OpSet = OpSet::of(&[
+    // Variables are sizes: `tests/symbolic`.
+    Op::Var,
+    Op::Bind,
+    // Arguments of cached graphs, roots, and order between effects: made by the engine.
+    Op::Param,
+    Op::Sink,
+    Op::After,
+    // A user's kernel: `tests/stumbles.rs`.
+    Op::Custom,
+    // Random numbers, whose seed is a counter in memory: `tests/ops_numpy`.
+    Op::Threefry,
+    // Made by rules of kernels, never by a function of Tensors.
+    Op::MulAcc,
+    Op::Ldexp,
+]);
+
+#[test]
+fn random_programs_contain_every_op() {
+    let mut seen = OpSet::NONE;
+    for seed in 0..2000 {
+        for t in generate::program(seed, generate::SIZES, run::STEPS).build() {
+            seen = seen.union(OpSet::of_nodes(&t.uop().unwrap().toposort()));
+        }
+    }
+    let absent = Stage::Tensor.ops().minus(seen).minus(LEFT_OUT);
+    assert!(absent.is_empty(), "no program contains {absent:?}");
 }

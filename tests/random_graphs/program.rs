@@ -49,6 +49,8 @@ pub enum Step {
     Pick,
     Contiguous,
     Assign,
+    Bitcast(Scalar),
+    Conv,
 }
 
 /// What is known of a value without computing it.
@@ -157,6 +159,8 @@ impl Step {
             Step::Pick => src[0].get(src[1]),
             Step::Contiguous => src[0].contiguous(),
             Step::Assign => src[0].assign(src[1]).clone(),
+            Step::Bitcast(t) => src[0].bitcast(*t),
+            Step::Conv => src[0].conv(src[1], None, Conv::default()),
         }
     }
 
@@ -188,6 +192,8 @@ impl Step {
             Step::Pick => format!("{}.get({})", s[0], rest(1)),
             Step::Contiguous => format!("{}.contiguous()", s[0]),
             Step::Assign => format!("{}.assign({}).clone()", s[0], rest(1)),
+            Step::Bitcast(t) => format!("{}.bitcast({t})", s[0]),
+            Step::Conv => format!("{}.conv({}, None, Conv::default())", s[0], rest(1)),
         }
     }
 }

@@ -4,9 +4,9 @@ use doorbell::engine::{Options, Session};
 use doorbell::tensor::prelude::*;
 use doorbell::uop::UOp;
 
+mod ops;
 #[path = "../../examples/symbolic_mean.rs"]
 mod symbolic_mean;
-mod ops;
 
 #[test]
 fn the_example_of_the_symbolic_mean_runs() {

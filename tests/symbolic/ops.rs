@@ -147,6 +147,9 @@ fn differ(name: &str, f: fn(&Tensor) -> Tensor, n: &Variable, fixed: &Arc<Sessio
 fn one_set_of_kernels_serves_every_length_of_every_operation() {
     let n = Variable::new("rows", 2, MOST as i64);
     let fixed = Session::open(Options { device: "CPU".into(), ..Options::default() }).unwrap();
-    let faults: Vec<String> = ROWS.iter().filter_map(|(name, f)| differ(name, *f, &n, &fixed).err().map(|e| format!("{name}: {e}"))).collect();
+    let faults: Vec<String> = ROWS
+        .iter()
+        .filter_map(|(name, f)| differ(name, *f, &n, &fixed).err().map(|e| format!("{name}: {e}")))
+        .collect();
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), ROWS.len(), faults.join("\n"));
 }

@@ -496,3 +496,26 @@ fn einsum_agrees_with_the_ops_it_stands_for() {
         assert!(error.starts_with(text), "{error}");
     }
 }
+
+#[test]
+fn one_element_of_a_repeated_one_is_read() {
+    let x = Tensor::new([[3i64, 4]]);
+    let y = x.repeat_interleave(2, 0).shrink(&[(1, 2), (0, 1)]);
+    assert_eq!(y.contiguous().realize().unwrap().to_vec::<i64>().unwrap(), [3]);
+    let z = Tensor::new([[1i64, 2, 3], [4, 5, 6]]);
+    z.realize().unwrap();
+    assert_eq!(z.t().reshape([6]).shrink(&[(1, 2)]).to_vec::<i64>().unwrap(), [4]);
+}
+
+#[test]
+fn a_divisor_that_is_one_or_zero_is_no_safe_divisor() {
+    // The padded ones look like what guards a division.
+    let x = Tensor::full([3], 1i32).pad(&[(1, 1)]);
+    assert_eq!(x.div_trunc(&x).to_vec::<i32>().unwrap(), [0, 1, 1, 1, 0]);
+    assert_eq!(x.div_floor(&x).to_vec::<i32>().unwrap(), [0, 1, 1, 1, 0]);
+    let i = Tensor::arange(5).cast(Scalar::I64);
+    let kept = i.fmod(&i.sign());
+    assert_eq!(kept.to_vec::<i64>().unwrap(), [0; 5]);
+    let (one, many) = (Tensor::new([[0i64], [3]]), Tensor::arange(3));
+    assert_eq!(many.fmod(&one).div_floor(&one).to_vec::<i64>().unwrap(), [0; 6]);
+}

@@ -157,16 +157,19 @@ fn multiply(a: &UOp, c: i128, most: i128) -> Option<UOp> {
     Some((&half + &high).binary(Op::Shr, &ilit(narrow, i128::from(l) - 1)).cast(t))
 }
 
-/// Whether this divisor was made safe by [`by_value`].
-fn guarded(y: &UOp) -> bool {
-    y.op() == Op::Where && y.src()[1].as_const().is_some_and(ConstVal::is_one)
+/// Whether [`by_value`] made this divisor differ from `bad`: it is 1 where the value below is that.
+fn guarded(y: &UOp, bad: i128) -> bool {
+    let [condition, safe, value] = y.src() else { return false };
+    let is_bad = value.equal(&ilit(y.dtype(), bad));
+    let found = *condition == is_bad || (condition.op() == Op::Or && condition.src().contains(&is_bad));
+    y.op() == Op::Where && safe.as_const().is_some_and(ConstVal::is_one) && found
 }
 
 fn by_value(u: &UOp, x: &UOp, y: &UOp) -> Option<UOp> {
     let (t, op) = (u.dtype(), u.op());
     let k = |v| ilit(t, v);
     let in_f64 = t.lanes > 1 && width(t) <= 32;
-    let may_be = |v: i128| y.vmin() <= v && v <= y.vmax() && !guarded(y);
+    let may_be = |v: i128| y.vmin() <= v && v <= y.vmax() && !guarded(y, v);
     let zero = may_be(0);
     let minus_one = t.scalar.is_signed() && may_be(-1);
     if !is_floor(op) && !zero && !minus_one && !in_f64 {

@@ -313,11 +313,11 @@ fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
 }
 
 /// An op on two Wheres with the same condition, or on a Where and a constant, moves inside when an arm becomes
-/// constant.
+/// constant. A machine division is executed whatever the condition is, so it keeps the divisor that a Where makes safe.
 pub fn alu_of_wheres(u: &UOp) -> Option<UOp> {
     let (a, b) = (u.src().first()?, u.src().get(1)?);
     let constant = |x: &UOp| x.op() == Op::Const;
-    if a.op() != Op::Where {
+    if a.op() != Op::Where || (matches!(u.op(), Op::CDiv | Op::CMod) && !constant(b)) {
         return None;
     }
     let s = a.src();

@@ -326,6 +326,17 @@ fn machine_types_fold_only_what_wrap_around_allows() {
 }
 
 #[test]
+fn a_machine_division_keeps_the_divisor_that_a_condition_makes_safe() {
+    let (x, y) = (load(DType::I64, 0), load(DType::I64, 1));
+    let (zero, one) = (UOp::constant(DType::I64, 0i64), UOp::constant(DType::I64, 1i64));
+    let bad = y.equal(&zero);
+    for op in [Op::CDiv, Op::CMod] {
+        let q = bad.select(&zero, &x).binary(op, &bad.select(&one, &y)).simplify();
+        assert!(q.op() == op && q.src()[1].op() == Op::Where, "{q:?}");
+    }
+}
+
+#[test]
 fn floats_keep_what_strictness_demands() {
     let x = load(DType::F32, 1);
     let c = |v: f64| UOp::constant(DType::F32, v);
