@@ -118,7 +118,7 @@
 //!
 //! `cpu`, `amd`, `nv`: a device and its back end each. `emu`: software GPUs of the vendors chosen (`AMD:emu=gfx1100`,
 //! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default.
-#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+#![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub use doorbell_codegen as codegen;
 pub use doorbell_device as device;

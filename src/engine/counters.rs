@@ -51,6 +51,7 @@ impl Counters {
     pub(crate) fn compiled(&self) {
         self.compiled.fetch_add(1, Relaxed);
     }
+    /// What was counted so far.
     pub fn totals(&self) -> Totals {
         Totals {
             kernels: self.kernels.load(Relaxed),

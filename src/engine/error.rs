@@ -14,6 +14,7 @@ use thiserror::Error;
 /// it.
 #[derive(Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of each variant says what it means and holds")]
 pub enum Error {
     #[error(transparent)]
     Tensor(Box<TensorError>),
@@ -76,6 +77,7 @@ impl std::fmt::Debug for Error {
 /// What a recorded function refuses.
 #[derive(Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of each variant says what it means and holds")]
 pub enum JitError {
     #[error("jit: nothing was captured: the function ran no kernel")]
     NothingCaptured,

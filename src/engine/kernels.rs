@@ -24,9 +24,13 @@ use std::time::Instant;
 /// A kernel that can be launched, with its graph, program and binary.
 #[derive(Debug)]
 pub struct Compiled {
+    /// The kernel graph that was compiled.
     pub ast: UOp,
+    /// Its linear program.
     pub program: Program,
+    /// Its machine code.
     pub binary: Binary,
+    /// The kernel as its device loaded it.
     pub kernel: Kernel,
 }
 

@@ -67,8 +67,11 @@ pub struct Options {
 #[derive(Clone, Error, PartialEq)]
 #[error("{name}={value} is not valid: {expected}")]
 pub struct OptionError {
+    /// The variable.
     pub name: &'static str,
+    /// What it was set to.
     pub value: String,
+    /// What it may be.
     pub expected: &'static str,
 }
 

@@ -56,6 +56,7 @@ impl Profile {
     pub(crate) fn has_news(&self) -> bool {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) != Some(self.len())
     }
+    /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

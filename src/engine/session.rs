@@ -25,8 +25,11 @@ pub type Messages = Box<dyn Fn(&str) + Send + Sync>;
 /// The state of a program's computations. Sessions are independent of each other, except that they share devices opened
 /// with the same options, and these devices' memory.
 pub struct Session {
+    /// What it was opened with.
     pub options: Options,
+    /// What it has run.
     pub counters: Counters,
+    /// What it has recorded for a trace.
     pub profile: Profile,
     pub(super) cache: KernelCache,
     pub(super) schedules: ScheduleCache,
@@ -45,8 +48,11 @@ impl fmt::Debug for Session {
 
 /// A device with its back end.
 pub struct OpenDevice {
+    /// Its full name: `CPU`, `NV:1`.
     pub name: Arc<str>,
+    /// Memory and queues.
     pub device: Arc<dyn Device>,
+    /// What makes its machine code.
     pub backend: Arc<dyn Backend>,
 }
 

@@ -31,6 +31,7 @@ use std::hash::{BuildHasher, Hash};
 /// One part of an input or result.
 #[derive(Clone)]
 pub enum Leaf<'a> {
+    /// A Tensor.
     Tensor(&'a Tensor),
     /// A bound variable, or an expression of such: its value may differ from call to call.
     Size(&'a UOp),
@@ -41,10 +42,13 @@ pub enum Leaf<'a> {
 /// A value that is no Tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Fixed<'a> {
+    /// A truth value, or which variant an enum has.
     Bool(bool),
+    /// An integer.
     Int(i128),
     /// By its bits.
     Float(u64),
+    /// A text, or the name of a map's entry.
     Text(Cow<'a, str>),
 }
 
@@ -293,7 +297,9 @@ macro_rules! tree {
 /// What a recorded function returns: a [`Tree`], or a `Result` of one, with an error that [`Error`] goes into by `?`:
 /// `Error` itself, `Box<dyn std::error::Error>`, or one of the program's own.
 pub trait Outcome {
+    /// What the recording gives at each call.
     type Value: Tree<Owned = Self::Value>;
+    /// The error of a call.
     type Failure: From<Error>;
     /// # Errors
     /// The function's own.

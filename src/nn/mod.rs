@@ -4,7 +4,6 @@
 //! [`Module`] names them and tells parameters from buffers. Whether layers are training is an argument of the call
 //! (`forward`), or the thread's [`training`] scope (`call`).
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 // Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
 #![allow(clippy::needless_borrows_for_generic_args)]
 

@@ -15,30 +15,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum ScheduleItem {
     /// Run a kernel graph. Equal kernels have the identical `ast`.
     Kernel {
+        /// The kernel graph.
         ast: UOp,
         /// Buffer nodes in slot order.
         bufs: Vec<UOp>,
         /// Variables whose values the kernel needs.
         vars: Vec<UOp>,
+        /// Where it runs.
         device: Arc<str>,
     },
     /// Copy `len` elements from `src` (from element `src_offset` on) to the start of `dst`; both are Buffer nodes.
-    Copy { dst: UOp, src: UOp, src_offset: usize, len: usize },
+    Copy {
+        /// Where to.
+        dst: UOp,
+        /// Where from.
+        src: UOp,
+        /// First element to copy.
+        src_offset: usize,
+        /// Elements to copy.
+        len: usize,
+    },
 }
 
 /// Where the engine finds room for a temporary.
 #[derive(Clone, Debug)]
 pub struct TempMemory {
+    /// The temporary.
     pub buffer: UOp,
     /// Index into `Schedule::arenas`.
     pub arena: usize,
+    /// Its first byte there.
     pub offset_bytes: usize,
 }
 
 /// A node that is computed once the schedule has run, and the movement over Buffers that then holds its value.
 #[derive(Clone, Debug)]
 pub struct Output {
+    /// The node.
     pub node: UOp,
+    /// The movement over Buffers.
     pub view: UOp,
     /// The memory of the view changed through an Assign below the node.
     pub assigned: bool,
@@ -47,10 +62,13 @@ pub struct Output {
 /// What to run, in order, and what is true afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
+    /// What to run.
     pub items: Vec<ScheduleItem>,
     /// The roots in order, then every Assign of the graph.
     pub outputs: Vec<Output>,
+    /// Variables and their values in this run.
     pub var_vals: Vec<(Arc<str>, i64)>,
+    /// Devices and the memory that temporaries share there.
     pub arenas: Vec<(Arc<str>, Arena)>,
     /// Temporaries that lie in arenas. All other buffers without memory need their own.
     pub temps: Vec<TempMemory>,
@@ -98,6 +116,7 @@ impl ScheduleCache {
     pub fn len(&self) -> usize {
         self.plans().len()
     }
+    /// Whether no plan is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -25,7 +25,9 @@ pub struct MemoryPlan {
 /// A block that the engine allocates once for the whole schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena {
+    /// Number of the device in the plan.
     pub device: u32,
+    /// Its size.
     pub len_bytes: usize,
     copied: bool,
 }

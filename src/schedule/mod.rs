@@ -44,6 +44,7 @@ use std::sync::Arc;
 /// Why a graph could not be scheduled. All of these are malformed graphs: the tensor room refuses to build them.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of each variant says what it means and holds")]
 pub enum ScheduleError {
     #[error("schedule: {op:?}: {why}")]
     Malformed { op: Op, why: &'static str },

@@ -6,6 +6,7 @@ use crate::uop::{Dim, UOp};
 
 /// One size. In [`Movement::reshape`](super::Movement::reshape) and `expand`, -1 has their special meaning.
 pub trait IntoDim {
+    /// The size.
     fn into_dim(self) -> Dim;
 }
 impl IntoDim for i64 {
@@ -51,6 +52,7 @@ impl IntoDim for &Variable {
 
 /// A list of sizes: `[2, 3]`, `&shape`, a `Vec`, `()` for a scalar.
 pub trait IntoShape {
+    /// The sizes, the outermost first.
     fn into_shape(self) -> Vec<Dim>;
 }
 impl IntoShape for () {

@@ -26,8 +26,11 @@ use crate::uop::{Dim, Op};
 pub struct Conv {
     /// Channels are cut into this many groups, each with its own part of the weight.
     pub groups: usize,
+    /// Elements that the window moves by along each axis.
     pub stride: PerAxis<usize>,
+    /// Distance of the window's elements from each other along each axis.
     pub dilation: PerAxis<usize>,
+    /// Zeros around the input.
     pub padding: Padding,
     /// Transposed convolutions only: how much longer the output is at its end.
     pub output_padding: PerAxis<usize>,
@@ -63,12 +66,15 @@ impl Conv {
     pub fn same() -> Conv {
         Conv { padding: Padding::Same, ..Conv::default() }
     }
+    /// With this stride: one number for all axes, or one for each.
     pub fn strided(self, stride: impl Into<PerAxis<usize>>) -> Conv {
         Conv { stride: stride.into(), ..self }
     }
+    /// With this dilation: one number for all axes, or one for each.
     pub fn dilated(self, dilation: impl Into<PerAxis<usize>>) -> Conv {
         Conv { dilation: dilation.into(), ..self }
     }
+    /// With the channels in this many groups that do not see each other.
     pub fn grouped(self, groups: usize) -> Conv {
         Conv { groups, ..self }
     }

@@ -13,6 +13,7 @@ use crate::uop::{ConstVal, Dim, Op, Scalar, UOp};
 
 /// A Rust type that one element can be.
 pub trait Element: Copy + Send + Sync + 'static {
+    /// The dtype that holds this type.
     const SCALAR: Scalar;
     /// Appends the elements' little-endian bytes.
     fn put(list: &[Self], bytes: &mut Vec<u8>);
@@ -73,6 +74,7 @@ impl Element for bool {
 
 /// Numbers, arrays and Vecs of them, nested to any depth.
 pub trait Nested {
+    /// The type of the numbers inside.
     type Element: Element;
     /// Appends the elements in row-major order and returns the shape; `None` when rows differ in shape.
     fn flatten_into(&self, out: &mut Vec<Self::Element>) -> Option<Vec<usize>>;
@@ -259,10 +261,12 @@ impl Tensor {
         let value = value.into();
         build("full_like", [self.node()], |[x]| Ok(graph::full(x.shape(), &graph::constant(value, x.dtype().scalar)?)))
     }
+    /// Zeros of the same shape, dtype and device.
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
         self.full_like(0i64)
     }
+    /// Ones of the same shape, dtype and device.
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
         self.full_like(1i64)

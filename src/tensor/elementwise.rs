@@ -28,14 +28,17 @@ pub(crate) fn to_float(u: &UOp) -> UOp {
 
 /// Arithmetic on equal elements.
 pub trait Elementwise: Value {
+    /// Sum. As in all ops of two values, shapes broadcast and dtypes promote; integers wrap.
     #[track_caller]
     fn add(&self, o: impl Operand<Self>) -> Self {
         binary("add", Op::Add, self, o.operand())
     }
+    /// Difference.
     #[track_caller]
     fn sub(&self, o: impl Operand<Self>) -> Self {
         binary("sub", Op::Sub, self, o.operand())
     }
+    /// Product, element by element.
     #[track_caller]
     fn mul(&self, o: impl Operand<Self>) -> Self {
         binary("mul", Op::Mul, self, o.operand())
@@ -100,10 +103,12 @@ pub trait Elementwise: Value {
     fn pow(&self, o: impl Operand<Self>) -> Self {
         lift("pow", [self.node(), o.operand()], |[a, b]| power(&a, &b))
     }
+    /// The larger one; NaN where one is NaN.
     #[track_caller]
     fn maximum(&self, o: impl Operand<Self>) -> Self {
         binary("maximum", Op::Max, self, o.operand())
     }
+    /// The smaller one; NaN where one is NaN.
     #[track_caller]
     fn minimum(&self, o: impl Operand<Self>) -> Self {
         lift("minimum", [self.node(), o.operand()], |[a, b]| {
@@ -117,6 +122,7 @@ pub trait Elementwise: Value {
     fn inverse(&self) -> Self {
         lift("inverse", [self.node()], |[a]| Ok(if a.scalar().is_float() { a.neg() } else { a.bitnot() }))
     }
+    /// The negative; integers wrap.
     #[track_caller]
     fn neg(&self) -> Self {
         build("neg", [self.node()], |[a]| {
@@ -127,14 +133,17 @@ pub trait Elementwise: Value {
         })
     }
 
+    /// Bitwise and of integers or Bools.
     #[track_caller]
     fn bitand(&self, o: impl Operand<Self>) -> Self {
         binary("bitand", Op::And, self, o.operand())
     }
+    /// Bitwise or of integers or Bools.
     #[track_caller]
     fn bitor(&self, o: impl Operand<Self>) -> Self {
         binary("bitor", Op::Or, self, o.operand())
     }
+    /// Bitwise exclusive or of integers or Bools.
     #[track_caller]
     fn bitxor(&self, o: impl Operand<Self>) -> Self {
         binary("bitxor", Op::Xor, self, o.operand())
@@ -147,6 +156,7 @@ pub trait Elementwise: Value {
             graph::alu(if a.dtype().is_bool() { Op::CmpNe } else { Op::Xor }, &[a.clone(), ones])
         })
     }
+    /// Integers shifted to the left, zeros from the right.
     #[track_caller]
     fn shl(&self, o: impl Operand<Self>) -> Self {
         binary("shl", Op::Shl, self, o.operand())
@@ -156,35 +166,43 @@ pub trait Elementwise: Value {
     fn shr(&self, o: impl Operand<Self>) -> Self {
         binary("shr", Op::Shr, self, o.operand())
     }
+    /// Bool: whether it is zero.
     #[track_caller]
     fn logical_not(&self) -> Self {
         lift("logical_not", [self.node()], |[a]| Ok(a.cast(Scalar::Bool).bitnot()))
     }
+    /// Bool: whether both are not zero.
     #[track_caller]
     fn logical_and(&self, o: impl Operand<Self>) -> Self {
         lift("logical_and", [self.node(), o.operand()], |[a, b]| Ok(a.cast(Scalar::Bool).bitand(&b.cast(Scalar::Bool))))
     }
+    /// Bool: whether exactly one is not zero.
     #[track_caller]
     fn logical_xor(&self, o: impl Operand<Self>) -> Self {
         lift("logical_xor", [self.node(), o.operand()], |[a, b]| Ok(a.cast(Scalar::Bool).ne(&b.cast(Scalar::Bool))))
     }
+    /// Bool: whether one is not zero.
     #[track_caller]
     fn logical_or(&self, o: impl Operand<Self>) -> Self {
         lift("logical_or", [self.node(), o.operand()], |[a, b]| Ok(a.cast(Scalar::Bool).bitor(&b.cast(Scalar::Bool))))
     }
 
+    /// Bool: equal. NaN equals nothing.
     #[track_caller]
     fn eq(&self, o: impl Operand<Self>) -> Self {
         binary("eq", Op::CmpEq, self, o.operand())
     }
+    /// Bool: not equal.
     #[track_caller]
     fn ne(&self, o: impl Operand<Self>) -> Self {
         binary("ne", Op::CmpNe, self, o.operand())
     }
+    /// Bool: less.
     #[track_caller]
     fn lt(&self, o: impl Operand<Self>) -> Self {
         binary("lt", Op::CmpLt, self, o.operand())
     }
+    /// Bool: greater.
     #[track_caller]
     fn gt(&self, o: impl Operand<Self>) -> Self {
         build("gt", [self.node(), o.operand()], |[a, b]| graph::alu(Op::CmpLt, &[b.clone(), a.clone()]))
@@ -259,6 +277,7 @@ pub trait Elementwise: Value {
             if a.dtype().is_float() { graph::alu(Op::Trunc, std::slice::from_ref(a)) } else { Ok(a.clone()) }
         })
     }
+    /// Rounded down.
     #[track_caller]
     fn floor(&self) -> Self {
         lift("floor", [self.node()], |[a]| {
@@ -266,6 +285,7 @@ pub trait Elementwise: Value {
             Ok(if a.scalar().is_float() { a.lt(&t).where_(&t.sub(1), &t) } else { a })
         })
     }
+    /// Rounded up.
     #[track_caller]
     fn ceil(&self) -> Self {
         lift("ceil", [self.node()], |[a]| {
@@ -302,6 +322,7 @@ pub trait Elementwise: Value {
             Ok(if a.scalar().is_float() { a.ne(&a).where_(&a, &s) } else { s })
         })
     }
+    /// Without its sign; the least integer of a type stays as it is.
     #[track_caller]
     fn abs(&self) -> Self {
         lift("abs", [self.node()], |[a]| {
@@ -315,38 +336,47 @@ pub trait Elementwise: Value {
             })
         })
     }
+    /// `x * x`
     #[track_caller]
     fn square(&self) -> Self {
         self.mul(self)
     }
+    /// `1 / x` as a float.
     #[track_caller]
     fn recip(&self) -> Self {
         float_unary("recip", Op::Recip, self)
     }
+    /// Square root as a float; NaN below zero.
     #[track_caller]
     fn sqrt(&self) -> Self {
         float_unary("sqrt", Op::Sqrt, self)
     }
+    /// `1 / sqrt(x)` as a float.
     #[track_caller]
     fn rsqrt(&self) -> Self {
         self.sqrt().recip()
     }
+    /// 2 to the power of x, as a float.
     #[track_caller]
     fn exp2(&self) -> Self {
         float_unary("exp2", Op::Exp2, self)
     }
+    /// Logarithm to the base 2, as a float.
     #[track_caller]
     fn log2(&self) -> Self {
         float_unary("log2", Op::Log2, self)
     }
+    /// Sine of x in radians, as a float.
     #[track_caller]
     fn sin(&self) -> Self {
         float_unary("sin", Op::Sin, self)
     }
+    /// Bool: NaN.
     #[track_caller]
     fn is_nan(&self) -> Self {
         self.ne(self)
     }
+    /// Bool: infinity of either sign.
     #[track_caller]
     fn is_inf(&self) -> Self {
         lift("is_inf", [self.node()], |[a]| {
@@ -354,6 +384,7 @@ pub trait Elementwise: Value {
             Ok(a.eq(f64::INFINITY).bitor(&a.eq(f64::NEG_INFINITY)))
         })
     }
+    /// Bool: neither infinity nor NaN.
     #[track_caller]
     fn is_finite(&self) -> Self {
         lift("is_finite", [self.node()], |[a]| Ok(a.is_nan().bitor(&a.is_inf()).bitnot()))

@@ -13,6 +13,7 @@ pub type Fault = Arc<TensorError>;
 pub struct TensorError {
     /// Name of the method that was called.
     pub op: &'static str,
+    /// What is wrong.
     pub problem: Problem,
     /// Shape and dtype of each source of the op.
     pub sources: Vec<(Vec<Dim>, DType)>,
@@ -45,6 +46,7 @@ impl std::error::Error for TensorError {
 /// What is wrong, without the place.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of each variant says what it means and holds")]
 pub enum Problem {
     #[error("shapes {} and {} do not broadcast: axis {axis} from the right has {} and {}",
         Shown(.a), Shown(.b), from_right(.a, *.axis), from_right(.b, *.axis))]

@@ -25,6 +25,7 @@ pub struct FileRange {
 }
 
 impl FileRange {
+    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

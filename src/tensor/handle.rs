@@ -172,6 +172,7 @@ impl Tensor {
     pub fn grad(&self) -> Option<Tensor> {
         locked(&self.0.grad).clone()
     }
+    /// Replaces the gradient; `None` drops it.
     pub fn set_grad(&self, grad: Option<Tensor>) {
         *locked(&self.0.grad) = grad;
     }

@@ -16,10 +16,14 @@ use crate::uop::{DType, Dim, Scalar, UOp};
 /// A hash function of the Keccak family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keccak {
+    /// SHA3, 28 bytes.
     Sha3_224,
+    /// SHA3, 32 bytes.
     #[default]
     Sha3_256,
+    /// SHA3, 48 bytes.
     Sha3_384,
+    /// SHA3, 64 bytes.
     Sha3_512,
     /// The first 16 bytes of its output.
     Shake128,

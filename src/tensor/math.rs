@@ -228,6 +228,7 @@ fn sinh(x: &Expr) -> Expr {
 
 /// Functions of one float.
 pub trait Math: Value {
+    /// e to the power of x.
     #[track_caller]
     fn exp(&self) -> Self {
         wide("exp", self.node(), exp)
@@ -237,71 +238,88 @@ pub trait Math: Value {
     fn log(&self) -> Self {
         wide("log", self.node(), ln)
     }
+    /// Logarithm to the base 10.
     #[track_caller]
     fn log10(&self) -> Self {
         wide("log10", self.node(), |x| x.log2().mul(LN_2 / LN_10))
     }
+    /// Cosine of x in radians.
     #[track_caller]
     fn cos(&self) -> Self {
         wide("cos", self.node(), cos)
     }
+    /// Tangent of x in radians.
     #[track_caller]
     fn tan(&self) -> Self {
         wide("tan", self.node(), |x| x.sin().div(&cos(x)))
     }
+    /// Arc sine; NaN outside -1 to 1.
     #[track_caller]
     fn asin(&self) -> Self {
         wide("asin", self.node(), asin)
     }
+    /// Arc cosine; NaN outside -1 to 1.
     #[track_caller]
     fn acos(&self) -> Self {
         wide("acos", self.node(), acos)
     }
+    /// Arc tangent.
     #[track_caller]
     fn atan(&self) -> Self {
         wide("atan", self.node(), atan)
     }
+    /// Hyperbolic sine.
     #[track_caller]
     fn sinh(&self) -> Self {
         wide("sinh", self.node(), sinh)
     }
+    /// Hyperbolic cosine.
     #[track_caller]
     fn cosh(&self) -> Self {
         wide("cosh", self.node(), |x| exp(&x.sub(LN_2)).add(&exp(&x.neg().sub(LN_2))))
     }
+    /// Hyperbolic tangent.
     #[track_caller]
     fn tanh(&self) -> Self {
         wide("tanh", self.node(), tanh)
     }
+    /// Inverse of the hyperbolic sine.
     #[track_caller]
     fn asinh(&self) -> Self {
         wide("asinh", self.node(), asinh)
     }
+    /// Inverse of the hyperbolic cosine; NaN below 1.
     #[track_caller]
     fn acosh(&self) -> Self {
         wide("acosh", self.node(), acosh)
     }
+    /// Inverse of the hyperbolic tangent; NaN outside -1 to 1.
     #[track_caller]
     fn atanh(&self) -> Self {
         wide("atanh", self.node(), atanh)
     }
+    /// Error function.
     #[track_caller]
     fn erf(&self) -> Self {
         wide("erf", self.node(), erf)
     }
 
+    /// `max(x, 0)`
     #[track_caller]
     fn relu(&self) -> Self {
         lift("relu", [self.node()], |[x]| Ok(x.maximum(0)))
     }
+    /// x held between 0 and 6.
     #[track_caller]
     fn relu6(&self) -> Self {
         self.relu().minimum(6)
     }
+    /// `1 / (1 + exp(-x))`
     #[track_caller]
     fn sigmoid(&self) -> Self {
         wide("sigmoid", self.node(), sigmoid)
     }
+    /// `log(sigmoid(x))` without overflow.
     #[track_caller]
     fn log_sigmoid(&self) -> Self {
         self.neg().softplus().neg()
@@ -321,10 +339,12 @@ pub trait Math: Value {
     fn hardtanh(&self, low: f64, high: f64) -> Self {
         wide("hardtanh", self.node(), |x| x.clamp(low, high))
     }
+    /// `x * relu6(x + 3) / 6`
     #[track_caller]
     fn hard_swish(&self) -> Self {
         wide("hard_swish", self.node(), |x| x.mul(&x.add(3).clamp(0, 6)).mul(1.0 / 6.0))
     }
+    /// x, times `slope` below zero.
     #[track_caller]
     fn leaky_relu(&self, slope: f64) -> Self {
         wide("leaky_relu", self.node(), |x| x.lt(0).where_(&x.mul(slope), x))
@@ -347,18 +367,22 @@ pub trait Math: Value {
             x.mul(&sigmoid(&inner.mul(2)))
         })
     }
+    /// `x * sigmoid(1.702 x)`
     #[track_caller]
     fn quick_gelu(&self) -> Self {
         wide("quick_gelu", self.node(), |x| x.mul(&sigmoid(&x.mul(1.702))))
     }
+    /// x, and `alpha * (exp(x) - 1)` below zero.
     #[track_caller]
     fn elu(&self, alpha: f64) -> Self {
         wide("elu", self.node(), |x| x.gt(0).where_(x, &exp(&x.minimum(0)).sub(1).mul(alpha)))
     }
+    /// x, and `alpha * (exp(x / alpha) - 1)` below zero.
     #[track_caller]
     fn celu(&self, alpha: f64) -> Self {
         wide("celu", self.node(), |x| x.maximum(0).add(&exp(&x.div(alpha).minimum(0)).sub(1).mul(alpha)))
     }
+    /// [`Math::elu`] with the scale and slope of self-normalizing networks (Klambauer et al. 2017).
     #[track_caller]
     fn selu(&self) -> Self {
         let (alpha, gamma) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
@@ -369,10 +393,12 @@ pub trait Math: Value {
     fn softplus(&self) -> Self {
         wide("softplus", self.node(), softplus)
     }
+    /// `x * tanh(softplus(x))`
     #[track_caller]
     fn mish(&self) -> Self {
         wide("mish", self.node(), |x| x.mul(&tanh(&softplus(x))))
     }
+    /// `x / (1 + |x|)`
     #[track_caller]
     fn softsign(&self) -> Self {
         wide("softsign", self.node(), |x| x.div(&x.abs().add(1)))

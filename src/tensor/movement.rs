@@ -50,6 +50,7 @@ pub trait Movement: Value {
             Ok(graph::permute(x, &at))
         })
     }
+    /// With two axes swapped.
     #[track_caller]
     fn transpose(&self, a: i64, b: i64) -> Self {
         build("transpose", [self.node()], |[x]| {

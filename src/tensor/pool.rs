@@ -23,9 +23,11 @@ use crate::uop::{Dim, Op, UOp, numel};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pool {
+    /// Elements of the window along each axis.
     pub size: PerAxis<usize>,
     /// `None`: by whole windows.
     pub stride: Option<PerAxis<usize>>,
+    /// Distance of the window's elements from each other along each axis.
     pub dilation: PerAxis<usize>,
     /// Counts (before, after) each axis; a maximum ignores the padding, a mean takes it as zeros. Negative counts cut.
     pub padding: PerAxis<(i64, i64)>,
@@ -50,9 +52,11 @@ impl Pool {
             count_padding: true,
         }
     }
+    /// With this stride: one number for all axes, or one for each.
     pub fn strided(self, stride: impl Into<PerAxis<usize>>) -> Pool {
         Pool { stride: Some(stride.into()), ..self }
     }
+    /// With this dilation: one number for all axes, or one for each.
     pub fn dilated(self, dilation: impl Into<PerAxis<usize>>) -> Pool {
         Pool { dilation: dilation.into(), ..self }
     }
@@ -81,14 +85,17 @@ pub trait Pooling: Value {
     fn max_pool(&self, how: Pool) -> Self {
         lift("max_pool", [self.node()], |[x]| max_pool(&x, &how, None))
     }
+    /// [`Pooling::max_pool`] of the last axes (length).
     #[track_caller]
     fn max_pool1d(&self, how: Pool) -> Self {
         lift("max_pool1d", [self.node()], |[x]| max_pool(&x, &how, Some(1)))
     }
+    /// [`Pooling::max_pool`] of the last axes (h, w).
     #[track_caller]
     fn max_pool2d(&self, how: Pool) -> Self {
         lift("max_pool2d", [self.node()], |[x]| max_pool(&x, &how, Some(2)))
     }
+    /// [`Pooling::max_pool`] of the last axes (d, h, w).
     #[track_caller]
     fn max_pool3d(&self, how: Pool) -> Self {
         lift("max_pool3d", [self.node()], |[x]| max_pool(&x, &how, Some(3)))
@@ -100,16 +107,19 @@ pub trait Pooling: Value {
         let index = lift("max_pool_with_indices", [self.node()], |[x]| indices(&x, &how, None));
         (lift("max_pool_with_indices", [self.node()], |[x]| max_pool(&x, &how, None)), index)
     }
+    /// [`Pooling::max_pool_with_indices`] of the last axes (length).
     #[track_caller]
     fn max_pool1d_with_indices(&self, how: Pool) -> (Self, Self) {
         let index = lift("max_pool1d_with_indices", [self.node()], |[x]| indices(&x, &how, Some(1)));
         (lift("max_pool1d_with_indices", [self.node()], |[x]| max_pool(&x, &how, Some(1))), index)
     }
+    /// [`Pooling::max_pool_with_indices`] of the last axes (h, w).
     #[track_caller]
     fn max_pool2d_with_indices(&self, how: Pool) -> (Self, Self) {
         let index = lift("max_pool2d_with_indices", [self.node()], |[x]| indices(&x, &how, Some(2)));
         (lift("max_pool2d_with_indices", [self.node()], |[x]| max_pool(&x, &how, Some(2))), index)
     }
+    /// [`Pooling::max_pool_with_indices`] of the last axes (d, h, w).
     #[track_caller]
     fn max_pool3d_with_indices(&self, how: Pool) -> (Self, Self) {
         let index = lift("max_pool3d_with_indices", [self.node()], |[x]| indices(&x, &how, Some(3)));
@@ -120,14 +130,17 @@ pub trait Pooling: Value {
     fn avg_pool(&self, how: Pool) -> Self {
         lift("avg_pool", [self.node()], |[x]| avg_pool(&x, &how, None))
     }
+    /// [`Pooling::avg_pool`] of the last axes (length).
     #[track_caller]
     fn avg_pool1d(&self, how: Pool) -> Self {
         lift("avg_pool1d", [self.node()], |[x]| avg_pool(&x, &how, Some(1)))
     }
+    /// [`Pooling::avg_pool`] of the last axes (h, w).
     #[track_caller]
     fn avg_pool2d(&self, how: Pool) -> Self {
         lift("avg_pool2d", [self.node()], |[x]| avg_pool(&x, &how, Some(2)))
     }
+    /// [`Pooling::avg_pool`] of the last axes (d, h, w).
     #[track_caller]
     fn avg_pool3d(&self, how: Pool) -> Self {
         lift("avg_pool3d", [self.node()], |[x]| avg_pool(&x, &how, Some(3)))
@@ -138,14 +151,17 @@ pub trait Pooling: Value {
     fn adaptive_avg_pool(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_avg_pool", [self.node()], |[x]| pooled(&x, size.into(), None, false))
     }
+    /// [`Pooling::adaptive_avg_pool`] of the last axes (length).
     #[track_caller]
     fn adaptive_avg_pool1d(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_avg_pool1d", [self.node()], |[x]| pooled(&x, size.into(), Some(1), false))
     }
+    /// [`Pooling::adaptive_avg_pool`] of the last axes (h, w).
     #[track_caller]
     fn adaptive_avg_pool2d(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_avg_pool2d", [self.node()], |[x]| pooled(&x, size.into(), Some(2), false))
     }
+    /// [`Pooling::adaptive_avg_pool`] of the last axes (d, h, w).
     #[track_caller]
     fn adaptive_avg_pool3d(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_avg_pool3d", [self.node()], |[x]| pooled(&x, size.into(), Some(3), false))
@@ -155,14 +171,17 @@ pub trait Pooling: Value {
     fn adaptive_max_pool(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_max_pool", [self.node()], |[x]| pooled(&x, size.into(), None, true))
     }
+    /// [`Pooling::adaptive_max_pool`] of the last axes (length).
     #[track_caller]
     fn adaptive_max_pool1d(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_max_pool1d", [self.node()], |[x]| pooled(&x, size.into(), Some(1), true))
     }
+    /// [`Pooling::adaptive_max_pool`] of the last axes (h, w).
     #[track_caller]
     fn adaptive_max_pool2d(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_max_pool2d", [self.node()], |[x]| pooled(&x, size.into(), Some(2), true))
     }
+    /// [`Pooling::adaptive_max_pool`] of the last axes (d, h, w).
     #[track_caller]
     fn adaptive_max_pool3d(&self, size: impl Into<PerAxis<usize>>) -> Self {
         lift("adaptive_max_pool3d", [self.node()], |[x]| pooled(&x, size.into(), Some(3), true))
@@ -176,14 +195,17 @@ pub trait Pooling: Value {
     fn max_unpool(&self, indices: &Self, how: Pool, size: Option<&[usize]>) -> Self {
         lift("max_unpool", [self.node(), indices.node()], |[x, i]| unpool(&x, &i, &how, (size, None)))
     }
+    /// [`Pooling::max_unpool`] of the last axes (length).
     #[track_caller]
     fn max_unpool1d(&self, indices: &Self, how: Pool, size: Option<&[usize]>) -> Self {
         lift("max_unpool1d", [self.node(), indices.node()], |[x, i]| unpool(&x, &i, &how, (size, Some(1))))
     }
+    /// [`Pooling::max_unpool`] of the last axes (h, w).
     #[track_caller]
     fn max_unpool2d(&self, indices: &Self, how: Pool, size: Option<&[usize]>) -> Self {
         lift("max_unpool2d", [self.node(), indices.node()], |[x, i]| unpool(&x, &i, &how, (size, Some(2))))
     }
+    /// [`Pooling::max_unpool`] of the last axes (d, h, w).
     #[track_caller]
     fn max_unpool3d(&self, indices: &Self, how: Pool, size: Option<&[usize]>) -> Self {
         lift("max_unpool3d", [self.node(), indices.node()], |[x, i]| unpool(&x, &i, &how, (size, Some(3))))

@@ -349,6 +349,7 @@ impl Tensor {
     pub fn randn(shape: impl IntoShape) -> Tensor {
         default_stream().randn(shape)
     }
+    /// Normal f32 of this mean and standard deviation, of the default stream.
     #[track_caller]
     pub fn normal(shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
         default_stream().normal(shape, mean, std)
@@ -363,6 +364,7 @@ impl Tensor {
     pub fn randint(shape: impl IntoShape, low: i32, high: i32) -> Tensor {
         default_stream().randint(shape, low, high)
     }
+    /// The numbers 0..n in random order, i32, of the default stream.
     #[track_caller]
     pub fn randperm(n: usize) -> Tensor {
         default_stream().randperm(n)

@@ -144,34 +144,42 @@ fn positioned<V: Value>(
 
 /// Reductions over axes.
 pub trait Reduction: Value {
+    /// Sum over axes, which go; small integers and half floats are summed in a wider type.
     #[track_caller]
     fn sum(&self, axes: impl IntoAxes) -> Self {
         reduced("sum", self, axes, false, sum)
     }
+    /// [`Reduction::sum`], the axes kept with size 1.
     #[track_caller]
     fn sum_keep(&self, axes: impl IntoAxes) -> Self {
         reduced("sum", self, axes, true, sum)
     }
+    /// Product over axes, which go.
     #[track_caller]
     fn prod(&self, axes: impl IntoAxes) -> Self {
         reduced("prod", self, axes, false, prod)
     }
+    /// [`Reduction::prod`], the axes kept with size 1.
     #[track_caller]
     fn prod_keep(&self, axes: impl IntoAxes) -> Self {
         reduced("prod", self, axes, true, prod)
     }
+    /// Largest element over axes, which go; NaN where there is one.
     #[track_caller]
     fn max(&self, axes: impl IntoAxes) -> Self {
         reduced("max", self, axes, false, max)
     }
+    /// [`Reduction::max`], the axes kept with size 1.
     #[track_caller]
     fn max_keep(&self, axes: impl IntoAxes) -> Self {
         reduced("max", self, axes, true, max)
     }
+    /// Smallest element over axes, which go; NaN where there is one.
     #[track_caller]
     fn min(&self, axes: impl IntoAxes) -> Self {
         reduced("min", self, axes, false, min)
     }
+    /// [`Reduction::min`], the axes kept with size 1.
     #[track_caller]
     fn min_keep(&self, axes: impl IntoAxes) -> Self {
         reduced("min", self, axes, true, min)
@@ -193,6 +201,7 @@ pub trait Reduction: Value {
     fn mean(&self, axes: impl IntoAxes) -> Self {
         reduced("mean", self, axes, false, mean)
     }
+    /// [`Reduction::mean`], the axes kept with size 1.
     #[track_caller]
     fn mean_keep(&self, axes: impl IntoAxes) -> Self {
         reduced("mean", self, axes, true, mean)
@@ -202,6 +211,7 @@ pub trait Reduction: Value {
     fn var(&self, axes: impl IntoAxes, correction: i64) -> Self {
         reduced("var", self, axes, false, |x, at| var(x, at, correction))
     }
+    /// [`Reduction::var`], the axes kept with size 1.
     #[track_caller]
     fn var_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
         reduced("var", self, axes, true, |x, at| var(x, at, correction))
@@ -211,6 +221,7 @@ pub trait Reduction: Value {
     fn std(&self, axes: impl IntoAxes, correction: i64) -> Self {
         reduced("std", self, axes, false, |x, at| Ok(root(&var(x, at, correction)?)))
     }
+    /// [`Reduction::std`], the axes kept with size 1.
     #[track_caller]
     fn std_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
         reduced("std", self, axes, true, |x, at| Ok(root(&var(x, at, correction)?)))
@@ -248,6 +259,7 @@ pub trait Reduction: Value {
             Ok(e.div(&sum(&e, at)?).cast(t))
         })
     }
+    /// `log(softmax(x))` along an axis, without overflow.
     #[track_caller]
     fn log_softmax(&self, axis: i64) -> Self {
         reduced("log_softmax", self, axis, true, |x, at| {
@@ -276,6 +288,7 @@ pub trait Reduction: Value {
             Ok(if x.scalar().is_float() { s.cast(x.scalar()) } else { s })
         })
     }
+    /// Product of all elements up to each one along an axis.
     #[track_caller]
     fn cumprod(&self, axis: i64) -> Self {
         lift("cumprod", [self.node()], |[x]| {

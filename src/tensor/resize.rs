@@ -35,6 +35,7 @@ pub enum ResizeMode {
 /// What size an image becomes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Target {
+    /// These sizes.
     Size(PerAxis<usize>),
     /// New size by old size; the new size is rounded down.
     Scale(PerAxis<f64>),
@@ -51,7 +52,9 @@ pub enum Target {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Resize {
+    /// The new size.
     pub target: Target,
+    /// How new elements come of old ones.
     pub mode: ResizeMode,
     /// The middles of the first and last elements stay where they are, not the outer edges.
     pub align_corners: bool,

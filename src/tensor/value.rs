@@ -51,6 +51,7 @@ impl Value for UOp {
 
 /// The other operand of a binary op: a value, or a number that takes the other operand's dtype.
 pub trait Operand<V: Value> {
+    /// Its node, or the fault that it carries.
     fn operand(self) -> Result<UOp, Fault>;
 }
 impl<V: Value> Operand<V> for &V {

@@ -9,6 +9,7 @@ use crate::uop::{Arg, Op, UOp};
 pub struct Variable(UOp);
 
 impl Variable {
+    /// A variable between `min` and `max`. Two of one name and the same bounds are one variable.
     pub fn new(name: &str, min: i64, max: i64) -> Variable {
         Variable(UOp::var(name, min, max))
     }

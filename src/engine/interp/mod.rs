@@ -30,8 +30,11 @@ pub type Vars = BTreeMap<String, i64>;
 /// A tensor's value: shape in elements, row-major data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
+    /// Its sizes.
     pub shape: Vec<usize>,
+    /// Its type.
     pub dtype: Scalar,
+    /// Its elements, row-major.
     pub data: Vec<ConstVal>,
 }
 
@@ -56,6 +59,7 @@ impl Value {
 /// Why a graph has no value.
 #[derive(Clone, Error, PartialEq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of each variant says what it means and holds")]
 pub enum InterpError {
     #[error("interpreter: {op:?} is not allowed in a {stage}")]
     Unexpected { op: Op, stage: &'static str },

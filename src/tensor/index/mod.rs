@@ -41,7 +41,14 @@ pub enum Index {
     /// One element; the axis is removed.
     At(Dim),
     /// `start..stop` by `step`; `None` is the end that the step's direction starts from or runs to.
-    Slice { start: Option<Dim>, stop: Option<Dim>, step: i64 },
+    Slice {
+        /// The first element, counted from the end where it is negative.
+        start: Option<Dim>,
+        /// The element before which it ends, counted from the end where it is negative.
+        stop: Option<Dim>,
+        /// Distance of the elements, not 0; negative: backwards.
+        step: i64,
+    },
     /// A new axis of size 1.
     NewAxis,
     /// As many whole axes as are left over.
@@ -57,6 +64,7 @@ pub const ELLIPSIS: Index = Index::Ellipsis;
 
 /// `..` for one axis in an index tuple is [`Index::ALL`], also written as Rust's `..`.
 impl Index {
+    /// The whole axis.
     pub const ALL: Index = Index::Slice { start: None, stop: None, step: 1 };
 
     /// Whether this is a mask, and of how many axes.
@@ -191,6 +199,7 @@ impl From<Option<Infallible>> for Index {
 
 /// A list of indices: one, a tuple of up to eight, or any number of [`Index`] in a slice, an array or a `Vec`.
 pub trait IntoIndices {
+    /// The indices, one an axis.
     fn into_indices(self) -> Vec<Index>;
 }
 impl<I: Into<Index>> IntoIndices for I {

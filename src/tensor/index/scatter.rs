@@ -16,8 +16,11 @@ use crate::uop::{ConstVal, DType, Dim, Op, Scalar, UOp};
 /// What becomes of several elements that are written to one place: torch's `reduce`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterReduce {
+    /// Their sum.
     Sum,
+    /// Their product.
     Prod,
+    /// Their mean.
     Mean,
     /// The largest; NaN if there is one.
     Amax,
