@@ -376,3 +376,132 @@ fn a_kernel_in_ptx_runs_on_an_nvidia_gpu() {
     let y = CustomKernel::new("twice", [4], Scalar::F32).text(&[&(&x + 1.0)], TEXT, launch);
     assert_eq!((y * 10.0).to_vec::<f32>().unwrap(), [40.0, 60.0, 80.0, 100.0]);
 }
+
+// Recorded functions, and what is assigned after the recording
+
+#[test]
+fn a_recorded_evaluation_sees_what_is_loaded_and_trained_after_it() {
+    use doorbell::nn::optim::{Optimizer, Sgd};
+    use doorbell::nn::{BatchNorm, Linear, Module, Sequential, state};
+    let net = || Sequential::new().layer(BatchNorm::new(2)).layer(Linear::new(2, 1));
+    let (a, b, x) = (net(), net(), Tensor::new([[1.0f32, 2.0], [3.0, -1.0]]));
+    let mut classify = doorbell::Jit::new(|x: &Tensor| a.forward(x));
+    for _ in 0..3 {
+        classify.call(&x).unwrap();
+    }
+    state::load_into(&a, &b.state_dict()).unwrap();
+    let want = b.forward(&x).to_vec::<f32>().unwrap();
+    assert_eq!(classify.call(&x).unwrap().to_vec::<f32>().unwrap(), want);
+    let mut optim = Sgd::new(a.parameters(), 0.1).unwrap();
+    Tensor::train(|| a.forward(&x).square().sum(()).backward()).unwrap();
+    optim.step().unwrap();
+    let found = classify.call(&x).unwrap().to_vec::<f32>().unwrap();
+    assert_ne!(found, want);
+    assert_eq!(found, a.forward(&x).to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn a_learning_rate_that_is_first_changed_after_the_recording_counts() {
+    use doorbell::nn::optim::{Optimizer, Sgd};
+    let w = Tensor::new([1.0f32]).requires_grad();
+    let mut optim = Sgd::new([w.clone()], 0.5).unwrap();
+    let rate = optim.lr().clone();
+    let mut step = doorbell::Jit::new(|_: &()| -> Result<Tensor, Error> {
+        optim.zero_grad();
+        let loss = (&w * 1.0).sum(());
+        loss.backward()?;
+        loss.realize_with(&optim.schedule_step()?)?;
+        Ok(loss)
+    });
+    let mut seen = Vec::new();
+    for k in 0..5 {
+        if k == 3 {
+            rate.assign(&(&rate * 0.5)).realize().unwrap();
+        }
+        step.call(&()).unwrap();
+        seen.push(w.item().unwrap());
+    }
+    assert_eq!(seen, [0.5, 0.0, -0.5, -0.75, -1.0]);
+}
+
+// Devices by name
+
+#[test]
+fn names_of_devices_for_a_sharded_tensor_are_strings_of_any_kind() {
+    let x = Tensor::arange(8).float();
+    let names: Vec<String> = (0..2).map(|k| format!("CPU:{k}")).collect();
+    let want = [0.0f32, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0];
+    assert_eq!((x.shard(&names, 0) * 2.0).to_vec::<f32>().unwrap(), want);
+    assert_eq!((x.shard(&["CPU", "CPU:1"], 0) * 2.0).to_vec::<f32>().unwrap(), want);
+    let e = error(x.shard(&["CPU", "cpu:0"], 0).to_vec::<f32>());
+    assert!(e.contains("device cpu:0 is named twice"), "{e}");
+}
+
+// Generation token by token
+
+#[test]
+fn attention_with_a_cache_is_attention_over_all_tokens() {
+    use doorbell::nn::MultiHeadAttention;
+    const MOST: usize = 6;
+    for kv_heads in [2, 1] {
+        let layer = MultiHeadAttention::grouped(8, 2, kv_heads);
+        let x = Tensor::randn([2, MOST, 8]).realize().unwrap().clone();
+        let whole = layer.forward(&x, &x, &x, None, true).to_vec::<f32>().unwrap();
+        let position = Variable::new("position", 0, MOST as i64 - 1);
+        // A prompt of three tokens, then one by one, directly and recorded; the cache is not realized by the caller.
+        for recorded in [false, true] {
+            let cache = layer.cache(2, MOST);
+            let start = layer.forward_cached(&x.narrow(1, 0, 3), &cache, 0);
+            let mut parts = vec![start.realize().unwrap().clone()];
+            let mut next =
+                doorbell::Jit::new(|(x, at): &(Tensor, UOp)| layer.forward_cached(x, &cache, at).contiguous());
+            for k in 3..MOST as i64 {
+                let (one, at) = (x.narrow(1, k, 1).contiguous(), position.bind(k));
+                let made =
+                    if recorded { next.call(&(one, at)).unwrap() } else { layer.forward_cached(&one, &cache, at) };
+                let values = made.to_vec::<f32>().unwrap();
+                parts.push(Tensor::from_slice(&values, [2, 1, 8]));
+            }
+            let found = Tensor::cat(&parts.iter().collect::<Vec<_>>(), 1).to_vec::<f32>().unwrap();
+            let apart = found.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(apart < 1e-5, "{kv_heads} heads of keys, recorded {recorded}: {apart}");
+        }
+        let cache = layer.cache(2, 4);
+        let e = error(layer.forward_cached(&x.narrow(1, 0, 3), &cache, position.bind(1)).realize());
+        assert!(e.contains("do not fit a cache of 4") && e.contains("stumbles.rs"), "{e}");
+    }
+}
+
+#[test]
+fn a_tensor_that_is_first_assigned_to_after_a_recording_is_seen_by_it() {
+    let scale = Tensor::new([2.0f32, 3.0]).realize().unwrap().clone();
+    let mut f = doorbell::Jit::new(|x: &Tensor| x * &scale);
+    let one = |f: &mut doorbell::Jit<_, Tensor, Tensor>| -> Vec<f32> {
+        let y: Tensor = f.call(&Tensor::ones([2])).unwrap();
+        y.to_vec().unwrap()
+    };
+    for _ in 0..3 {
+        assert_eq!(one(&mut f), [2.0, 3.0]);
+    }
+    scale.assign(&Tensor::new([5.0f32, 7.0])).realize().unwrap();
+    assert_eq!(one(&mut f), [5.0, 7.0]);
+    // A value that reads its own old content elsewhere than where it is written.
+    scale.assign(&(scale.flip([0]) * 10.0)).realize().unwrap();
+    assert_eq!(one(&mut f), [70.0, 50.0]);
+}
+
+#[test]
+fn memory_that_others_see_is_not_assigned_to_in_place() {
+    let base = Tensor::new([1.0f32, 2.0]);
+    let (a, b) = (&base * 4.0, &base * 4.0);
+    a.realize().unwrap();
+    a.assign(&Tensor::new([0.0f32, 0.0])).realize().unwrap();
+    assert_eq!(b.to_vec::<f32>().unwrap(), [4.0, 8.0], "b is the same expression");
+    let c = (&base * 5.0).realize().unwrap().clone();
+    let kept = &c + 1.0;
+    let reversed = c.flip([0]);
+    c.assign(&(&reversed * 2.0)).realize().unwrap();
+    assert_eq!(c.to_vec::<f32>().unwrap(), [20.0, 10.0]);
+    assert_eq!(kept.to_vec::<f32>().unwrap(), [6.0, 11.0], "an expression of the old value");
+    assert_eq!(reversed.to_vec::<f32>().unwrap(), [10.0, 5.0]);
+}

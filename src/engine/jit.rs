@@ -90,6 +90,9 @@ struct Recording<V> {
 /// # Ok::<(), doorbell::Error>(())
 /// ```
 ///
+/// A Tensor that the function captures may be assigned to between calls; it has to be realized before the recording,
+/// so that it is memory then and not an expression.
+///
 /// What a recording does not repeat: the function's Rust code runs at the first two calls only, so a number that it
 /// computes is that of the second call; what it prints is printed twice.
 pub struct Jit<F, I: ?Sized, R: Outcome> {

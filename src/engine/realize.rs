@@ -8,6 +8,7 @@ use crate::schedule;
 use crate::tensor::{DEVICE_SEPARATOR, Lowered, Lowering, finish_sharded, is_sharded};
 use crate::tensor::{Element, Problem, Shown, Tensor, TensorError, Value, strong};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
+use std::borrow::Borrow;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -225,12 +226,23 @@ impl Tensor {
         session()?.realize(std::slice::from_ref(self))?;
         Ok(self)
     }
-    /// Computes several Tensors as one schedule.
+    /// Computes several Tensors, or borrowed ones, as one schedule.
     ///
     /// # Errors
     /// As `realize`.
-    pub fn realize_all(tensors: &[Tensor]) -> Result<(), Error> {
-        session()?.realize(tensors)
+    pub fn realize_all<T: Borrow<Tensor>>(tensors: &[T]) -> Result<(), Error> {
+        let all: Vec<Tensor> = tensors.iter().map(|t| t.borrow().clone()).collect();
+        session()?.realize(&all)
+    }
+    /// Computes this Tensor and others as one schedule: `loss.realize_with(&optim.schedule_step()?)?` computes a loss
+    /// and the step that follows from it (`loss.realize(*optim.schedule_step())` in tinygrad).
+    ///
+    /// # Errors
+    /// As `realize`.
+    pub fn realize_with<T: Borrow<Tensor>>(&self, others: &[T]) -> Result<&Tensor, Error> {
+        let others = others.iter().map(|t| t.borrow().clone());
+        session()?.realize(&std::iter::once(self.clone()).chain(others).collect::<Vec<_>>())?;
+        Ok(self)
     }
     /// All elements in row-major order; `T` must be the dtype's Rust type (`cast` first for another one, or
     /// [`Tensor::to_f64`] for any). With the shape: [`Tensor::to_nested`].

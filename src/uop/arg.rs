@@ -4,7 +4,7 @@ use super::{Op, Scalar};
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A constant. Floats compare by bits, so NaN equals itself and -0.0 differs from 0.0.
@@ -168,7 +168,7 @@ pub struct BufferRef {
     pub device: Arc<str>,
     /// A single Tensor owns this memory, so it may be assigned to in place. Memory that holds the value of an
     /// expression is not owned: every Tensor built from the same expression shares it.
-    pub owned: bool,
+    owned: AtomicBool,
     /// Attached by the engine (its own type); opaque to `uop`.
     pub memory: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -186,7 +186,15 @@ impl BufferRef {
     }
     fn make(len: usize, device: Arc<str>, owned: bool) -> Arc<BufferRef> {
         let id = NEXT_BUFFER.fetch_add(1, Ordering::Relaxed);
-        Arc::new(BufferRef { id, len, device, owned, memory: OnceLock::new() })
+        Arc::new(BufferRef { id, len, device, owned: AtomicBool::new(owned), memory: OnceLock::new() })
+    }
+    /// Whether a single Tensor owns this memory, so that it may be assigned to in place.
+    pub fn is_owned(&self) -> bool {
+        self.owned.load(Ordering::Relaxed)
+    }
+    /// Makes it the memory of the only Tensor that has a handle on it.
+    pub fn own(&self) {
+        self.owned.store(true, Ordering::Relaxed);
     }
     /// A new identity for the memory of `self`, used for the buffer's content after an assignment.
     pub fn next_version(&self) -> Arc<BufferRef> {

@@ -263,6 +263,10 @@ impl UOp {
             _ => None,
         }
     }
+    /// Handles on this node, this one included: those of nodes above it, of Tensors, of callers.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
     /// Number of live nodes in the process (for tests and counters).
     pub fn live_nodes() -> usize {
         intern::live()

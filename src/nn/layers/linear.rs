@@ -42,7 +42,7 @@ module!(Embedding { weight });
 impl Embedding {
     /// `count` rows of `size` numbers, Glorot uniform.
     pub fn new(count: usize, size: usize) -> Embedding {
-        Embedding { weight: Tensor::glorot_uniform([count, size]).requires_grad() }
+        Embedding { weight: Tensor::glorot_uniform([count, size]).in_own_memory().requires_grad() }
     }
     /// (..) integers to (.., size); an integer outside gives zeros.
     #[track_caller]

@@ -10,7 +10,7 @@ mod norm;
 mod recurrent;
 mod sequential;
 
-pub use attention::MultiHeadAttention;
+pub use attention::{KvCache, MultiHeadAttention};
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use linear::{Dropout, Embedding, Linear};
 pub use norm::{
@@ -55,5 +55,5 @@ fn failed(op: &'static str, problem: Problem) -> Tensor {
 /// Uniform parameters within ± one over the root of `fan`.
 fn uniform(shape: &[usize], fan: usize) -> Tensor {
     let bound = 1.0 / (fan.max(1) as f64).sqrt();
-    Tensor::uniform(shape, -bound, bound).requires_grad()
+    Tensor::uniform(shape, -bound, bound).in_own_memory().requires_grad()
 }

@@ -3,7 +3,7 @@
 use super::{affine, refused};
 use crate::module;
 use crate::nn::is_training;
-use crate::tensor::{Composite, Convert, Elementwise, Movement, Reduction, Tensor, Value};
+use crate::tensor::{Composite, Convert, Elementwise, IntoShape, Movement, Reduction, Tensor, Value};
 use crate::uop::{Dim, Scalar, numel};
 
 /// Normalisation of each channel (axis 1) by the statistics of the batch, or by the running ones outside training.
@@ -36,19 +36,20 @@ pub type BatchNorm2d = BatchNorm;
 pub type BatchNorm3d = BatchNorm;
 
 /// Weights of ones and biases of zeros.
-fn weights(shape: &[usize]) -> (Option<Tensor>, Option<Tensor>) {
+fn weights(shape: impl IntoShape) -> (Option<Tensor>, Option<Tensor>) {
+    let shape = &shape.into_shape();
     (Some(Tensor::ones(shape).requires_grad()), Some(Tensor::zeros(shape).requires_grad()))
 }
 
 impl BatchNorm {
     /// With weights and running statistics; eps 1e-5, momentum 0.1.
     pub fn new(channels: usize) -> BatchNorm {
-        let (weight, bias) = weights(&[channels]);
+        let (weight, bias) = weights(channels);
         BatchNorm {
             weight,
             bias,
-            running_mean: Some(Tensor::zeros([channels])),
-            running_var: Some(Tensor::ones([channels])),
+            running_mean: Some(Tensor::zeros([channels]).in_own_memory()),
+            running_var: Some(Tensor::ones([channels]).in_own_memory()),
             num_batches_tracked: None,
             eps: 1e-5,
             momentum: 0.1,
@@ -68,7 +69,7 @@ impl BatchNorm {
     }
     /// With running statistics in which all batches have the same weight (`momentum=None` in PyTorch).
     pub fn cumulative(self) -> BatchNorm {
-        let count = Tensor::full_of((), 0, Scalar::I64);
+        let count = Tensor::full_of((), 0, Scalar::I64).in_own_memory();
         BatchNorm { num_batches_tracked: self.running_mean.is_some().then_some(count), ..self }
     }
     /// With something else added to the variance.
@@ -155,9 +156,11 @@ pub struct LayerNorm {
 module!(LayerNorm { weight, bias; skip axes, eps });
 
 impl LayerNorm {
-    /// Over axes of these sizes, with weights; eps 1e-5.
-    pub fn new(shape: &[usize]) -> LayerNorm {
-        let (weight, bias) = weights(shape);
+    /// Over the last axis, of this size, or over the last axes, of these: `LayerNorm::new(64)`,
+    /// `LayerNorm::new([8, 8])`. With weights; eps 1e-5.
+    pub fn new(shape: impl IntoShape) -> LayerNorm {
+        let shape = shape.into_shape();
+        let (weight, bias) = weights(&shape);
         LayerNorm { weight, bias, axes: shape.len(), eps: 1e-5 }
     }
     /// The layer without weight and bias (`elementwise_affine=False`).
@@ -195,7 +198,7 @@ module!(LayerNorm2d { weight, bias; skip eps });
 impl LayerNorm2d {
     /// With weights; eps 1e-5.
     pub fn new(channels: usize) -> LayerNorm2d {
-        let (weight, bias) = weights(&[channels]);
+        let (weight, bias) = weights(channels);
         LayerNorm2d { weight, bias, eps: 1e-5 }
     }
     /// The layer without weight and bias.
@@ -226,7 +229,7 @@ module!(RMSNorm { weight; skip eps });
 impl RMSNorm {
     /// With weights; eps 1e-6.
     pub fn new(size: usize) -> RMSNorm {
-        RMSNorm { weight: weights(&[size]).0, eps: 1e-6 }
+        RMSNorm { weight: weights(size).0, eps: 1e-6 }
     }
     /// The layer without its weight (`elementwise_affine=False`).
     pub fn without_weights(self) -> RMSNorm {
@@ -259,7 +262,7 @@ module!(GroupNorm { weight, bias; skip groups, eps });
 impl GroupNorm {
     /// `groups` groups of `channels / groups` channels, with weights; eps 1e-5.
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        let (weight, bias) = weights(&[channels]);
+        let (weight, bias) = weights(channels);
         GroupNorm { groups, weight, bias, eps: 1e-5 }
     }
     /// The layer without weight and bias (`affine=False`).
@@ -302,7 +305,7 @@ module!(InstanceNorm { weight, bias; skip eps });
 impl InstanceNorm {
     /// With weights, as in tinygrad (PyTorch's has none unless `affine=True`); eps 1e-5.
     pub fn new(channels: usize) -> InstanceNorm {
-        let (weight, bias) = weights(&[channels]);
+        let (weight, bias) = weights(channels);
         InstanceNorm { weight, bias, eps: 1e-5 }
     }
     /// The layer without weight and bias.

@@ -102,6 +102,9 @@ pub enum StateError {
         /// The engine's error.
         error: Box<Error>,
     },
+    /// What was assigned could not be computed: a file that has changed, a device that failed.
+    #[error("the state was assigned, but could not be computed: {0}")]
+    Compute(Box<Error>),
     /// A Tensor of symbolic shape has no file.
     #[error("tensor '{name}': size {size} is not known")]
     Symbolic {
@@ -211,7 +214,7 @@ pub struct Loaded {
     pub unexpected: Vec<String>,
 }
 
-/// Assigns a state to a module's Tensors. Names, shapes and dtypes must agree exactly; only PyTorch's counts of batches
+/// Assigns a state to a module's Tensors, and computes them: the file it came from may change afterwards. Names, shapes and dtypes must agree exactly; only PyTorch's counts of batches
 /// (`num_batches_tracked`), which a plain batch norm here does not have, are passed by.
 ///
 /// # Errors
@@ -247,11 +250,13 @@ pub fn load_into_with(module: &dyn Module, state: &StateDict, how: Loading) -> R
             return Err(StateError::Mismatch { name: name.clone(), found, wanted });
         }
     }
+    let mut assigned = Vec::new();
     for (_, to, from) in both() {
         use crate::tensor::Elementwise;
-        let here = from.to(&to.device());
-        to.assign(&to.dtype().map_or(here.clone(), |t| here.cast(t)));
+        let here = from.shard_like(to);
+        assigned.push(to.assign(&to.dtype().map_or(here.clone(), |t| here.cast(t))).clone());
     }
+    Tensor::realize_all(&assigned).map_err(|e| StateError::Compute(Box::new(e)))?;
     Ok(Loaded { missing, unexpected })
 }
 

@@ -95,7 +95,8 @@ impl Tensor {
                     let store = UOp::new(Op::Assign, v.dtype(), [view.uop().clone(), v], Arg::None);
                     return Ok(Expr::from(x.uop().after(&[store])));
                 }
-                if has_variables(view.uop()) && is_computed(x.uop()) {
+                let sized = x.shape().iter().all(|d| d.as_int().is_some());
+                if has_variables(view.uop()) && sized && may_move(x.uop(), &v) {
                     return moved_and_written(x, index, v);
                 }
                 return overlaid(x, &view, v);
@@ -124,13 +125,19 @@ fn has_variables(view: &UOp) -> bool {
     view.any(|u| u.op() == Op::Var)
 }
 
-/// Whether a value has been computed: it is memory, though not the Tensor's own.
-fn is_computed(x: &UOp) -> bool {
+/// Whether memory of its own may take the place of `x`. Through that no gradient passes: so only where `x` is or shall
+/// be memory (`contiguous`), or where nobody asks for the gradient.
+fn may_move(x: &UOp, v: &UOp) -> bool {
     let mut u = x;
     while u.op().is_movement() && u.op() != Op::Pad {
         u = &u.src()[0];
     }
-    u.op() == Op::Buffer
+    let wanted = |u: &UOp| u.any(|u| !Tensor::watching(u).is_empty());
+    match u.op() {
+        Op::Buffer => true,
+        Op::Contiguous | Op::Copy => !wanted(x),
+        _ => !wanted(x) && !wanted(v),
+    }
 }
 
 /// `x` in memory of its own, and there `v` written to a view of it: what is written at a variable place once is written

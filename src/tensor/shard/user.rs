@@ -27,7 +27,7 @@ impl Tensor {
     /// assert_eq!((&rows + 1).sum(0).to_vec::<i32>().unwrap(), [16, 20]);
     /// ```
     #[track_caller]
-    pub fn shard(&self, devices: &[&str], axis: impl Into<Option<i64>>) -> Tensor {
+    pub fn shard<D: AsRef<str>>(&self, devices: &[D], axis: impl Into<Option<i64>>) -> Tensor {
         let axis = axis.into();
         build("shard", [self.node()], |[x]| {
             let devices = checked(devices)?;
@@ -37,7 +37,7 @@ impl Tensor {
     }
     /// As [`shard`](Tensor::shard), of this very Tensor: all handles on it see the sharded one. For parameters.
     #[track_caller]
-    pub fn shard_(&self, devices: &[&str], axis: impl Into<Option<i64>>) -> &Tensor {
+    pub fn shard_<D: AsRef<str>>(&self, devices: &[D], axis: impl Into<Option<i64>>) -> &Tensor {
         // Detached: the gradient is this Tensor's as it is now, not that of the memory it had.
         self.replace(&self.detach().shard(devices, axis));
         self
@@ -80,7 +80,8 @@ fn sharded(x: &UOp, devices: &[Arc<str>], axis: Option<usize>) -> Result<UOp, Pr
     Ok(made)
 }
 
-fn checked(devices: &[&str]) -> Result<Vec<Arc<str>>, Problem> {
+fn checked<D: AsRef<str>>(devices: &[D]) -> Result<Vec<Arc<str>>, Problem> {
+    let devices: Vec<&str> = devices.iter().map(AsRef::as_ref).collect();
     if devices.len() < 2 {
         let n = devices.len();
         return Err(Problem::argument(format!("{n} devices: a Tensor is sharded over two or more; see `to`")));
