@@ -136,6 +136,8 @@ pub mod isa {
     #[cfg(feature = "amd")]
     pub use doorbell_amdgpu as amdgpu;
     pub use doorbell_isa::*;
+    #[cfg(feature = "metal")]
+    pub use doorbell_msl as metal;
     #[cfg(feature = "nv")]
     pub use doorbell_ptx as nvidia;
     #[cfg(feature = "nv")]

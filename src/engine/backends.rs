@@ -8,6 +8,8 @@ use crate::device::registry::DeviceName;
 use crate::device::{Device, DeviceError, Registry};
 #[cfg(feature = "amd")]
 use crate::isa::amdgpu::{self, Amdgpu};
+#[cfg(feature = "metal")]
+use crate::isa::metal::{Family, Metal};
 #[cfg(feature = "nv")]
 use crate::isa::nvidia::{Features, Nvidia};
 #[cfg(feature = "nv")]
@@ -27,6 +29,8 @@ pub fn known_archs() -> String {
     names.extend(amdgpu::Chip::ALL.iter().map(|c| c.name()));
     #[cfg(feature = "nv")]
     names.extend(CHIPS.iter().map(|c| c.name));
+    #[cfg(feature = "metal")]
+    names.extend(Family::ALL.iter().map(|f| f.name()));
     names.join(", ")
 }
 
@@ -66,6 +70,10 @@ pub(super) fn for_device(name: &str, device: &dyn Device, options: &Options) -> 
     #[cfg(feature = "nv")]
     if let Some(chip) = Chip::parse(&info.arch) {
         return Ok(Arc::new(for_chip(chip, device, options)));
+    }
+    #[cfg(feature = "metal")]
+    if let Some(family) = Family::parse(&info.arch) {
+        return Ok(Arc::new(Metal::new(family)));
     }
     #[cfg(not(feature = "nv"))]
     let _only_read_for_nvidia = options;

@@ -244,9 +244,9 @@ pub struct WmmaArg {
 
 impl WmmaArg {
     /// Whether it truncates its factors: of an f32 it uses the sign, the exponent and the upper ten bits of the
-    /// mantissa (tf32).
+    /// mantissa (tf32). Apple's `simdgroup_` units take the whole f32.
     pub const fn cuts(&self) -> bool {
-        matches!(self.a, Scalar::F32)
+        matches!(self.a, Scalar::F32) && !matches!(self.name.as_bytes(), [b's', b'i', b'm', b'd', ..])
     }
 
     /// A factor as truncated by the unit.

@@ -11,7 +11,7 @@ struct Row {
 
 const ROWS: &[Row] = &[
     Row { features: "cpu", most_bytes: 4_500_000 },
-    Row { features: "cpu,amd,nv,emu,mimalloc", most_bytes: 16_000_000 },
+    Row { features: "cpu,amd,nv,metal,emu,mimalloc", most_bytes: 16_000_000 },
 ];
 
 /// Where cargo puts what it builds.

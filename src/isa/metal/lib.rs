@@ -1,0 +1,11 @@
+#![doc = include_str!("README.md")]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod backend;
+mod family;
+mod render;
+
+pub use backend::Metal;
+pub use family::{Family, MAX_BUFFERS};
+pub use render::{RenderError, render};
