@@ -1,4 +1,4 @@
-//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`: a session registers them, so that the command line, tests and
+//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`, and more of each (`NV:1:emu=CHIP`): a session registers them, so that the command line, tests and
 //! users of the library can open one by name. The only module that depends on both devices and emulators.
 
 use crate::device::Registry;
@@ -9,17 +9,17 @@ pub(super) fn offer() {
     Registry::global().set_emulate(emulate);
 }
 
-/// Creates a software GPU of that chip, with all strict checks on, using all cores of the machine.
+/// Creates a machine of that many software GPUs of a chip, with all strict checks on, using all cores of the real one.
 ///
 /// # Errors
 /// A one-line message: no such chip, or no memory for the card.
 #[cfg(target_os = "linux")]
-pub fn emulate(chip: &str) -> Emulated {
-    if chip.starts_with("sm_") { nvidia(chip) } else { amd(chip) }
+pub fn emulate(chip: &str, cards: usize) -> Emulated {
+    if chip.starts_with("sm_") { nvidia(chip, cards) } else { amd(chip, cards) }
 }
 
 #[cfg(all(target_os = "linux", feature = "amd"))]
-fn amd(chip: &str) -> Emulated {
+fn amd(chip: &str, gpus: usize) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
@@ -28,28 +28,28 @@ fn amd(chip: &str) -> Emulated {
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let config = Config { waves: Strict { threads, ..Strict::on() }, ..Config::new(*chip) };
+    let config = Config { waves: Strict { threads, ..Strict::on() }, gpus, ..Config::new(*chip) };
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
 /// Creates an NVIDIA GPU. Driver and queues support every chip; machine code runs on all except sm_75 and sm_100.
 #[cfg(all(target_os = "linux", feature = "nv"))]
-fn nvidia(chip: &str) -> Emulated {
+fn nvidia(chip: &str, gpus: usize) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};
     let Some(chip) = Chip::ALL.iter().find(|c| c.facts().name == chip) else {
         let names: Vec<&str> = Chip::ALL.iter().map(|c| c.facts().name).collect();
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
-    Ok(SoftNv::new(Config::new(*chip)).map_err(|errno| format!("software GPU: {errno}"))?)
+    Ok(SoftNv::new(Config { gpus, ..Config::new(*chip) }).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
 #[cfg(all(target_os = "linux", not(feature = "amd")))]
-fn amd(chip: &str) -> Emulated {
+fn amd(chip: &str, _cards: usize) -> Emulated {
     Err(format!("no software GPU of chip {chip}: AMD's are not in this build"))
 }
 
 #[cfg(all(target_os = "linux", not(feature = "nv")))]
-fn nvidia(chip: &str) -> Emulated {
+fn nvidia(chip: &str, _cards: usize) -> Emulated {
     Err(format!("no software GPU of chip {chip}: NVIDIA's are not in this build"))
 }
 
@@ -58,6 +58,6 @@ fn nvidia(chip: &str) -> Emulated {
 /// # Errors
 /// Always.
 #[cfg(not(target_os = "linux"))]
-pub fn emulate(_chip: &str) -> Emulated {
+pub fn emulate(_chip: &str, _cards: usize) -> Emulated {
     Err("software GPUs need Linux".into())
 }

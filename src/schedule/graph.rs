@@ -88,6 +88,11 @@ impl Graph {
     pub fn name(&self, device: u32) -> Arc<str> {
         self.names.get(device as usize).cloned().unwrap_or_default()
     }
+    /// Whether a device is host data or a file, which no queue writes.
+    pub fn is_data(&self, device: u32) -> bool {
+        let name = self.name(device);
+        &*name == "HOST" || name.starts_with("DISK")
+    }
     /// A value of constants, counters and variables only: computing it again costs no load.
     pub fn is_pure(&self, u: &UOp) -> bool {
         !self.reads_memory.get(u).copied().unwrap_or(false)

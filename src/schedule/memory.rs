@@ -1,7 +1,7 @@
 //! The memory plan: temporaries with disjoint lifetimes share the bytes of an arena.
 //!
-//! One arena a device and lane; values that a copy touches have their own lane, so that reuse never makes a copy wait
-//! for a kernel it does not need. Values that outlive the schedule get memory of their own.
+//! One arena a device and lane; values that a copy touches have their own lane, and those that devices pass to each
+//! other a block each, so that reuse never makes a copy wait for a kernel it does not need. Values that outlive the schedule get memory of their own.
 
 use crate::sort;
 /// Where a temporary is stored.
@@ -30,6 +30,7 @@ pub struct Arena {
     /// Its size.
     pub len_bytes: usize,
     copied: bool,
+    passed: bool,
 }
 
 /// Lifetime of a temporary.
@@ -38,6 +39,8 @@ pub struct TempUse {
     pub device: u32,
     pub held: bool,
     pub copied: bool,
+    /// Between devices: it has a block of its own, so that a device which still reads it delays no other value.
+    pub passed: bool,
     /// First and last step that touches it.
     pub span: Option<(usize, usize)>,
 }
@@ -58,9 +61,10 @@ pub fn plan(uses: &[TempUse]) -> MemoryPlan {
             out.places[k] = Storage::Own;
             continue;
         }
-        let lane = out.arenas.iter().position(|a| a.device == u.device && a.copied == u.copied);
+        let joins = |a: &Arena| a.device == u.device && a.copied == u.copied && !a.passed;
+        let lane = if u.passed { None } else { out.arenas.iter().position(joins) };
         let arena = lane.unwrap_or_else(|| {
-            out.arenas.push(Arena { device: u.device, len_bytes: 0, copied: u.copied });
+            out.arenas.push(Arena { device: u.device, len_bytes: 0, copied: u.copied, passed: u.passed });
             placed.push(Vec::new());
             out.arenas.len() - 1
         });
@@ -95,7 +99,7 @@ mod tests {
     use super::*;
 
     fn temp(bytes: usize, first: usize, last: usize) -> TempUse {
-        TempUse { bytes, device: 0, held: false, copied: false, span: Some((first, last)) }
+        TempUse { bytes, device: 0, held: false, copied: false, passed: false, span: Some((first, last)) }
     }
 
     #[test]
@@ -118,5 +122,10 @@ mod tests {
         let p = plan(&u);
         assert_eq!(p.places[0], Storage::Own);
         assert_eq!(p.arenas.len(), 2);
+        // What devices pass to each other lies alone.
+        let mut u = vec![temp(8, 0, 0), temp(8, 1, 1), temp(8, 2, 2)];
+        u[1].passed = true;
+        u[2].passed = true;
+        assert_eq!(plan(&u).arenas.len(), 3);
     }
 }

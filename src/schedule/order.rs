@@ -92,3 +92,98 @@ pub fn sort(n: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>> {
     }
     (out.len() == n).then_some(out)
 }
+
+/// Where a kernel or copy runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub device: u32,
+    /// It is a copy from another device.
+    pub passes: bool,
+}
+
+/// Topological order of work of several devices; `None` if there is a cycle.
+///
+/// As if every kernel took one unit of time on its device: what can begin first is next. Of what can begin at the same
+/// time copies are first, then what depends on the fewest copies: so the results that devices pass to each other are on
+/// their way while the devices do what does not need them.
+pub fn sort_over(places: &[Place], edges: &[(usize, usize)]) -> Option<Vec<usize>> {
+    let n = places.len();
+    let (mut waits, mut next) = (vec![0usize; n], vec![Vec::new(); n]);
+    for (a, b) in edges {
+        waits[*b] += 1;
+        next[*a].push(*b);
+    }
+    // When all that it waits for is done, and over how many copies that came.
+    let (mut ready, mut passed) = (vec![0u64; n], vec![0u64; n]);
+    let devices = places.iter().map(|p| p.device as usize + 1).max().unwrap_or(0);
+    let mut idle_from = vec![0u64; devices];
+    let mut free: Vec<usize> = (0..n).filter(|k| waits[*k] == 0).collect();
+    let mut out = Vec::with_capacity(n);
+    while !free.is_empty() {
+        let start =
+            |k: usize| if places[k].passes { ready[k] } else { ready[k].max(idle_from[places[k].device as usize]) };
+        let rank = |k: usize| (start(k), !places[k].passes, passed[k], k);
+        let at = (0..free.len()).min_by_key(|at| rank(free[*at]))?;
+        let k = free.swap_remove(at);
+        let done = start(k) + 1;
+        if !places[k].passes {
+            idle_from[places[k].device as usize] = done;
+        }
+        out.push(k);
+        for b in &next[k] {
+            ready[*b] = ready[*b].max(done);
+            passed[*b] = passed[*b].max(passed[k] + u64::from(places[k].passes));
+            waits[*b] -= 1;
+            if waits[*b] == 0 {
+                free.push(*b);
+            }
+        }
+    }
+    (out.len() == n).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_passed_on_while_devices_go_on_with_other_work() {
+        let kernel = |device| Place { device, passes: false };
+        let copy = |device| Place { device, passes: true };
+        // On each of two devices: two kernels in a row, whose results are passed to the other and added there.
+        let places = [
+            kernel(0),
+            kernel(0),
+            copy(0),
+            kernel(0),
+            copy(0),
+            kernel(0), // first, second, theirs, sum, theirs, sum
+            kernel(1),
+            kernel(1),
+            copy(1),
+            kernel(1),
+            copy(1),
+            kernel(1),
+        ];
+        let edges = [
+            (0, 1),
+            (6, 2),
+            (0, 3),
+            (2, 3),
+            (7, 4),
+            (1, 5),
+            (4, 5),
+            (6, 7),
+            (0, 8),
+            (6, 9),
+            (8, 9),
+            (1, 10),
+            (7, 11),
+            (10, 11),
+        ];
+        let order = sort_over(&places, &edges).unwrap();
+        // The first results are on their way before the second kernels end, and are added after these.
+        assert_eq!(order, [0, 6, 2, 8, 1, 7, 4, 10, 3, 9, 5, 11]);
+        assert_eq!(sort_over(&places[..2], &[(0, 1), (1, 0)]), None);
+    }
+}

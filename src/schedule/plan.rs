@@ -12,7 +12,7 @@ use super::keep::{store_repeated, store_shared};
 use super::kernel::{KernelGraph, normalise, output_loop, store};
 use super::lower::{Cut, Lowerer, address};
 use super::memory::{self, MemoryPlan, TempUse};
-use super::order::{edges, sort, version_of};
+use super::order::{Place, edges, sort, sort_over, version_of};
 use super::snapshot::with_snapshots;
 use super::stored::{Stored, required, slot};
 use crate::sort;
@@ -89,14 +89,14 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
         stored.insert(&g, u);
     }
     let mut steps = Vec::new();
-    for k in order(&jobs, &kernels, &candidates)? {
+    for k in order(&g, &jobs, &kernels, &candidates)? {
         steps.extend(step(&g, &stored, &jobs, &kernels[k])?);
     }
     finish(&g, &stored, steps)
 }
 
 /// Kernels in an order that respects all edges between their jobs; empty ones are left out.
-fn order(jobs: &[Job], kernels: &[FusedKernel], stored: &Stored) -> Result<Vec<usize>, ScheduleError> {
+fn order(g: &Graph, jobs: &[Job], kernels: &[FusedKernel], stored: &Stored) -> Result<Vec<usize>, ScheduleError> {
     let mut home = vec![0; jobs.len()];
     for (k, kernel) in kernels.iter().enumerate() {
         kernel.jobs.iter().for_each(|j| home[j.0] = k);
@@ -105,9 +105,25 @@ fn order(jobs: &[Job], kernels: &[FusedKernel], stored: &Stored) -> Result<Vec<u
         edges(jobs, stored).into_iter().map(|(a, b)| (home[a], home[b])).filter(|(a, b)| a != b).collect();
     between.sort_unstable();
     between.dedup();
-    let mut order = sort(kernels.len(), &between).ok_or(ScheduleError::Cycle)?;
+    let places: Vec<Place> = kernels.iter().map(|k| place(g, jobs, k)).collect();
+    let sorted = match places.iter().any(|p| p.passes) {
+        true => sort_over(&places, &between),
+        false => sort(kernels.len(), &between),
+    };
+    let mut order = sorted.ok_or(ScheduleError::Cycle)?;
     order.retain(|k| !kernels[*k].jobs.is_empty());
     Ok(order)
+}
+
+/// Where a kernel runs. Host data and files are no devices that work.
+fn place(g: &Graph, jobs: &[Job], kernel: &FusedKernel) -> Place {
+    let device = device_of(g, jobs, kernel);
+    let copy = kernel.jobs.first().map(|j| &jobs[j.0].node).filter(|node| node.op() == Op::Copy);
+    let passes = copy.is_some_and(|node| {
+        let from = g.device(&node.src()[0]);
+        from != device && !g.is_data(from)
+    });
+    Place { device, passes }
 }
 
 /// The kernel of a kernel's jobs; `None`: its results are never read (a constant that its readers compute themselves).
@@ -239,7 +255,7 @@ fn finish(g: &Graph, stored: &Stored, steps: Vec<Step>) -> Result<Plan, Schedule
     let mut temps: Vec<UOp> = stored.at.values().cloned().collect();
     sort::by_key(&mut temps, slot);
     let held: USet = outputs.iter().map(|o| &o.0).chain(assigns.iter().map(|a| &a.1)).flat_map(params).collect();
-    let memory = memory::plan(&uses(&temps, &held, &steps));
+    let memory = memory::plan(&uses(g, &temps, &held, &steps));
     Ok(Plan { steps, temps, outputs, assigns, assigned, memory })
 }
 
@@ -249,7 +265,7 @@ fn params(view: &UOp) -> Vec<UOp> {
 }
 
 /// First and last step of each temporary.
-fn uses(temps: &[UOp], held: &USet, steps: &[Step]) -> Vec<TempUse> {
+fn uses(g: &Graph, temps: &[UOp], held: &USet, steps: &[Step]) -> Vec<TempUse> {
     let mut uses: Vec<TempUse> = temps
         .iter()
         .map(|p| TempUse {
@@ -257,9 +273,22 @@ fn uses(temps: &[UOp], held: &USet, steps: &[Step]) -> Vec<TempUse> {
             device: device_number(p),
             held: held.contains(p),
             copied: false,
+            passed: false,
             span: None,
         })
         .collect();
+    for (dst, src) in
+        steps.iter().filter_map(|s| if let Step::Copy { dst, src, .. } = s { Some((dst, src)) } else { None })
+    {
+        let (to, from) = (device_number(dst), device_number(src));
+        if to != from && !g.is_data(from) {
+            for s in [dst, src].into_iter().filter_map(|p| slot(p).checked_sub(FIRST_TEMP)) {
+                if let Some(u) = uses.get_mut(s as usize) {
+                    u.passed = true;
+                }
+            }
+        }
+    }
     let mut touch = |s: u32, k: usize, copied: bool| {
         if let Some(u) = s.checked_sub(FIRST_TEMP).and_then(|t| uses.get_mut(t as usize)) {
             let (first, last) = u.span.unwrap_or((k, k));

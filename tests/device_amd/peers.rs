@@ -59,6 +59,35 @@ fn a_source_may_be_freed_and_its_device_closed_while_a_peer_still_reads() {
 }
 
 #[test]
+fn a_queue_waits_for_another_gpu_s_signal_by_itself_and_for_one_of_a_closed_gpu() {
+    for chip in super::CHIPS {
+        let rig = Rig::new(Config { gpus: 2, ..Config::new(chip) });
+        let (a, b) = two(&rig);
+        let (ka, kb) = (load(&a, units::ADD_LATE), load(&b, units::ADD_LATE));
+        let (ma, mb, mc) = (words(&a, &[7; 64]), words(&b, &[0; 64]), words(&b, &[0; 64]));
+        let first = a.submit(QueueKind::Compute, &[launch(&ka, &ma, 1000, 1, 1)]).unwrap();
+        let copied = b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), ma.at(0), 256)]).unwrap();
+        assert!(!first.is_done(), "{chip:?}: the host did not wait");
+        b.wait(&copied, LONG).unwrap();
+        assert_eq!(read(&b, &mb)[..2], [1007, 7], "{chip:?}");
+        // The other GPU is closed before the queue comes to the wait for its signal.
+        let second = a.submit(QueueKind::Compute, &[launch(&ka, &ma, 300, 1, 1)]).unwrap();
+        b.submit(QueueKind::Compute, &[launch(&kb, &mc, 600, 1, 1)]).unwrap();
+        let third = b.submit(QueueKind::Compute, &[Command::Wait(second.clone()), launch(&kb, &mb, 1, 1, 1)]).unwrap();
+        assert!(!second.is_done(), "{chip:?}: the host did not wait");
+        drop((ka, ma));
+        a.close().unwrap();
+        drop(a);
+        b.wait(&third, LONG).unwrap();
+        assert_eq!((read(&b, &mb)[0], read(&b, &mc)[0]), (1008, 600), "{chip:?}");
+        drop((kb, mb, mc, copied, first, second, third));
+        b.close().unwrap();
+        drop(b);
+        assert_eq!(rig.complaints(), Vec::<String>::new(), "{chip:?}");
+    }
+}
+
+#[test]
 fn gpus_without_a_link_and_other_drivers_are_not_reached() {
     let rig = Rig::new(Config { gpus: 2, peer_links: false, ..Config::new(Chip::Gfx1100) });
     let (a, b) = two(&rig);

@@ -1,4 +1,4 @@
-//! Compute units that know four "instructions": enough to see that a launch arrives with its registers, code and
+//! Compute units that know five "instructions": enough to see that a launch arrives with its registers, code and
 //! arguments. They replace the emulated ones where a test is about the driver's side; the code of a kernel is one dword
 //! that selects what each work-item does.
 
@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 
 /// `buffer[id] += value` for each work-item: arguments are an address and a value, 8 bytes each.
 pub const ADD: u32 = 0x0add;
+/// `buffer[0] += value` after `value` milliseconds.
+pub const ADD_LATE: u32 = 0x1a7e;
 /// Never ends.
 pub const HANG: u32 = 0xdead;
 /// Loads from the address that is its first argument.
@@ -37,6 +39,11 @@ impl Compute for Units {
                     machine.vm.update_u32(buffer + 4 * id, |old| old.wrapping_add(value as u32)).map_err(memory)?;
                 }
                 Ok(())
+            }
+            ADD_LATE => {
+                let (buffer, value) = (argument(0)?, argument(1)?);
+                std::thread::sleep(std::time::Duration::from_millis(value));
+                machine.vm.update_u32(buffer, |old| old.wrapping_add(value as u32)).map(|_| ()).map_err(memory)
             }
             LOAD => machine.vm.read_u32(argument(0)?).map(|_| ()).map_err(memory),
             HANG => {

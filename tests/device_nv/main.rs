@@ -476,7 +476,7 @@ fn gpus_are_chosen_by_index_bus_and_uuid() {
     }
     let error = open(&Selector::Index(2)).unwrap_err().to_string();
     assert!(error.contains("no such GPU; there are 2: ") && error.contains(&bdf), "{error}");
-    // Both at once, each with work of its own; the second waits for the first by the host.
+    // Both at once, each with work of its own; the second waits for the first.
     let (a, b) = (open(&Selector::Index(0)).unwrap(), open(&Selector::Index(1)).unwrap());
     let (ka, kb) = (rig.add(&a), rig.add(&b));
     let (ma, mb) = (words(&a, &[1; 64]), words(&b, &[2; 64]));
@@ -511,6 +511,35 @@ fn copies_reach_the_memory_of_a_peer_in_both_directions() {
     a.close().unwrap();
     b.close().unwrap();
     drop((a, b, driver));
+    assert_eq!(rig.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_channel_waits_for_another_card_s_signal_by_itself_and_for_one_of_a_closed_card() {
+    let rig = Rig::new(Config { gpus: 2, ..Config::new(Chip::Sm90) });
+    let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
+    let open = |name: &str, n| NvDevice::open(name, &driver, &Selector::Index(n), &small_options()).unwrap();
+    let (a, b) = (open("NV", 0), open("NV:1", 1));
+    let (ka, kb) = (rig.load(&a, "add", Does::AddLate), rig.load(&b, "add", Does::AddLate));
+    let (ma, mb, mc) = (words(&a, &[7; 64]), words(&b, &[0; 64]), words(&b, &[0; 64]));
+    let first = a.submit(QueueKind::Compute, &[launch(&ka, &ma, 1000, 1, 1)]).unwrap();
+    let copied = b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), ma.at(0), 256)]).unwrap();
+    assert!(!first.is_done(), "the host did not wait");
+    b.wait(&copied, LONG).unwrap();
+    assert_eq!(read(&b, &mb)[..2], [1007, 7]);
+    // The other card is closed before the channel comes to the wait for its signal.
+    let second = a.submit(QueueKind::Compute, &[launch(&ka, &ma, 300, 1, 1)]).unwrap();
+    b.submit(QueueKind::Compute, &[launch(&kb, &mc, 600, 1, 1)]).unwrap();
+    let third = b.submit(QueueKind::Compute, &[Command::Wait(second.clone()), launch(&kb, &mb, 1, 1, 1)]).unwrap();
+    assert!(!second.is_done(), "the host did not wait");
+    drop((ka, ma));
+    a.close().unwrap();
+    drop(a);
+    b.wait(&third, LONG).unwrap();
+    assert_eq!((read(&b, &mb)[0], read(&b, &mc)[0]), (1008, 600));
+    drop((kb, mb, mc, copied, first, second, third));
+    b.close().unwrap();
+    drop((b, driver));
     assert_eq!(rig.complaints(), Vec::<String>::new());
 }
 

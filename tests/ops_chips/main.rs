@@ -22,7 +22,7 @@ const GROUPS: &[&str] = &[
     "losses",
 ];
 
-fn emulate(chip: &str) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
+fn emulate(chip: &str, _cards: usize) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
     if let Some(chip) = nvrm::Chip::named(chip) {
         let soft = SoftNv::new(nvrm::Config::new(chip));
         return Ok(soft.map_err(|errno| format!("software GPU: {errno}"))?);

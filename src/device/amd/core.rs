@@ -18,6 +18,7 @@ use doorbell_hcq::memory::{MemError, View};
 use doorbell_hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
 use doorbell_ioctl::port::{CallError, Fd, call, monotonic_ns};
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -107,7 +108,7 @@ impl Core {
             let failed = |e: CallError| MemError::Driver(format!("signals: {e}"));
             let page = Bo::new(&source_driver, gpu_id, render, 4096, Placement::Host).map_err(failed)?;
             let view = page.view().map_err(failed)?;
-            source_pages.keep(page);
+            source_pages.keep(page, source_driver.signal_pages());
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
@@ -252,6 +253,11 @@ impl GpuCore for Core {
 
     fn has_signal(&self, signal: &Signal) -> bool {
         self.pages.hold(signal)
+    }
+
+    fn peer_signal(&self, signal: &Signal) -> Option<Arc<dyn Any + Send + Sync>> {
+        let page = self.driver.signal_pages().holding(signal)?;
+        self.driver.map_peer(page.va(), self.node.gpu_id).ok()?.then_some(page as _)
     }
 
     fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {

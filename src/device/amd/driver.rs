@@ -5,11 +5,12 @@
 //! The event page belongs to the process, not to the file: the kernel keeps it until the process ends and refuses a
 //! second one. So the registry keeps the real port's connection and never opens a second one.
 
-use super::bo::Gpus;
+use super::bo::{Bo, Gpus};
 use super::events::Events;
 use crate::DeviceError;
 use crate::gpu::buffer_map::BufferMap;
 use crate::gpu::last_calls::LastCalls;
+use crate::gpu::signal_pages::SharedPages;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,7 @@ pub struct Driver {
     is_enabled: AtomicBool,
     /// Live buffers by address, and the last freed ones.
     buffers: Mutex<BufferMap<Handle>>,
+    signal_pages: SharedPages<Bo>,
     /// Mapped doorbell slices, by gpu id.
     doorbells: Mutex<Vec<(u32, Weak<Mapped>)>>,
 }
@@ -89,7 +91,14 @@ impl Driver {
             is_enabled: AtomicBool::new(false),
             doorbells: Mutex::default(),
             buffers: Mutex::default(),
+            signal_pages: SharedPages::default(),
         }))
+    }
+
+    /// The pages of its devices' signals.
+    #[must_use]
+    pub fn signal_pages(&self) -> &SharedPages<Bo> {
+        &self.signal_pages
     }
 
     #[must_use]

@@ -5,6 +5,7 @@
 //! Left out: CPU nodes, caches, link weights.
 
 use super::chip::version_name;
+use crate::registry::software_index;
 use doorbell_ioctl::port::{Errno, Port};
 use std::collections::BTreeMap;
 
@@ -92,8 +93,8 @@ pub enum Selector {
     Bdf(String),
     /// `gfx1100`: the first GPU with that chip.
     Gfx(String),
-    /// `emu=gfx1100`: a software GPU.
-    Emulated(String),
+    /// `emu=gfx1100`, `1:emu=gfx1100`: the n-th software GPU of that chip, from 0.
+    Emulated { chip: String, index: u32 },
 }
 
 impl Selector {
@@ -105,25 +106,25 @@ impl Selector {
             return (index < 64).then_some(Self::Index(index));
         }
         let lower = rest.to_ascii_lowercase();
+        let (index, lower) = software_index(&lower)?;
         let is_gfx =
             |text: &str| text.len() > 3 && text.starts_with("gfx") && text.bytes().all(|b| b.is_ascii_alphanumeric());
         match lower.split_once('=') {
             Some(("bdf", bdf)) if bdf.len() >= 7 => Some(Self::Bdf(bdf.into())),
-            Some(("emu", chip)) if is_gfx(chip) => Some(Self::Emulated(chip.into())),
-            None if is_gfx(&lower) => Some(Self::Gfx(lower)),
+            Some(("emu", chip)) if is_gfx(chip) => Some(Self::Emulated { chip: chip.into(), index }),
+            None if is_gfx(lower) => Some(Self::Gfx(lower.into())),
             _ => None,
         }
     }
 
-    /// The selected node, among those that a device can be opened on. A software GPU's port has only its own node, so
-    /// the first one is selected there.
+    /// The selected node, among those that a device can be opened on.
     #[must_use]
     pub fn pick<'a>(&self, nodes: &'a [Node]) -> Option<&'a Node> {
         match self {
             Self::Index(n) => nodes.get(*n as usize),
             Self::Bdf(bdf) => nodes.iter().find(|n| n.bdf() == *bdf || n.bdf().ends_with(&format!(":{bdf}"))),
             Self::Gfx(gfx) => nodes.iter().find(|n| n.gfx() == *gfx),
-            Self::Emulated(_) => nodes.first(),
+            Self::Emulated { index, .. } => nodes.get(*index as usize),
         }
     }
 }
@@ -135,7 +136,8 @@ impl std::fmt::Display for Selector {
             Self::Index(n) => write!(f, "AMD:{n}"),
             Self::Bdf(bdf) => write!(f, "AMD:bdf={bdf}"),
             Self::Gfx(gfx) => write!(f, "AMD:{gfx}"),
-            Self::Emulated(chip) => write!(f, "AMD:emu={chip}"),
+            Self::Emulated { chip, index: 0 } => write!(f, "AMD:emu={chip}"),
+            Self::Emulated { chip, index } => write!(f, "AMD:{index}:emu={chip}"),
         }
     }
 }
@@ -200,8 +202,25 @@ mod tests {
         assert_eq!(parse("1"), Some(Selector::Index(1)));
         assert_eq!(parse("bdf=0000:03:00.0"), Some(Selector::Bdf("0000:03:00.0".into())));
         assert_eq!(parse("GFX1100"), Some(Selector::Gfx("gfx1100".into())));
-        assert_eq!(parse("emu=gfx942"), Some(Selector::Emulated("gfx942".into())));
-        for wrong in ["", "64", "-1", "bdf=", "emu=", "emu=rtx", "gfx", "gfx 11", "x=1"] {
+        let soft = |chip: &str, index| Some(Selector::Emulated { chip: chip.into(), index });
+        assert_eq!((parse("emu=gfx942"), parse("0:emu=gfx942")), (soft("gfx942", 0), soft("gfx942", 0)));
+        assert_eq!(parse("1:emu=gfx1100"), soft("gfx1100", 1));
+        assert_eq!(parse("1:EMU=gfx1100").unwrap().to_string(), "AMD:1:emu=gfx1100");
+        for wrong in [
+            "1:gfx1100",
+            "x:emu=gfx1100",
+            "64:emu=gfx1100",
+            "1:",
+            "",
+            "64",
+            "-1",
+            "bdf=",
+            "emu=",
+            "emu=rtx",
+            "gfx",
+            "gfx 11",
+            "x=1",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

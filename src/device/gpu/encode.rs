@@ -25,6 +25,10 @@ pub trait GpuCore: Debug + Send + Sync + 'static {
     /// Whether the signal lies in this device's pages, where its queues can wait for it.
     fn has_signal(&self, signal: &Signal) -> bool;
 
+    /// Maps the signal of another device of the same driver for this device's queues; what keeps it there, or `None`
+    /// if the driver has no such signal, or the device cannot reach it.
+    fn peer_signal(&self, signal: &Signal) -> Option<Arc<dyn Any + Send + Sync>>;
+
     /// Maps memory of another device of the same driver for this device. Returns `false` if the driver has no buffer at
     /// the address.
     ///

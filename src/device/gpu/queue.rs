@@ -3,8 +3,8 @@
 //!
 //! Layer: `device::amd` and `device::nv` each own a compute and a copy queue; the vendor's part is an [`Encode`].
 //! Everything that a submission needs is kept alive until it is done: kernels, stamps, other queues' timelines,
-//! recorded lists. The submitting host itself waits for signals of other drivers, since these are not mapped for this
-//! GPU.
+//! recorded lists. A queue waits by itself for signals of this driver's devices; for those of other drivers the submitting
+//! host waits, since these are not mapped for this GPU.
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;
@@ -309,14 +309,21 @@ impl<E: Encode> Submission<'_, E> {
     pub fn open(&mut self) -> Result<(), DeviceError> {
         let Self { context, encoder, in_flight, .. } = self;
         encoder.open(context)?;
+        let mut peers = Vec::new();
         in_flight.emit_waits(context.value, |point| {
             let signal = point.timeline().signal();
-            let is_encoded = context.core.has_signal(signal) && encoder.wait(signal, point.value())?;
+            let mut is_reached = context.core.has_signal(signal);
+            if !is_reached && let Some(page) = context.core.peer_signal(signal) {
+                peers.push(page);
+                is_reached = true;
+            }
+            let is_encoded = is_reached && encoder.wait(signal, point.value())?;
             if !is_encoded {
                 point.wait(context.core.submit_timeout())?;
             }
             Ok::<_, DeviceError>(is_encoded)
         })?;
+        peers.into_iter().for_each(|page| in_flight.keep(context.value, Kept::List(page)));
         encoder.acquire(context.core)
     }
 

@@ -10,6 +10,7 @@ use crate::{Patch, QueueKind, Recorded, Uses};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::{Point, Report, Signal, SignalPool, Timeline, WaitError};
+use std::any::Any;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,6 +44,9 @@ impl GpuCore for Core {
     }
     fn has_signal(&self, _: &Signal) -> bool {
         true
+    }
+    fn peer_signal(&self, _: &Signal) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
     }
     fn map_peer(&self, _: u64) -> Result<bool, DeviceError> {
         Ok(false)

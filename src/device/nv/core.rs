@@ -18,6 +18,7 @@ use crate::{DeviceError, DeviceTag};
 use doorbell_hcq::memory::{MemError, View};
 use doorbell_hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::port::monotonic_ns;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -130,7 +131,7 @@ impl Core {
             let failed = |e: &dyn std::fmt::Display| MemError::Driver(format!("signals: {e}"));
             let page = Bo::new(&source_gpu, 4096, Placement::Host).map_err(|e| failed(&e))?;
             let view = page.view().map_err(|e| failed(&e))?;
-            source_pages.keep(page);
+            source_pages.keep(page, source_gpu.driver.signal_pages());
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
@@ -257,6 +258,11 @@ impl GpuCore for Core {
 
     fn has_signal(&self, signal: &Signal) -> bool {
         self.pages.hold(signal)
+    }
+
+    fn peer_signal(&self, signal: &Signal) -> Option<Arc<dyn Any + Send + Sync>> {
+        let page = self.gpu.driver.signal_pages().holding(signal)?;
+        self.gpu.map_peer(page.va()).ok()?.then_some(page as _)
     }
 
     fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {

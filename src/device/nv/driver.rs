@@ -8,12 +8,14 @@
 //! A GPU address is also reserved in this process's address space, below 2^40, because push buffers and QMDs must lie
 //! there. So no other mapping of the process overlaps it.
 
+use super::bo::Bo;
 use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::{PageTables, map_by_uvm};
 use crate::DeviceError;
 use crate::gpu::buffer_map::BufferMap;
 use crate::gpu::last_calls::LastCalls;
+use crate::gpu::signal_pages::SharedPages;
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::{self, CLASSES, CONTROLS, Control, Release, Status};
 use doorbell_ioctl::abi::{Ioctl, chosen, uvm};
@@ -98,6 +100,7 @@ pub struct Driver {
     next_handle: AtomicU32,
     last_calls: LastCalls,
     buffers: Mutex<BufferMap<Option<MappedMemory>>>,
+    signal_pages: SharedPages<Bo>,
     /// Pairs of GPUs with peer access enabled.
     peers: Mutex<Vec<[Uuid; 2]>>,
     /// GPUs that are open, by `gpu_id`.
@@ -214,6 +217,7 @@ impl Driver {
             next_handle: AtomicU32::new(OWN_HANDLES),
             last_calls: LastCalls::default(),
             buffers: Mutex::default(),
+            signal_pages: SharedPages::default(),
             peers: Mutex::default(),
             up: Mutex::default(),
             cursor: Mutex::new(VA_FIRST),
@@ -259,6 +263,12 @@ impl Driver {
     #[must_use]
     pub fn has_uvm(&self) -> bool {
         self.uvm.is_some()
+    }
+
+    /// The pages of its devices' signals.
+    #[must_use]
+    pub fn signal_pages(&self) -> &SharedPages<Bo> {
+        &self.signal_pages
     }
 
     #[must_use]

@@ -4,6 +4,7 @@
 //! (steps 4 to 6).
 
 use super::driver::{Driver, RmError};
+use crate::registry::software_index;
 use doorbell_ioctl::abi::nvrm;
 
 /// GPU_GET_UUID_FROM_GPU_ID flag: return the 16 bytes, not their text.
@@ -39,8 +40,8 @@ pub enum Selector {
     Bdf(String),
     /// `uuid=GPU-...`: the leading hexadecimal digits, as many as identify the card.
     Uuid(String),
-    /// `emu=sm_90`: a software GPU.
-    Emulated(String),
+    /// `emu=sm_90`, `1:emu=sm_90`: the n-th software GPU of that chip, from 0.
+    Emulated { chip: String, index: u32 },
 }
 
 impl Selector {
@@ -52,6 +53,7 @@ impl Selector {
             return (index < 64).then_some(Self::Index(index));
         }
         let lower = rest.to_ascii_lowercase();
+        let (index, lower) = software_index(&lower)?;
         match lower.split_once('=')? {
             ("bdf", bdf) if bdf.len() >= 7 => Some(Self::Bdf(bdf.into())),
             ("uuid", uuid) => {
@@ -59,7 +61,9 @@ impl Selector {
                 let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
                 ((4..=32).contains(&digits.len()) && is_hex).then_some(Self::Uuid(digits))
             }
-            ("emu", chip) if chip.starts_with("sm_") && chip.len() > 3 => Some(Self::Emulated(chip.into())),
+            ("emu", chip) if chip.starts_with("sm_") && chip.len() > 3 => {
+                Some(Self::Emulated { chip: chip.into(), index })
+            }
             _ => None,
         }
     }
@@ -71,7 +75,7 @@ impl Selector {
     pub fn pick<'a>(&self, cards: &'a [Card], driver: &Driver) -> Result<Option<&'a Card>, RmError> {
         Ok(match self {
             Self::Index(index) => cards.get(*index as usize),
-            Self::Emulated(_) => cards.first(),
+            Self::Emulated { index, .. } => cards.get(*index as usize),
             Self::Bdf(bdf) => cards.iter().find(|c| c.bdf.ends_with(bdf.as_str())),
             Self::Uuid(digits) => {
                 for card in cards {
@@ -92,7 +96,8 @@ impl std::fmt::Display for Selector {
             Self::Index(index) => write!(f, "NV:{index}"),
             Self::Bdf(bdf) => write!(f, "NV:bdf={bdf}"),
             Self::Uuid(digits) => write!(f, "NV:uuid={digits}"),
-            Self::Emulated(chip) => write!(f, "NV:emu={chip}"),
+            Self::Emulated { chip, index: 0 } => write!(f, "NV:emu={chip}"),
+            Self::Emulated { chip, index } => write!(f, "NV:{index}:emu={chip}"),
         }
     }
 }
@@ -146,7 +151,8 @@ mod tests {
         assert_eq!(parse("bdf=0000:03:00.0").unwrap().to_string(), "NV:bdf=0000:03:00.0");
         assert_eq!(parse("UUID=GPU-01AB-23cd"), Some(Selector::Uuid("01ab23cd".into())));
         assert_eq!(parse("emu=sm_90").unwrap().to_string(), "NV:emu=sm_90");
-        for wrong in ["", "64", "x", "uuid=xyz", "uuid=1", "emu=gfx1100", "bdf=3"] {
+        assert_eq!(parse("2:emu=sm_90").unwrap().to_string(), "NV:2:emu=sm_90");
+        for wrong in ["1:uuid=0123", "x:emu=sm_90", "", "64", "x", "uuid=xyz", "uuid=1", "emu=gfx1100", "bdf=3"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

@@ -1,18 +1,26 @@
 //! AMD's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
-use super::{DeviceListing, Registry, SOFTWARE_CHIPS, kernel_port, row};
+use super::software::CARDS;
+use super::{DeviceListing, DeviceOptions, Registry, SOFTWARE_CHIPS, kernel_port, row};
 use crate::DeviceError;
 use crate::amd::{self, Driver, Selector};
 use doorbell_ioctl::port::Port;
 use std::sync::{Arc, PoisonError};
 
 impl Registry {
-    /// The kernel's driver, which the process shares, or a new software driver for an emulated device.
-    pub(super) fn amd_driver(&self, name: &str, selector: &Selector) -> Result<Arc<Driver>, DeviceError> {
+    /// The kernel's driver, which the process shares, or for a software GPU that of its machine.
+    pub(super) fn amd_driver(
+        &self,
+        name: &str,
+        selector: &Selector,
+        options: &DeviceOptions,
+    ) -> Result<Arc<Driver>, DeviceError> {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
-        if let Selector::Emulated(chip) = selector {
-            let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
-            return Driver::open(name, self.wrapped(emulate(chip).map_err(unavailable)?));
+        if let Selector::Emulated { chip, index } = selector {
+            return self.amd_software.driver(chip, *index, options, || {
+                let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                Driver::open(name, self.wrapped(emulate(chip, CARDS).map_err(unavailable)?))
+            });
         }
         let mut known = self.amd.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = &*known {

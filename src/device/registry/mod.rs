@@ -8,8 +8,14 @@ mod amd;
 mod name;
 #[cfg(feature = "nv")]
 mod nv;
+#[cfg(any(feature = "amd", feature = "nv"))]
+mod software;
 
+#[cfg(any(feature = "amd", feature = "nv"))]
+pub(crate) use name::software_index;
 pub use name::{DeviceName, VALID};
+#[cfg(any(feature = "amd", feature = "nv"))]
+pub use software::CARDS as SOFTWARE_CARDS;
 
 #[cfg(feature = "amd")]
 use crate::amd::{AmdDevice, AmdOptions};
@@ -79,11 +85,11 @@ fn state_values<S: serde::Serializer>(state: &Option<DeviceState>, to: S) -> Res
     state.as_ref().map(|s| &s.values).serialize(to)
 }
 
-/// A function that creates a software GPU: from a chip's name to a port with that chip. The command line sets it; this
-/// crate does not depend on the emulators.
-pub type Emulate = fn(&str) -> Emulated;
+/// A function that creates software GPUs: from a chip's name and a number of cards to a port with such cards. The
+/// command line sets it; this crate does not depend on the emulators.
+pub type Emulate = fn(&str, usize) -> Emulated;
 
-/// A software GPU's port, or a one-line reason why there is none.
+/// The port of software GPUs, or a one-line reason why there is none.
 pub type Emulated = Result<Arc<dyn Port>, String>;
 
 /// Wraps the port that a device is about to use in another one: a tracer, a recorder, a fault injector.
@@ -126,9 +132,14 @@ pub struct Registry {
     /// process.
     #[cfg(feature = "amd")]
     amd: Mutex<Option<Arc<crate::amd::Driver>>>,
+    /// The machines of software GPUs.
+    #[cfg(feature = "amd")]
+    amd_software: software::Machines<crate::amd::Driver>,
     /// The process's connection to NVIDIA's driver: its GPUs share one client.
     #[cfg(feature = "nv")]
     nv: Mutex<Option<Arc<crate::nv::Driver>>>,
+    #[cfg(feature = "nv")]
+    nv_software: software::Machines<crate::nv::Driver>,
 }
 
 impl Registry {
@@ -268,6 +279,13 @@ impl Registry {
         for opened in all {
             result = result.and(opened.device.close());
         }
+        match &name {
+            #[cfg(feature = "amd")]
+            DeviceName::Amd(crate::amd::Selector::Emulated { chip, index }) => self.amd_software.left(chip, *index),
+            #[cfg(feature = "nv")]
+            DeviceName::Nv(crate::nv::Selector::Emulated { chip, index }) => self.nv_software.left(chip, *index),
+            _ => {}
+        }
         result
     }
 
@@ -293,18 +311,18 @@ impl Registry {
             }
             #[cfg(feature = "amd")]
             DeviceName::Amd(selector) => {
-                let driver = self.amd_driver(&shown, selector)?;
+                let driver = self.amd_driver(&shown, selector, options)?;
                 let mut amd = options.amd.clone();
-                if matches!(selector, crate::amd::Selector::Emulated(_)) {
+                if matches!(selector, crate::amd::Selector::Emulated { .. }) {
                     amd.submit_timeout = amd.submit_timeout.max(SOFTWARE_TIMEOUT);
                 }
                 Arc::new(AmdDevice::open(&shown, &driver, selector, &amd)?)
             }
             #[cfg(feature = "nv")]
             DeviceName::Nv(selector) => {
-                let driver = self.nv_driver(&shown, selector, &options.nv)?;
+                let driver = self.nv_driver(&shown, selector, options)?;
                 let mut nv = options.nv.clone();
-                if matches!(selector, crate::nv::Selector::Emulated(_)) {
+                if matches!(selector, crate::nv::Selector::Emulated { .. }) {
                     nv.submit_timeout = nv.submit_timeout.max(SOFTWARE_TIMEOUT);
                 }
                 Arc::new(NvDevice::open(&shown, &driver, selector, &nv)?)

@@ -1,7 +1,7 @@
 //! Device names: parsing and printing.
 //!
 //! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`,
-//! `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA`
+//! `AMD:1:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NV:1:emu=sm_90`, `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA`
 //! is another word for `NV`.
 
 use crate::DeviceError;
@@ -26,6 +26,17 @@ pub(super) const KNOWN_ABSENT: &[&str] = &[
 ];
 /// Above any sensible number of CPU devices.
 const MAX_INDEX: u32 = 63;
+
+/// The number of a software GPU among those of its chip, and the rest of its name: `1:emu=sm_90`. `None`: no number.
+#[cfg(any(feature = "amd", feature = "nv"))]
+pub(crate) fn software_index(text: &str) -> Option<(u32, &str)> {
+    match text.split_once(':') {
+        Some((index, rest)) if rest.starts_with("emu=") => {
+            index.parse().ok().filter(|n| *n < 64).map(|index| (index, rest))
+        }
+        _ => Some((0, text)),
+    }
+}
 
 /// A parsed name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! NVIDIA's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
+use super::software::CARDS;
 use super::{DeviceListing, DeviceOptions, Registry, SOFTWARE_CHIPS, kernel_port, row};
 use crate::DeviceError;
 use crate::nv::{self, NvOptions};
@@ -11,13 +12,16 @@ impl Registry {
         &self,
         name: &str,
         selector: &nv::Selector,
-        options: &NvOptions,
+        all: &DeviceOptions,
     ) -> Result<Arc<nv::Driver>, DeviceError> {
+        let options = &all.nv;
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         let open = |port| nv::Driver::open_with(name, self.wrapped(port), options.any_release, options.tables);
-        if let nv::Selector::Emulated(chip) = selector {
-            let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
-            return open(emulate(chip).map_err(unavailable)?);
+        if let nv::Selector::Emulated { chip, index } = selector {
+            return self.nv_software.driver(chip, *index, all, || {
+                let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                open(emulate(chip, CARDS).map_err(unavailable)?)
+            });
         }
         let mut known = self.nv.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = &*known {
@@ -50,7 +54,8 @@ impl Registry {
     /// How many cards the driver has, at least one; or why there is none.
     fn nv_cards(&self, options: &NvOptions) -> Result<u32, String> {
         let selector = nv::Selector::Index(0);
-        let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
+        let all = DeviceOptions { nv: options.clone(), ..DeviceOptions::default() };
+        let cards = self.nv_driver("NV", &selector, &all).and_then(|driver| {
             let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
             nv::cards(&driver).map_err(refused)
         });

@@ -33,7 +33,7 @@ impl Machine {
         let DeviceName::Amd(selector) = name else {
             return Err(format!("--device {}: only AMD devices are climbed here", args.device));
         };
-        let soft = if let Selector::Emulated(chip) = &selector { Some(software(chip)?) } else { None };
+        let soft = if let Selector::Emulated { chip, .. } = &selector { Some(software(chip)?) } else { None };
         let is_software = soft.is_some();
         let base: Arc<dyn Port> = match &soft {
             Some(soft) => Arc::clone(soft) as _,

@@ -38,9 +38,9 @@ impl Machine {
     /// The device's.
     pub fn open(args: &Args) -> Result<Self, Failure> {
         let selector = selector(args).map_err(Failure::from)?;
-        let is_software = matches!(selector, Selector::Emulated(_));
+        let is_software = matches!(selector, Selector::Emulated { .. });
         let port: Arc<dyn Port> = match &selector {
-            Selector::Emulated(chip) => emulate(chip).map_err(Failure::from)?,
+            Selector::Emulated { chip, .. } => emulate(chip, 1).map_err(Failure::from)?,
             _ => LinuxPort::new(),
         };
         let tables = if args.rm_only { PageTables::Rm } else { PageTables::default() };

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// There is no such library, or what it refused.
 pub fn measure(args: &Args) -> Result<Value, Failure> {
     let selector = machine::selector(args).map_err(Failure::from)?;
-    if matches!(selector, doorbell::device::nv::Selector::Emulated(_)) {
+    if matches!(selector, doorbell::device::nv::Selector::Emulated { .. }) {
         return Err("CUDA sees no software GPU".into());
     }
     let (bdf, chip) = place(args, &selector)?;

@@ -52,7 +52,7 @@ impl Machine {
             }
         }
         let soft = match &selector {
-            Selector::Emulated(chip) => Some(software(chip, args.broken.as_deref(), refusals, grids)?),
+            Selector::Emulated { chip, .. } => Some(software(chip, args.broken.as_deref(), refusals, grids)?),
             _ if !refusals.is_empty() || !grids.is_empty() || args.broken.is_some() => {
                 return Err("--broken, and --fault with a status or of a grid, are for software GPUs".into());
             }
