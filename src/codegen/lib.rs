@@ -14,6 +14,7 @@ mod clean;
 mod cost;
 pub mod decomp;
 mod expand;
+mod flash;
 mod grid;
 mod group;
 mod invariant;
@@ -100,6 +101,12 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         Arg::Kernel(k) => k.clone(),
         _ => Arc::new(KernelInfo::default()),
     };
+    if info.attention
+        && let Some(list) = flash::program(ast, target)
+    {
+        check::verify(&list).map_err(CodegenError::Unsound)?;
+        return Ok(program(list, ast, &info, fast_math));
+    }
     let opts = match (&info.opts, opts) {
         (Some(texts), _) => OptChoice::Given(texts.iter().map(|t| t.parse()).collect::<Result<_, _>>()?),
         (None, o) => o.clone(),

@@ -5,6 +5,7 @@
 //! ContiguousBackward, a copy to the device the value is on) are removed. The walk is the whole cost of a cache hit.
 
 use super::ScheduleError;
+use super::fused::Chosen;
 use crate::uop::{Arg, CustomArg, Op, Srcs, UMap, UOp};
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub fn device_number(param: &UOp) -> u32 {
 
 struct Walk {
     done: UMap<UOp>,
+    chosen: Chosen,
     devices: Vec<Arc<str>>,
     buffers: Vec<UOp>,
     binds: Vec<(UOp, UOp)>,
@@ -52,6 +54,7 @@ struct Walk {
 pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
     let mut w = Walk {
         done: UMap::default(),
+        chosen: Chosen::of(roots),
         devices: Vec::new(),
         buffers: Vec::new(),
         binds: Vec::new(),
@@ -120,7 +123,7 @@ impl Walk {
     }
 
     /// Puts a node on the stack again, and what it is computed from above it.
-    fn enter(&self, u: UOp, stack: &mut Vec<Visit>) {
+    fn enter(&mut self, u: UOp, stack: &mut Vec<Visit>) {
         if let Some(buffer) = u.realized().cloned() {
             stack.extend([Visit::Realized(u, buffer.clone()), Visit::Enter(buffer)]);
             return;
@@ -128,7 +131,9 @@ impl Walk {
         // What an After waits for has happened once it is in memory: nothing below it is of interest then.
         let is_over = |s: &UOp| u.op() == Op::After && *s != u.src()[0] && s.realized().is_some();
         let is_open = |s: &&UOp| !self.done.contains_key(*s) && !is_over(s);
-        let pending: Srcs = u.src().iter().filter(is_open).cloned().collect();
+        // Of a Fused that needs no kernel of its own only the value is of interest.
+        let count = if u.op() == Op::Fused && !self.chosen.has(&u) { 1 } else { u.src().len() };
+        let pending: Srcs = u.src()[..count].iter().filter(is_open).cloned().collect();
         stack.push(Visit::Rebuild(u));
         stack.extend(pending.into_iter().rev().map(Visit::Enter));
     }
@@ -136,6 +141,10 @@ impl Walk {
     fn rebuild(&mut self, u: &UOp) -> Result<UOp, ScheduleError> {
         if u.op() == Op::After {
             return Ok(self.after(u));
+        }
+        if u.op() == Op::Fused && !self.chosen.has(u) {
+            // PANIC: everything below was done before.
+            return Ok(self.done[&u.src()[0]].clone());
         }
         // PANIC: everything below was done before.
         let below: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();

@@ -14,7 +14,7 @@ use super::order::edges;
 use super::paths::Paths;
 use super::stored::{Stored, slot};
 use crate::sort;
-use crate::uop::{UMap, UOp, USet};
+use crate::uop::{Op, UMap, UOp, USet};
 
 /// Buffers a kernel may have (what the narrowest of the field's devices allows).
 const MAX_BUFFERS: usize = 31;
@@ -48,7 +48,8 @@ pub struct Fusion<'a> {
 /// What decides whether two kernels gain from sharing their loops.
 #[derive(Clone, Debug, Default)]
 struct Traits {
-    copies: bool,
+    /// Not to be joined with others.
+    alone: bool,
     /// Inputs are read many times, in loops that are long enough to be made for that.
     heavy: bool,
     /// True if so, and if the loops of a window are adjacent.
@@ -64,7 +65,7 @@ impl Traits {
         let work = job.work();
         let heavy = job.reuses_inputs() && work > SMALL_WORK;
         Self {
-            copies: job.is_copy(),
+            alone: job.is_copy() || job.node.op() == Op::Fused,
             heavy,
             windowed: heavy && job.reduces.iter().any(|r| r.merged),
             work,
@@ -74,7 +75,7 @@ impl Traits {
     }
 
     fn add(&mut self, other: &Self) {
-        self.copies |= other.copies;
+        self.alone |= other.alone;
         self.heavy |= other.heavy;
         self.windowed |= other.windowed;
         self.work = self.work.saturating_add(other.work);
@@ -158,7 +159,7 @@ impl Fusion<'_> {
         }
         let (ta, tb) = (&self.traits[a], &self.traits[b]);
         let reduces = !ta.ends.is_empty() || !tb.ends.is_empty();
-        if ta.copies || ta.heavy || tb.heavy || reduces && ta.ends != tb.ends {
+        if ta.alone || tb.alone || ta.heavy || tb.heavy || reduces && ta.ends != tb.ends {
             return false;
         }
         let small = |t: &Traits| t.work <= TINY_WORK;
@@ -175,9 +176,9 @@ impl Fusion<'_> {
     /// The kernel of `a` and `b`, if they may and should be one.
     fn joined(&self, a: usize, b: usize) -> Option<FusedKernel> {
         let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
-        let copies = self.traits[a].copies || self.traits[b].copies;
+        let alone = self.traits[a].alone || self.traits[b].alone;
         let device = |k: &FusedKernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
-        if copies || device(ka) != device(kb) || self.paths.are_apart(a, b) {
+        if alone || device(ka) != device(kb) || self.paths.are_apart(a, b) {
             return None;
         }
         let merged = self.unify(ka, kb)?;

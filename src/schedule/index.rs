@@ -105,6 +105,12 @@ impl Lin {
         }
     }
 
+    /// The sum without its multiple of `atom`, whatever the factor.
+    pub fn without_term(mut self, atom: &UOp) -> UOp {
+        self.terms.retain(|t| t.0 != *atom);
+        self.build()
+    }
+
     /// The other terms, if `atom` is in the sum exactly once.
     pub fn without(mut self, atom: &UOp) -> Option<UOp> {
         let at = self.terms.iter().position(|t| t.0 == *atom && t.1 == 1)?;

@@ -194,7 +194,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         }
         match op {
             Op::Const | Op::Var | Op::Param | Op::Buffer | Op::Iota => Ok((Deps::new(), Extra::None)),
-            Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After => {
+            Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After | Op::Fused => {
                 Ok((one(u, 0, p.clone()), Extra::None))
             }
             Op::Assign => Ok((one(u, 1, scalar_place(&u.src()[1], p)), Extra::None)),

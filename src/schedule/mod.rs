@@ -20,6 +20,7 @@ mod bind;
 mod collapse;
 mod front;
 mod fuse;
+mod fused;
 mod graph;
 mod index;
 mod jobs;

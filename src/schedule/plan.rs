@@ -16,7 +16,7 @@ use super::order::{Place, edges, sort, sort_over, version_of};
 use super::snapshot::with_snapshots;
 use super::stored::{Stored, required, slot};
 use crate::sort;
-use crate::uop::{Arg, CustomArg, CustomCode, DType, Op, Srcs, UOp, USet};
+use crate::uop::{Arg, CustomArg, CustomCode, DType, KernelInfo, Op, Srcs, UOp, USet};
 use std::sync::Arc;
 
 /// One step of a plan; slots below `FIRST_TEMP` are the graph's buffers, from there on temporaries.
@@ -75,7 +75,8 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
     }
     let jobs = work;
     // The values that fusion left in memory, renumbered.
-    let mut stored = Stored { required: candidates.required.clone(), ..Stored::new() };
+    let (required, inside) = (candidates.required.clone(), candidates.inside.clone());
+    let mut stored = Stored { required, inside, ..Stored::new() };
     let users = users(&jobs);
     for k in &kernels {
         let own: Vec<usize> = k.jobs.iter().map(|j| j.0).collect();
@@ -146,7 +147,11 @@ fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &FusedKernel) -> Resul
     if stores.is_empty() {
         return Ok(None);
     }
-    let KernelGraph { ast, slots, vars } = normalise(&stores);
+    let KernelGraph { mut ast, slots, vars } = normalise(&stores);
+    if kernel.jobs.iter().any(|j| jobs[j.0].node.op() == Op::Fused) {
+        let info = KernelInfo { name: "attention".into(), attention: true, ..KernelInfo::default() };
+        ast = ast.with_arg(Arg::Kernel(Arc::new(info)));
+    }
     Ok(Some(Step::Kernel { ast, slots, vars, device }))
 }
 

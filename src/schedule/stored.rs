@@ -2,6 +2,7 @@
 
 use super::ScheduleError;
 use super::front::graph_param;
+use super::fused::{inside, require};
 use super::graph::{FIRST_TEMP, Graph, is_leaf, max_len, memory_dtype};
 use super::index::{self, Lin};
 use super::kernel::output_loop;
@@ -29,15 +30,23 @@ pub struct Stored {
     pub required: USet,
     /// Stored, but cheaper to compute again than to read.
     pub recompute: USet,
+    /// Values inside a kernel of their own, which are never stored.
+    pub inside: USet,
 }
 
 impl Stored {
     pub fn new() -> Stored {
-        Stored { at: UMap::default(), temps: 0, required: USet::default(), recompute: USet::default() }
+        Stored {
+            at: UMap::default(),
+            temps: 0,
+            required: USet::default(),
+            recompute: USet::default(),
+            inside: USet::default(),
+        }
     }
 
     pub fn insert(&mut self, g: &Graph, u: &UOp) {
-        if self.at.contains_key(u) {
+        if self.at.contains_key(u) || self.inside.contains(u) {
             return;
         }
         let param = graph_param(FIRST_TEMP + self.temps, memory_dtype(u.dtype()), max_len(u.shape()), g.device(u));
@@ -142,8 +151,12 @@ pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
 /// users.
 pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     let mut stored = Stored::new();
+    for u in g.order.iter().filter(|u| u.op() == Op::Fused) {
+        stored.inside.extend(inside(u));
+    }
     for u in &g.order {
         match u.op() {
+            Op::Fused => require(g, &mut stored, u)?,
             Op::Contiguous if is_snapshot(u) => stored.insert(g, u),
             Op::Contiguous if stored.region(u)?.is_none() => {
                 let base = through(&u.src()[0], &[Op::Reshape]);
@@ -186,10 +199,10 @@ pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     Ok(stored)
 }
 
-const MOVES: [Op; 5] = [Op::Reshape, Op::Expand, Op::Permute, Op::Flip, Op::Shrink];
+pub const MOVES: [Op; 5] = [Op::Reshape, Op::Expand, Op::Permute, Op::Flip, Op::Shrink];
 
 /// What `u` is a view of, looking through these ops.
-fn through(u: &UOp, ops: &[Op]) -> UOp {
+pub fn through(u: &UOp, ops: &[Op]) -> UOp {
     let mut u = u;
     while ops.contains(&u.op()) {
         u = &u.src()[0];

@@ -92,6 +92,8 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
         Op::Cast => one(g.clone()),
         Op::Reduce => reduction(u, g),
         Op::Contiguous => one(g.clone()),
+        // The value carries all of it.
+        Op::Fused => Ok((0..u.src().len()).map(|k| (k == 0).then(|| g.clone())).collect()),
         Op::ContiguousBackward => one(g.contiguous()),
         Op::Copy => {
             let back = u.src()[0].device().filter(|d| Some(*d) != u.device());

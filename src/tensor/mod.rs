@@ -13,6 +13,7 @@
 mod adaptive;
 mod args;
 mod assign;
+mod attention;
 mod class_loss;
 mod conv;
 mod convert;

@@ -79,25 +79,13 @@ pub trait Composite: Value {
         })
     }
     /// `softmax(self @ keyᵀ / sqrt(d) + mask) @ value` over (.., tokens, d); with `causal`, a token sees itself and
-    /// those before.
+    /// those before. A mask of Bool says which pairs count. (`scaled_dot_product_attention`.)
+    ///
+    /// On the CPU long sequences of f32, f16 or bf16 are one kernel, unless a gradient that is computed with the result
+    /// needs the weights.
     #[track_caller]
     fn attention(&self, key: &Self, value: &Self, mask: Option<&Self>, causal: bool) -> Self {
-        use super::product::Product;
-        let scores: Self = lift("attention", [self.node(), key.node()], |[q, k]| {
-            let d = q.shape().last().cloned().unwrap_or(Dim::Int(1));
-            let s = q.matmul(&k.t()).div(&Expr::from(d.uop()).cast(Scalar::F32).sqrt()).cast(q.scalar());
-            if !causal || s.node().is_err() {
-                return Ok(s);
-            }
-            triangle_mask(&s, |row, column| row.ge(column)).map(|keep| keep.where_(&s, f64::NEG_INFINITY))
-        });
-        let scores = match mask {
-            Some(m) => lift("attention", [scores.node(), m.node()], |[s, m]| {
-                Ok(if m.scalar() == Scalar::Bool { m.where_(&s, f64::NEG_INFINITY) } else { s.add(&m) })
-            }),
-            None => scores,
-        };
-        scores.softmax(-1).matmul(value)
+        super::attention::attention(self, key, value, mask, causal)
     }
 }
 
@@ -113,7 +101,7 @@ fn per_channel(x: &Expr, v: &Expr) -> Result<Expr, Problem> {
     Ok(v.reshape(shape))
 }
 
-fn triangle_mask(x: &Expr, keep: impl FnOnce(&Expr, &Expr) -> Expr) -> Result<Expr, Problem> {
+pub(super) fn triangle_mask(x: &Expr, keep: impl FnOnce(&Expr, &Expr) -> Expr) -> Result<Expr, Problem> {
     if x.rank() < 2 {
         return Err(Problem::shape(format!("a triangle needs two axes, the rank is {}", x.rank())));
     }

@@ -213,6 +213,9 @@ pub struct KernelInfo {
     pub name: String,
     /// Opts to apply instead of the heuristic's choice (set by BEAM), in codegen's text form.
     pub opts: Option<Vec<String>>,
+    /// The kernel is an attention: a product, a softmax of its rows and another product, each reduction inside the next.
+    /// Codegen may compute the softmax in one pass ("online").
+    pub attention: bool,
 }
 
 /// Description of one matrix-unit instruction: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread

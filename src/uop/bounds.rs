@@ -85,7 +85,14 @@ pub(super) fn of(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> Bounds {
         Op::Cast if src.first().is_some_and(|s| !s.dtype().is_float()) => b(0),
         _ if op.is_movement() && op != Op::Pad => b(0),
         Op::Pad => Bounds::hull([b(0).min, b(0).max, 0]),
-        Op::Splat | Op::Gep | Op::After | Op::Contiguous | Op::Detach | Op::ContiguousBackward | Op::Copy => b(0),
+        Op::Splat
+        | Op::Gep
+        | Op::After
+        | Op::Contiguous
+        | Op::Detach
+        | Op::ContiguousBackward
+        | Op::Copy
+        | Op::Fused => b(0),
         Op::Stack | Op::Cat => Bounds::hull(src.iter().flat_map(|s| [s.vmin(), s.vmax()])),
         Op::Reduce if matches!(arg, Arg::Reduce(Op::Max, _)) => b(0),
         _ if op.is_alu() => alu(op, dtype, src),

@@ -190,9 +190,14 @@ pub(super) fn infer(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<[Dim]>> {
         }
         // Elementwise ops have sources of one shape; a Const source is a scalar and broadcasts.
         _ if op.is_elementwise() => src.iter().find_map(UOp::shape_handle),
-        Op::Flip | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::Assign | Op::After => {
-            src.first()?.shape_handle()
-        }
+        Op::Flip
+        | Op::Contiguous
+        | Op::ContiguousBackward
+        | Op::Detach
+        | Op::Copy
+        | Op::Assign
+        | Op::After
+        | Op::Fused => src.first()?.shape_handle(),
         _ => None,
     }
 }

@@ -79,6 +79,7 @@ const TENSOR: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(OpSet::MOVEMENT).un
     Op::Detach,
     Op::Copy,
     Op::Assign,
+    Op::Fused,
     Op::Custom,
     Op::Sink,
     Op::After,
@@ -281,6 +282,7 @@ fn tensor(u: &UOp) -> Check {
         }
         Op::Buffer => need(u.buffer_ref().is_some() && u.dtype().scalar.size_bytes() > 0, "Buffer without memory"),
         Op::Copy => need(matches!(u.arg(), Arg::Device(_)), "Copy without a device"),
+        Op::Fused => need(s.first().is_some_and(|x| x.dtype() == u.dtype()), "Fused without its value"),
         Op::Custom => need(
             matches!(u.arg(), Arg::Custom(c) if c.dtype == u.dtype()),
             "Custom without a kernel, or of another type",

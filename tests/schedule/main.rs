@@ -1,5 +1,6 @@
 //! The scheduler from outside: values against the reference interpreter, kernel counts against tinygrad's.
 
+mod attention;
 mod counts;
 mod first_use;
 mod graphs;

@@ -188,7 +188,10 @@ fn selections() -> Vec<Case> {
     let (logits, classes) = (input(&[512, 10]), memory(DType::I32, &[1797]));
     let samples = memory(DType::I32, &[512]);
     let loss = logits.sparse_categorical_crossentropy(&classes.get(&samples));
+    let qkv = || input(&[2, 128, 16]);
+    let attended = qkv().attention(&qkv(), &qkv(), None, true);
     vec![
+        valued("12 scaled dot product attention, causal", 4, 1, &[attended]),
         planned("26 rows of a long table", 3, 0, &[far.get(&memory(DType::I32, &[4]))]),
         planned("29 loss on gathered labels", 4, 0, &[loss]),
         valued("30 arange_index", 1, 0, &[third(&Tensor::arange(10))]),

@@ -70,3 +70,12 @@ pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, scale: Scale) -> UOp {
     let (_, rest_bits) = round(&(&n - &half), l);
     &(&p * &power_of_two(&half_bits, l)) * &power_of_two(&rest_bits, l)
 }
+
+/// 2^x for x that is not above 0: 0 below the normal numbers, also of -inf.
+pub fn of_negative(x: &UOp) -> Option<UOp> {
+    let l = Layout::of(x.dtype())?;
+    let lowest = if l.double() { -1022.0 } else { -126.0 };
+    let (n, bits) = round(x, l);
+    let p = polynomial(&(x - &n), if l.double() { &P64 } else { &P32 });
+    Some(x.lt(&lit(x, lowest)).select(&lit(x, 0.0), &(&p * &power_of_two(&bits, l))))
+}

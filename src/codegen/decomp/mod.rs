@@ -27,6 +27,7 @@ mod tests;
 use super::Target;
 use doorbell_uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, RuleInfo, UOp, graph_rewrite};
 use exp2::Scale;
+pub(super) use exp2::of_negative as power_of_negative;
 
 type Plain = fn(&UOp, &mut LowerContext) -> Option<UOp>;
 

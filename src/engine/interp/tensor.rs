@@ -75,7 +75,9 @@ fn node(u: &UOp, vals: &UMap<Value>, vars: &mut Vars, read: Read) -> Result<Valu
             let n = sizes(0)?[0];
             Value { shape: vec![n], dtype: t, data: (0..n as i64).map(|i| cast_const(i.into(), t)).collect() }
         }
-        Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After | Op::Assign => src[0].clone(),
+        Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Copy | Op::After | Op::Assign | Op::Fused => {
+            src[0].clone()
+        }
         Op::Custom => custom(u, &src)?,
         Op::Reshape => Value { shape: sizes(1)?, ..src[0].clone() },
         Op::Expand => {

@@ -260,6 +260,7 @@ impl Lowering {
                 let s = self.bring(&s, s.axis().map_or(Layout::Whole, Layout::Axis))?;
                 Ok(Lowered::Many(Arc::new(s.map(s.layout, |(_, p)| u.with_src([p.clone()])))))
             }
+            Op::Fused => Ok(below[0].clone()),
             Op::Detach | Op::ContiguousBackward => {
                 let s = many(&below[0]).ok_or_else(|| unknown(u))?;
                 Ok(Lowered::Many(Arc::new(s.map(s.layout, |(_, p)| u.with_src([p.clone()])))))

@@ -1,0 +1,107 @@
+//! A linear program that grows: nodes go into the outermost loop body in which all their sources are known, what
+//! touches registers and scratch memory stays where it is written.
+
+use doorbell_uop::{Arg, AxisKind, DType, Op, RangeArg, Scalar, Srcs, UMap, UOp};
+
+struct Body {
+    range: Option<UOp>,
+    list: Vec<UOp>,
+}
+
+pub(super) struct List {
+    /// Open loop bodies; the first one is the whole program.
+    bodies: Vec<Body>,
+    /// The body in which each node was listed.
+    level: UMap<usize>,
+    serial: u32,
+}
+
+/// An index.
+pub(super) fn number(n: i64) -> UOp {
+    UOp::constant(DType::of(Scalar::I64), n)
+}
+
+impl List {
+    pub(super) fn new() -> List {
+        List { bodies: vec![Body { range: None, list: Vec::new() }], level: UMap::default(), serial: 0 }
+    }
+
+    fn serial(&mut self) -> Option<u32> {
+        self.serial += 1;
+        Some(self.serial)
+    }
+
+    /// Lists a value that is the same wherever it is computed.
+    pub(super) fn value(&mut self, u: &UOp) -> usize {
+        if let Some(level) = self.level.get(u) {
+            return *level;
+        }
+        let level = u.src().iter().map(|s| self.value(s)).max().unwrap_or(0);
+        self.put(u, level)
+    }
+
+    fn put(&mut self, u: &UOp, level: usize) -> usize {
+        self.bodies[level].list.push(u.clone());
+        self.level.insert(u.clone(), level);
+        level
+    }
+
+    /// Lists a node at this place.
+    fn here(&mut self, op: Op, dtype: DType, src: Srcs) -> UOp {
+        src.iter().for_each(|s| {
+            self.value(s);
+        });
+        let serial = self.serial();
+        let u = UOp::tagged(op, dtype, src, Arg::None, serial);
+        self.put(&u, self.bodies.len() - 1);
+        u
+    }
+
+    pub(super) fn load(&mut self, address: &UOp, at: &UOp, lanes: u16) -> UOp {
+        self.here(Op::Load, address.dtype().pointee().vec(lanes), [address.index(at)].into_iter().collect())
+    }
+    pub(super) fn store(&mut self, address: &UOp, at: &UOp, value: &UOp) {
+        self.here(Op::Store, DType::VOID, [address.index(at), value.clone()].into_iter().collect());
+    }
+    /// A register with this value at first.
+    pub(super) fn register(&mut self, first: &UOp) -> UOp {
+        self.here(Op::Acc, first.dtype(), [first.clone()].into_iter().collect())
+    }
+    /// An op on what a register holds now.
+    pub(super) fn now(&mut self, op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
+        let src: Srcs = src.into_iter().collect();
+        let dtype = src[0].dtype();
+        self.here(op, dtype, src)
+    }
+    pub(super) fn set(&mut self, register: &UOp, value: &UOp) {
+        self.here(Op::SetAcc, DType::VOID, [register.clone(), value.clone()].into_iter().collect());
+    }
+    pub(super) fn special(&mut self, chunks: i64) -> UOp {
+        UOp::new(Op::Special, DType::of(Scalar::I64), [number(chunks)], Arg::Str("tid".into()))
+    }
+
+    /// Opens a loop and gives its counter.
+    pub(super) fn open(&mut self, end: &UOp) -> UOp {
+        self.value(end);
+        let arg = RangeArg { id: self.serial().unwrap_or(0), sub: 0, kind: AxisKind::Loop };
+        let range = UOp::new(Op::Range, DType::of(Scalar::I64), [end.clone()], Arg::Range(arg));
+        self.level.insert(range.clone(), self.bodies.len());
+        self.bodies.push(Body { range: Some(range.clone()), list: Vec::new() });
+        range
+    }
+    /// Closes the innermost loop.
+    pub(super) fn close(&mut self) -> UOp {
+        let Some(Body { range: Some(range), list }) = self.bodies.pop() else { return UOp::fault("no loop is open") };
+        let end = UOp::new(Op::End, DType::VOID, [range.clone()], Arg::None);
+        let level = self.bodies.len() - 1;
+        let outer = &mut self.bodies[level].list;
+        outer.push(range);
+        outer.extend(list);
+        self.put(&end, level);
+        end
+    }
+    /// All nodes in order.
+    pub(super) fn finish(mut self) -> Vec<UOp> {
+        std::mem::take(&mut self.bodies[0].list)
+    }
+}

@@ -1,0 +1,171 @@
+//! An attention's kernel graph, taken apart.
+
+use super::super::affine::AffineMemo;
+use doorbell_uop::{AxisKind, ConstVal, Op, Scalar, UOp};
+
+/// An operand in memory, by its position.
+pub(super) struct Operand {
+    pub address: UOp,
+    /// The position without the two loops below.
+    pub base: UOp,
+    /// Elements between rows (of keys, queries or the result), and between columns.
+    pub strides: [i64; 2],
+}
+
+impl Operand {
+    /// The operand of a load or store at this index, whose rows and columns these loops count.
+    fn of(index: &UOp, loops: [&UOp; 2]) -> Option<Operand> {
+        let [address, at] = index.src() else { return None };
+        let mut memo = AffineMemo::default();
+        let mut sum = memo.of(at).clone();
+        let strides = loops.map(|r| sum.coef(r));
+        sum.terms.retain(|(t, _)| loops.iter().all(|r| **r != *t));
+        // A loop inside of another term is no stride.
+        let plain = sum.terms.iter().all(|(t, _)| !loops.iter().any(|r| t.contains(r)));
+        plain.then(|| Operand { address: address.clone(), base: sum.build(), strides })
+    }
+    pub(super) fn scalar(&self) -> Scalar {
+        self.address.dtype().scalar
+    }
+    /// Whether it is better copied to scratch memory first: its elements have to be converted, or its rows lie so far
+    /// apart that a block of them does not stay in the first-level cache.
+    pub(super) fn is_crowded(&self, columns: i64) -> bool {
+        self.scalar() != Scalar::F32 || self.strides[0] != columns || self.strides[1] != 1
+    }
+}
+
+/// What an attention kernel computes, for each query `row` of each combination of the `outer` loops: the scores of all
+/// keys, their softmax, and the sum of the rows of values with these weights.
+pub(super) struct Parts {
+    /// The loops around an attention, with their sizes.
+    pub outer: Vec<(UOp, i64)>,
+    pub row: UOp,
+    pub rows: i64,
+    /// The loop over keys in the score.
+    pub key_loop: UOp,
+    pub keys: i64,
+    pub depth_len: i64,
+    /// Columns of the values and of the result.
+    pub columns: i64,
+    pub query: Operand,
+    pub key: Operand,
+    pub value: Operand,
+    pub out: Operand,
+    /// The score, and the product of query and key in it.
+    pub score: UOp,
+    pub product: UOp,
+    /// Factor of the score in the exponent to base 2.
+    pub factor: f64,
+    /// Scores of keys beyond `row + n` are -inf.
+    pub causal: Option<i64>,
+}
+
+fn bare(u: &UOp) -> &UOp {
+    let mut u = u;
+    while u.op() == Op::Cast && u.dtype().is_float() && u.src()[0].dtype().is_float() {
+        u = &u.src()[0];
+    }
+    u
+}
+fn sum_over(u: &UOp) -> Option<(&UOp, &UOp)> {
+    let [x, r] = u.src() else { return None };
+    (u.op() == Op::Reduce && u.reduce_op() == Some(Op::Add)).then_some((x, r))
+}
+fn length(r: &UOp) -> Option<i64> {
+    r.src()[0].as_int()
+}
+fn factors(u: &UOp) -> Option<[&UOp; 2]> {
+    let [a, b] = u.src() else { return None };
+    (u.op() == Op::Mul).then_some([bare(a), bare(b)])
+}
+/// The index of a load without a gate.
+fn index(u: &UOp) -> Option<&UOp> {
+    (u.op() == Op::Load && u.src().len() == 1).then(|| &u.src()[0])
+}
+
+impl Parts {
+    pub(super) fn of(ast: &UOp) -> Option<Parts> {
+        let [store] = ast.src() else { return None };
+        let loops = &store.src()[2..];
+        let (weighted, at) = sum_over(bare(&store.src()[1]))?;
+        let [a, b] = factors(weighted)?;
+        // Only the weights depend on a row.
+        let (weight, value) = if a.op() == Op::Load { (b, a) } else { (a, b) };
+        let (value_at, weight) = (index(value)?, bare(weight));
+        let [e, _] = (weight.op() == Op::FDiv).then(|| weight.src())? else { return None };
+        let power = bare(e).src().first().filter(|_| bare(e).op() == Op::Exp2)?;
+        let [off, factor] = (power.op() == Op::Mul).then(|| power.src())? else { return None };
+        let factor = factor.as_const().map(ConstVal::as_f64)?;
+        let [score, most] = (off.op() == Op::Sub).then(|| off.src())? else { return None };
+        if most.op() != Op::Reduce || most.reduce_op() != Some(Op::Max) {
+            return None;
+        }
+        let product = score.toposort().into_iter().find(|u| sum_over(u).is_some())?;
+        let (pair, along) = sum_over(&product)?;
+        let sides = factors(pair)?;
+        let [x, y] = [index(sides[0])?, index(sides[1])?];
+        let (query_at, key_at) = if y.contains(at) && !x.contains(at) { (x, y) } else { (y, x) };
+        let last = |f: &dyn Fn(&&UOp) -> bool| loops.iter().rev().find(f).cloned();
+        let column = last(&|r| value_at.contains(r) && !query_at.contains(r) && !key_at.contains(r))?;
+        let row = last(&|r| query_at.contains(r) && !key_at.contains(r) && !value_at.contains(r))?;
+        if query_at.contains(at) || loops.iter().any(|r| r.range_arg().is_none_or(|a| a.kind != AxisKind::Loop)) {
+            return None;
+        }
+        let outer = loops.iter().filter(|r| **r != row && **r != column);
+        let f32s = [&product, score, weighted].iter().all(|u| u.dtype().scalar == Scalar::F32);
+        let out = Operand::of(&store.src()[0], [&row, &column])?;
+        (f32s && out.strides[1] == 1).then_some(())?;
+        Some(Parts {
+            outer: outer.map(|r| Some((r.clone(), length(r)?))).collect::<Option<_>>()?,
+            rows: length(&row)?,
+            keys: length(at)?,
+            depth_len: length(along)?,
+            columns: length(&column)?,
+            query: Operand::of(query_at, [&row, along])?,
+            key: Operand::of(key_at, [at, along])?,
+            value: Operand::of(value_at, [at, &column])?,
+            out,
+            causal: hidden_beyond(score, &row, at),
+            key_loop: at.clone(),
+            score: score.clone(),
+            product: product.clone(),
+            factor,
+            row,
+        })
+    }
+}
+
+fn is_lowest(u: &UOp) -> bool {
+    bare(u).as_const().is_some_and(|c| c.as_f64() == f64::NEG_INFINITY)
+}
+
+/// `n`, if scores of keys beyond `row + n` are -inf whatever else they depend on.
+fn hidden_beyond(score: &UOp, row: &UOp, key: &UOp) -> Option<i64> {
+    let mut todo = vec![score];
+    while let Some(u) = todo.pop() {
+        match (u.op(), u.src()) {
+            (Op::Cast, [x]) => todo.push(x),
+            // -inf stays -inf when something finite is added.
+            (Op::Add, [a, b]) => todo.extend([a, b]),
+            (Op::Where, [c, x, low]) if is_lowest(low) => match beyond(c, row, key) {
+                Some(n) => return Some(n),
+                None => todo.push(x),
+            },
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `n`, if the condition fails for keys beyond `row + n`: `not row + n < key`.
+fn beyond(condition: &UOp, row: &UOp, key: &UOp) -> Option<i64> {
+    let [less, truth] = (condition.op() == Op::CmpNe).then(|| condition.src())? else { return None };
+    let [a, b] = (less.op() == Op::CmpLt && truth.as_const() == Some(ConstVal::Bool(true))).then(|| less.src())? else {
+        return None;
+    };
+    let plain = |u: &UOp| if u.op() == Op::Cast { u.src()[0].clone() } else { u.clone() };
+    let mut memo = AffineMemo::default();
+    let apart = memo.of(&(&plain(b) - &plain(a))).clone();
+    let both = apart.terms.len() == 2 && apart.coef(key) == 1 && apart.coef(row) == -1;
+    both.then_some(-apart.constant)
+}

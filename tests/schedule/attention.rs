@@ -1,0 +1,276 @@
+//! Attention as one kernel: how many kernels run, and values and gradients against plain loops in f64.
+
+use doorbell::engine::{Options, Session};
+use doorbell::tensor::prelude::*;
+use std::sync::Arc;
+
+fn session(arch: Option<&str>) -> Arc<Session> {
+    let options = Options { device: "CPU".into(), arch: arch.map(Into::into), ..Options::default() };
+    Session::open(options).unwrap()
+}
+
+/// Numbers in [-1, 1) that follow from a seed, as the type can hold them.
+fn numbers(seed: u64, shape: &[usize], dtype: Scalar) -> Tensor {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let data: Vec<f32> = (0..shape.iter().product()).map(|_| next()).collect();
+    let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
+    let t = Tensor::new(data).reshape(shape.as_slice()).cast(dtype).contiguous();
+    t.realize().unwrap();
+    t
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mask {
+    None,
+    Bool,
+    Float,
+}
+
+/// Sizes: batch, heads, heads of keys and values, queries, keys, columns of keys, columns of values.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    b: usize,
+    h: usize,
+    kv: usize,
+    n: usize,
+    m: usize,
+    d: usize,
+    dv: usize,
+}
+
+const fn shape(b: usize, h: usize, kv: usize, (n, m): (usize, usize), (d, dv): (usize, usize)) -> Shape {
+    Shape { b, h, kv, n, m, d, dv }
+}
+
+/// Output, and weights, in f64: element (b, h, i) of the queries sees key j where `seen` says so, plus what it adds.
+fn reference(s: Shape, [q, k, v]: [&[f64]; 3], bias: impl Fn(usize, usize) -> f64) -> (Vec<f64>, Vec<f64>) {
+    let (mut out, mut weights) = (Vec::new(), Vec::new());
+    for bh in 0..s.b * s.h {
+        let kv = bh / s.h * s.kv + bh % s.h / (s.h / s.kv);
+        for i in 0..s.n {
+            let row = &q[(bh * s.n + i) * s.d..][..s.d];
+            let score = |j: usize| {
+                let key = &k[(kv * s.m + j) * s.d..][..s.d];
+                row.iter().zip(key).map(|(a, b)| a * b).sum::<f64>() / (s.d as f64).sqrt() + bias(i, j)
+            };
+            let scores: Vec<f64> = (0..s.m).map(score).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let e: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
+            let total: f64 = e.iter().sum();
+            weights.extend(e.iter().map(|x| x / total));
+            let column = |c: usize| e.iter().enumerate().map(|(j, x)| x * v[(kv * s.m + j) * s.dv + c]).sum::<f64>();
+            out.extend((0..s.dv).map(|c| column(c) / total));
+        }
+    }
+    (out, weights)
+}
+
+fn close(have: &[f64], want: &[f64], bound: f64, what: &str) {
+    assert_eq!(have.len(), want.len(), "{what}");
+    let worst = have.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let nan = have.iter().zip(want).filter(|(a, b)| a.is_nan() != b.is_nan()).count();
+    assert!(worst <= bound && nan == 0, "{what}: {worst:e} off, {nan} NaN in one only");
+}
+
+/// Computes one case and compares it; the kernels that it launched.
+fn run(session: &Session, s: Shape, dtype: Scalar, causal: bool, mask: Mask) -> u64 {
+    let q = numbers(1, &[s.b, s.h, s.n, s.d], dtype).mul(3).contiguous();
+    let k = numbers(2, &[s.b, s.kv, s.m, s.d], dtype).mul(2).contiguous();
+    let v = numbers(3, &[s.b, s.kv, s.m, s.dv], dtype);
+    let m = match mask {
+        Mask::None => None,
+        Mask::Bool => Some(numbers(4, &[s.n, s.m], Scalar::F32).gt(-0.3).contiguous()),
+        Mask::Float => Some(numbers(5, &[s.n, s.m], dtype)),
+    };
+    Tensor::realize_all(&[&q, &k].map(Clone::clone)).unwrap();
+    if let Some(m) = &m {
+        m.realize().unwrap();
+    }
+    let grouped = |t: &Tensor| if s.kv == s.h { t.clone() } else { t.repeat_interleave(s.h / s.kv, 1) };
+    let before = session.counters.totals().kernels;
+    let have = q.attention(&grouped(&k), &grouped(&v), m.as_ref(), causal);
+    have.realize().unwrap();
+    let kernels = session.counters.totals().kernels - before;
+    let bits = m.map(|m| m.to_f64().unwrap());
+    let bias = |i: usize, j: usize| {
+        let at = bits.as_ref().map_or(0.0, |b| b[i * s.m + j]);
+        let masked = causal && j > i || mask == Mask::Bool && at == 0.0;
+        if masked {
+            f64::NEG_INFINITY
+        } else if mask == Mask::Float {
+            at
+        } else {
+            0.0
+        }
+    };
+    let [q, k, v] = [q, k, v].map(|t| t.to_f64().unwrap());
+    let (want, _) = reference(s, [&q, &k, &v], bias);
+    let bound = match dtype {
+        Scalar::F16 => 4e-3,
+        Scalar::BF16 => 3e-2,
+        // Scores of some ten are rounded to 1e-6 of them.
+        _ => 5e-6,
+    };
+    close(&have.to_f64().unwrap(), &want, bound, &format!("{s:?} {dtype} causal {causal} {mask:?}"));
+    kernels
+}
+
+const SHAPES: [Shape; 6] = [
+    shape(1, 2, 2, (128, 128), (64, 64)),
+    // No multiple of any tile.
+    shape(2, 3, 3, (141, 131), (40, 24)),
+    shape(1, 1, 1, (129, 197), (33, 7)),
+    // Groups of queries, and one head of keys for all.
+    shape(2, 4, 2, (160, 144), (32, 32)),
+    shape(1, 5, 1, (150, 173), (16, 16)),
+    shape(1, 2, 2, (130, 144), (256, 96)),
+];
+
+#[test]
+fn an_attention_is_one_kernel_with_the_values_of_a_plain_loop() {
+    let session = session(None);
+    let _entered = session.enter();
+    for dtype in [Scalar::F32, Scalar::F16, Scalar::BF16] {
+        let few = if dtype == Scalar::F32 { SHAPES.len() } else { 4 };
+        for s in &SHAPES[..few] {
+            for causal in [false, true] {
+                for mask in [Mask::None, Mask::Bool, Mask::Float] {
+                    let kernels = run(&session, *s, dtype, causal, mask);
+                    assert_eq!(kernels == 1, mask == Mask::None, "{kernels}: {s:?} {dtype} causal {causal} {mask:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn narrower_registers_and_fewer_threads_give_the_same() {
+    let session = session(Some("avx2"));
+    let _entered = session.enter();
+    for s in SHAPES {
+        assert_eq!(run(&session, s, Scalar::F32, true, Mask::None), 1);
+        assert_eq!(run(&session, s, Scalar::F16, false, Mask::None), 1);
+    }
+    let alone = Session::open(Options { device: "CPU".into(), threads: Some(1), ..Options::default() }).unwrap();
+    let _entered = alone.enter();
+    assert_eq!(run(&alone, SHAPES[5], Scalar::F32, true, Mask::None), 1);
+}
+
+#[test]
+fn short_sequences_keep_their_kernels_and_are_right() {
+    let session = session(None);
+    let _entered = session.enter();
+    let sizes = [(1, 64), (3, 5), (64, 2), (64, 300), (300, 64)];
+    for s in sizes.map(|n| shape(1, 2, 2, n, (32, 32))) {
+        assert!(run(&session, s, Scalar::F32, false, Mask::None) > 1, "{s:?}");
+    }
+}
+
+#[test]
+fn operands_are_read_where_they_lie() {
+    let session = session(None);
+    let _entered = session.enter();
+    // As a layer has them: heads beside each other in a row, queries, keys and values in one tensor.
+    let (b, n, h, d) = (2, 135, 3, 24);
+    let all = numbers(7, &[b, n, 3 * h * d], Scalar::F32);
+    let part = |k: usize| {
+        let x = all.narrow(-1, (k * h * d) as i64, (h * d) as i64);
+        x.reshape([b as i64, n as i64, h as i64, d as i64]).transpose(1, 2)
+    };
+    let [q, k, v] = [0, 1, 2].map(part);
+    let before = session.counters.totals().kernels;
+    let have = q.attention(&k, &v, None, true);
+    have.realize().unwrap();
+    assert_eq!(session.counters.totals().kernels - before, 1);
+    let s = shape(b, h, h, (n, n), (d, d));
+    let [q, k, v] = [q, k, v].map(|t| t.to_f64().unwrap());
+    let (want, _) = reference(s, [&q, &k, &v], |i, j| if j > i { f64::NEG_INFINITY } else { 0.0 });
+    close(&have.to_f64().unwrap(), &want, 2e-6, "views");
+    // Keys that are computed first, and a turned operand.
+    let (q, k) = (numbers(8, &[128, 32], Scalar::F32), numbers(9, &[32, 180], Scalar::F32));
+    let v = numbers(10, &[180, 32], Scalar::F32);
+    let keys = k.transpose(0, 1).mul(0.5).add(0.25);
+    let have = q.attention(&keys, &v, None, false).to_f64().unwrap();
+    let [q, k, v] = [&q, &keys, &v].map(|t| t.to_f64().unwrap());
+    let (want, _) = reference(shape(1, 1, 1, (128, 180), (32, 32)), [&q, &k, &v], |_, _| 0.0);
+    close(&have, &want, 2e-6, "computed keys");
+}
+
+#[test]
+fn large_scores_stay_finite_and_rows_without_a_key_are_nan() {
+    let session = session(None);
+    let _entered = session.enter();
+    let (n, m, d) = (140, 200, 16);
+    let q = numbers(11, &[n, d], Scalar::F32).mul(300).contiguous();
+    let (k, v) = (numbers(12, &[m, d], Scalar::F32).mul(300).contiguous(), numbers(13, &[m, d], Scalar::F32));
+    // Row 5 sees nothing, row 6 the last key alone, row 7 all but the first hundred.
+    let seen = |i: usize, j: usize| match i {
+        5 => false,
+        6 => j == m - 1,
+        7 => j >= 100,
+        _ => true,
+    };
+    let bits: Vec<bool> = (0..n * m).map(|x| seen(x / m, x % m)).collect();
+    let mask = Tensor::new(bits).reshape([n as i64, m as i64]);
+    let before = session.counters.totals().kernels;
+    Tensor::realize_all(&[&q, &k, &mask].map(Clone::clone)).unwrap();
+    let prepared = session.counters.totals().kernels - before;
+    let have = q.attention(&k, &v, Some(&mask), false).to_f64().unwrap();
+    assert_eq!(session.counters.totals().kernels - before - prepared, 3);
+    let [q, k, v] = [q, k, v].map(|t| t.to_f64().unwrap());
+    let s = shape(1, 1, 1, (n, m), (d, d));
+    let bias = |i: usize, j: usize| if seen(i, j) { 0.0 } else { f64::NEG_INFINITY };
+    let (want, _) = reference(s, [&q, &k, &v], bias);
+    assert!(want[5 * d].is_nan() && have[5 * d..6 * d].iter().all(|x| x.is_nan()), "a row that sees nothing");
+    // Scores of some ten thousand: their rounding in f32 is the weights' relative error.
+    close(&have, &want, 2e-2, "large scores");
+    close(&have[6 * d..7 * d], &v[(m - 1) * d..], 1e-6, "one key");
+}
+
+#[test]
+fn gradients_are_those_of_a_plain_loop() {
+    let session = session(None);
+    let _entered = session.enter();
+    let s = shape(1, 2, 2, (130, 140), (24, 20));
+    let q = numbers(21, &[s.b, s.h, s.n, s.d], Scalar::F32).requires_grad();
+    let k = numbers(22, &[s.b, s.h, s.m, s.d], Scalar::F32).requires_grad();
+    let v = numbers(23, &[s.b, s.h, s.m, s.dv], Scalar::F32).requires_grad();
+    let g = numbers(24, &[s.b, s.h, s.n, s.dv], Scalar::F32);
+    let out = q.attention(&k, &v, None, true);
+    let shares = out.mul(&g).sum(()).gradient(&[&q, &k, &v]);
+    let mut all = shares.clone();
+    all.push(out.clone());
+    Tensor::realize_all(&all).unwrap();
+    let [qs, ks, vs, gs] = [&q, &k, &v, &g].map(|t| t.to_f64().unwrap());
+    let hidden = |i: usize, j: usize| if j > i { f64::NEG_INFINITY } else { 0.0 };
+    let (want, weights) = reference(s, [&qs, &ks, &vs], hidden);
+    close(&out.to_f64().unwrap(), &want, 2e-6, "output beside its gradient");
+    let (mut dq, mut dk, mut dv) = (vec![0.0; qs.len()], vec![0.0; ks.len()], vec![0.0; vs.len()]);
+    let root = (s.d as f64).sqrt();
+    for bh in 0..s.b * s.h {
+        for i in 0..s.n {
+            let (row, p) = (bh * s.n + i, &weights[(bh * s.n + i) * s.m..][..s.m]);
+            let go = &gs[row * s.dv..][..s.dv];
+            let dp: Vec<f64> = (0..s.m)
+                .map(|j| go.iter().zip(&vs[(bh * s.m + j) * s.dv..]).map(|(a, b)| a * b).sum::<f64>())
+                .collect();
+            let mean: f64 = p.iter().zip(&dp).map(|(a, b)| a * b).sum();
+            for j in 0..s.m {
+                let key = bh * s.m + j;
+                let ds = p[j] * (dp[j] - mean) / root;
+                (0..s.d).for_each(|c| dq[row * s.d + c] += ds * ks[key * s.d + c]);
+                (0..s.d).for_each(|c| dk[key * s.d + c] += ds * qs[row * s.d + c]);
+                (0..s.dv).for_each(|c| dv[key * s.dv + c] += p[j] * go[c]);
+            }
+        }
+    }
+    for ((have, want), what) in shares.iter().zip([&dq, &dk, &dv]).zip(["queries", "keys", "values"]) {
+        close(&have.to_f64().unwrap(), want, 5e-6, what);
+    }
+}
