@@ -63,6 +63,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "isa/x86_64",
     "elf",
     "emu",
+    "emu/msl",
     "nn",
     "sort",
 ];

@@ -1,0 +1,26 @@
+//! The forms that a code generator prints.
+
+use crate::{Binding, Buffer, Launch, Library, Options};
+
+#[test]
+fn a_strided_kernel_with_vector_casts_adds_two_buffers() {
+    let source = "#include <metal_stdlib>
+using namespace metal;
+kernel void add(device float* data0, const device float* data1, const device float* data2,
+                uint3 gid [[threadgroup_position_in_grid]], uint3 lid [[thread_position_in_threadgroup]]) {
+  int gidx0 = gid.x; /* 4 */
+  int lidx0 = lid.x; /* 8 */
+  int alu0 = ((gidx0<<5)+(lidx0<<2));
+  float4 val0 = (*((device float4*)((data1+alu0))));
+  float4 val1 = (*((device float4*)((data2+alu0))));
+  *((device float4*)((data0+alu0))) = float4((val0.x+val1.x),(val0.y+val1.y),(val0.z+val1.z),(val0.w+val1.w));
+}";
+    let library = Library::compile(source, &Options::default()).unwrap();
+    let a: Vec<f32> = (0..128).map(|n| n as f32).collect();
+    let b: Vec<f32> = (0..128).map(|n| 0.5 * n as f32).collect();
+    let (out, a, b) = (Buffer::zeroed(512), Buffer::of_f32(&a), Buffer::of_f32(&b));
+    let buffers = [&out, &a, &b].map(|m| Some(Binding::buffer(m)));
+    library.kernel("add").unwrap().run(&Launch::new([4, 1, 1], [8, 1, 1], &buffers)).unwrap();
+    let expected: Vec<f32> = (0..128).map(|n| 1.5 * n as f32).collect();
+    assert_eq!(out.to_f32(), expected);
+}
