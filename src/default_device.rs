@@ -13,13 +13,26 @@ pub(crate) struct Choice {
     pub why: String,
 }
 
-/// What the program computes on where nobody says otherwise: what `DEV` names, else the best device, found once.
+/// Kinds of devices that a variable of that name chooses: `CPU=1`.
+const KINDS: [&str; 5] = ["CPU", "AMD", "NV", "CUDA", "NULL"];
+
+/// What the program computes on where nobody says otherwise: what `DEV` or a variable such as `CPU=1` names, else the
+/// best device, found once.
 pub(crate) fn choice() -> &'static Choice {
-    static CHOICE: LazyLock<Choice> = LazyLock::new(|| match std::env::var("DEV").ok().filter(|d| !d.is_empty()) {
-        Some(name) => Choice { name: name.into(), why: "DEV names it".into() },
-        None => best(Registry::global().probe(&DeviceOptions::default())),
+    static CHOICE: LazyLock<Choice> = LazyLock::new(|| {
+        let named = named(|name| std::env::var(name).ok());
+        named.unwrap_or_else(|| best(Registry::global().probe(&DeviceOptions::default())))
     });
     &CHOICE
+}
+
+/// The device that the environment names.
+fn named(get: impl Fn(&str) -> Option<String>) -> Option<Choice> {
+    if let Some(name) = get("DEV").filter(|d| !d.is_empty()) {
+        return Some(Choice { name: name.into(), why: "DEV names it".into() });
+    }
+    let kind = KINDS.into_iter().find(|kind| get(kind).as_deref() == Some("1"))?;
+    Some(Choice { name: kind.into(), why: format!("{kind}=1 names it") })
 }
 
 /// The first GPU that can run our code; the CPU where there is none.
@@ -55,6 +68,16 @@ mod tests {
     fn row(name: &str, arch: &str, unavailable: Option<&str>) -> DeviceListing {
         let unavailable = unavailable.map(str::to_owned);
         DeviceListing { name: name.into(), arch: arch.into(), cores: 1, memory_bytes: 1, unavailable, state: None }
+    }
+
+    #[test]
+    fn a_device_is_named_by_dev_or_by_its_kind() {
+        let found = |vars: &[(&str, &str)]| {
+            named(|n| vars.iter().find(|v| v.0 == n).map(|v| v.1.to_string())).map(|c| (c.name.to_string(), c.why))
+        };
+        assert_eq!(found(&[("CPU", "1"), ("DEV", "")]), Some(("CPU".into(), "CPU=1 names it".into())));
+        assert_eq!(found(&[("CPU", "1"), ("DEV", "NULL")]), Some(("NULL".into(), "DEV names it".into())));
+        assert_eq!(found(&[("CPU", "0"), ("NV", "x86")]), None);
     }
 
     #[test]

@@ -151,3 +151,10 @@ pub mod tensor;
 
 pub use engine::{Error, Jit, Options, Session};
 pub use tensor::Tensor;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/from-tinygrad.md")]
+struct FromTinygrad;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/from-pytorch.md")]
+struct FromPyTorch;

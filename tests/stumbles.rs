@@ -505,3 +505,19 @@ fn memory_that_others_see_is_not_assigned_to_in_place() {
     assert_eq!(kept.to_vec::<f32>().unwrap(), [6.0, 11.0], "an expression of the old value");
     assert_eq!(reversed.to_vec::<f32>().unwrap(), [10.0, 5.0]);
 }
+
+#[test]
+fn a_loss_read_after_the_step_is_that_before_it() {
+    use doorbell::nn::optim::{Optimizer, Sgd};
+    let w = Tensor::new([1.0f32]).requires_grad();
+    let mut optim = Sgd::new([w.clone()], 0.5).unwrap();
+    let mut losses = Vec::new();
+    for _ in 0..4 {
+        optim.zero_grad();
+        let loss = (&w * 3.0).sum(());
+        loss.backward().unwrap();
+        optim.step().unwrap();
+        losses.push(loss.item().unwrap());
+    }
+    assert_eq!(losses, [3.0, -1.5, -6.0, -10.5]);
+}

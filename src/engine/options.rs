@@ -25,6 +25,9 @@ pub struct Options {
     pub jit: bool,
     /// Whether recordings are lists that the device has ready (`JIT=2`: their commands are submitted anew each time).
     pub jit_lists: bool,
+    /// Asks for an explorer of graphs, which is not there yet: the session says so, and what there is instead
+    /// (`VIZ=1`).
+    pub viz: bool,
     /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
     /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
@@ -92,6 +95,7 @@ impl Default for Options {
             spec: 1,
             jit: true,
             jit_lists: true,
+            viz: false,
             profile: None,
             arch: None,
             threads: None,
@@ -146,6 +150,7 @@ impl Options {
             spec: number(&get, "SPEC", 1, 2, "0, 1 or 2")? as u8,
             jit: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 0,
             jit_lists: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 2,
+            viz: number(&get, "VIZ", 0, 2, "0, 1 or 2")? != 0,
             profile: match get("PROFILE").as_deref() {
                 None | Some("0") => None,
                 Some("1") => Some(PathBuf::from("doorbell-trace.json")),

@@ -4,7 +4,7 @@ use super::jit_capture::capturing;
 use super::memory::{attached, dense_view, size_of};
 use super::{Error, JitError, Session, blame, session};
 use crate::device::Memory;
-use crate::schedule;
+use crate::schedule::{self, Schedule};
 use crate::tensor::{DEVICE_SEPARATOR, Lowered, Lowering, finish_sharded, is_sharded};
 use crate::tensor::{Element, Problem, Shown, Tensor, TensorError, Value, strong};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
@@ -225,6 +225,28 @@ impl Tensor {
     pub fn realize(&self) -> Result<&Tensor, Error> {
         session()?.realize(std::slice::from_ref(self))?;
         Ok(self)
+    }
+    /// The kernels and copies that computing this Tensor would run, in order; none if it is memory. Nothing is computed.
+    ///
+    /// # Errors
+    /// The first error that it carries; errors of scheduling.
+    ///
+    /// ```
+    /// use doorbell::tensor::prelude::*;
+    ///
+    /// let plan = (Tensor::new([1.0f32, 2.0]) * 2.0).sum(()).schedule()?;
+    /// assert_eq!(plan.kernel_count(), 1);
+    /// println!("{}", plan.kernels().next().unwrap()); // its graph: loops, loads, a store
+    /// # Ok::<(), doorbell::Error>(())
+    /// ```
+    pub fn schedule(&self) -> Result<Schedule, Error> {
+        let (s, u) = (session()?, self.node()?);
+        if is_memory(&u) {
+            return Ok(Schedule::default());
+        }
+        let mut roots = vec![(u, s.device_of(self))];
+        s.over_devices(&mut roots)?;
+        Ok(schedule::schedule(&roots, &s.schedules)?)
     }
     /// Computes several Tensors, or borrowed ones, as one schedule.
     ///

@@ -70,6 +70,10 @@ impl OpenDevice {
     }
 }
 
+/// The answer to `VIZ=1`.
+const NO_EXPLORER: &str = "VIZ=1: there is no explorer of graphs yet; `println!(\"{}\", x.uop()?)` prints a Tensor's graph, \
+    DEBUG=4 to 7 the kernels, `uop::traced` the steps of rewrites; PROFILE=1 writes a trace for Perfetto";
+
 /// The program's session.
 static PROGRAM: OnceLock<Arc<Session>> = OnceLock::new();
 
@@ -263,6 +267,9 @@ impl Session {
         let device = device::open(&own_name, &self.device_options())?;
         let backend = backends::for_device(&own_name, device.as_ref(), &self.options)?;
         let info = device.info();
+        if self.options.viz && open.is_empty() {
+            self.say(NO_EXPLORER);
+        }
         if self.options.debug >= 1 {
             self.say(&format!("opened {own_name}: {} with {} threads", info.arch, info.threads));
             if own_name == self.options.device && *default_device::choice().name == *own_name {

@@ -82,6 +82,14 @@ impl Schedule {
         self.items.iter().filter(|i| matches!(i, ScheduleItem::Kernel { .. })).count()
     }
 
+    /// The graph of each kernel, in order.
+    pub fn kernels(&self) -> impl Iterator<Item = &UOp> {
+        self.items.iter().filter_map(|i| match i {
+            ScheduleItem::Kernel { ast, .. } => Some(ast),
+            ScheduleItem::Copy { .. } => None,
+        })
+    }
+
     /// To be called once everything has run: the outputs become realised; an assigned buffer gets a new node.
     pub fn finish(&self) {
         let renamed: UMap<UOp> = self

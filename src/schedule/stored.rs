@@ -72,7 +72,9 @@ impl Stored {
         let mut u = u.clone();
         let mut view = loop {
             if let Some(p) = self.at.get(&u) {
-                break p.movement(Op::Reshape, u.shape().iter().map(Dim::uop));
+                // A value of one axis is the buffer itself.
+                let same = p.shape() == u.shape();
+                break if same { p.clone() } else { p.movement(Op::Reshape, u.shape().iter().map(Dim::uop)) };
             }
             match u.op() {
                 Op::Param | Op::Buffer => break u,

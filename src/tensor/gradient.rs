@@ -340,6 +340,7 @@ impl Tensor {
                 None => Tensor::of(g.node()),
             };
             t.set_grad(Some(g));
+            t.add_loss(self);
         }
         Ok(())
     }

@@ -21,6 +21,8 @@ struct Inner {
     /// With a lock of its own: a gradient is stored while graphs are read.
     grad: Mutex<Option<Tensor>>,
     wants_grad: Mutex<bool>,
+    /// Whose `backward` gave the gradient.
+    losses: Mutex<Vec<Weak<Inner>>>,
 }
 
 /// Host memory that is the content of a Buffer on device `HOST`: little-endian elements. The engine uploads it at a
@@ -79,7 +81,12 @@ impl Value for Tensor {
         }
     }
     fn of(node: Result<UOp, Fault>) -> Tensor {
-        Tensor(Arc::new(Inner { state: Mutex::new(node), grad: Mutex::new(None), wants_grad: Mutex::new(false) }))
+        Tensor(Arc::new(Inner {
+            state: Mutex::new(node),
+            grad: Mutex::new(None),
+            wants_grad: Mutex::new(false),
+            losses: Mutex::default(),
+        }))
     }
     fn made(node: Result<UOp, Fault>, made: Made) -> Tensor {
         if let Ok(u) = &node {
@@ -173,8 +180,22 @@ impl Tensor {
         locked(&self.0.grad).clone()
     }
     /// Replaces the gradient; `None` drops it.
+    /// Sets the gathered gradient, or forgets it.
     pub fn set_grad(&self, grad: Option<Tensor>) {
+        if grad.is_none() {
+            locked(&self.0.losses).clear();
+        }
         *locked(&self.0.grad) = grad;
+    }
+    /// Remembers whose `backward` gave this Tensor a gradient, for as long as the other one lives.
+    pub(crate) fn add_loss(&self, loss: &Tensor) {
+        let mut losses = locked(&self.0.losses);
+        losses.retain(|l| l.strong_count() > 0);
+        losses.push(Arc::downgrade(&loss.0));
+    }
+    /// The live Tensors whose `backward` gave the gradient of this one.
+    pub(crate) fn losses(&self) -> Vec<Tensor> {
+        locked(&self.0.losses).iter().filter_map(Weak::upgrade).map(Tensor).collect()
     }
     /// Ties a node to this handle, so that `backward` finds it from the graph.
     fn watch(&self, u: &UOp) {

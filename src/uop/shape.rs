@@ -39,6 +39,18 @@ impl Dim {
         matches!(self, Dim::Int(i) if *i == n)
     }
 }
+/// Sizes compare with numbers: `x.shape()? == [2, 3]`.
+macro_rules! compared {
+    ($($t:ty)*) => {$(
+        impl PartialEq<$t> for Dim {
+            fn eq(&self, n: &$t) -> bool {
+                matches!((self, i64::try_from(*n)), (Dim::Int(i), Ok(n)) if *i == n)
+            }
+        }
+    )*};
+}
+compared!(i32 i64 usize);
+
 impl From<i64> for Dim {
     fn from(i: i64) -> Dim {
         Dim::Int(i)

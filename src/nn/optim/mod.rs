@@ -217,12 +217,20 @@ pub trait Optimizer: Module {
     fn schedule_step(&mut self) -> Result<Vec<Tensor>, OptimError>;
     /// The learning rate (of the first member of a group): assign to it to change it.
     fn lr(&self) -> &Tensor;
-    /// Makes a step: [`Optimizer::schedule_step`], and computes it.
+    /// Makes a step: [`Optimizer::schedule_step`], and computes it, together with the Tensors on which `backward` was
+    /// called: read afterwards, a loss is that of the parameters before the step.
     ///
     /// # Errors
     /// As [`Optimizer::check`], and what the engine refuses.
     fn step(&mut self) -> Result<(), Error> {
-        let all = self.schedule_step()?;
+        let mut losses: Vec<Tensor> = Vec::new();
+        for loss in self.params().iter().flat_map(Tensor::losses) {
+            if !losses.iter().any(|l| l.is(&loss)) {
+                losses.push(loss);
+            }
+        }
+        let mut all = self.schedule_step()?;
+        all.extend(losses);
         Tensor::realize_all(&all)
     }
     /// Gathered gradients are forgotten.
