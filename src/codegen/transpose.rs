@@ -83,11 +83,15 @@ fn gather(u: &UOp, memo: &mut AffineMemo) -> Option<Gather> {
 /// The four column vectors of the sixteen-row block that starts at `g`.
 fn columns(g: &Gather) -> [UOp; BLOCK] {
     let dtype = g.load.dtype();
-    let piece = |row: i64| {
+    turned(dtype, |row| {
         let at = &g.base + (g.offset + row * g.step);
         let index = UOp::new(Op::Index, g.load.src()[0].dtype(), [g.memory.clone(), at], Arg::None);
         UOp::new(Op::Load, dtype.vec(BLOCK as u16), [index], Arg::None)
-    };
+    })
+}
+
+/// The columns of sixteen rows of four elements each, as vectors of this type.
+pub(super) fn turned(dtype: DType, mut piece: impl FnMut(i64) -> UOp) -> [UOp; BLOCK] {
     // Quarter k of register q: row q + 4 k.
     let registers: Vec<UOp> = (0..4)
         .map(|q| UOp::new(Op::Cat, dtype, (0..4).map(|k| piece(q + 4 * k)).collect::<Vec<_>>(), Arg::None))

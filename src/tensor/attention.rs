@@ -30,7 +30,7 @@ pub(super) fn attention<V: Value>(query: &V, key: &V, value: &V, mask: Option<&V
     let nodes: Vec<_> = read.into_iter().flatten().map(Value::node).collect();
     lift_many("attention", &nodes, |read| {
         let [whole, q, k, v, ..] = &read[..] else { return Ok(read[0].clone()) };
-        if !is_one_kernel([q, k, v].map(Expr::uop), read.get(4).map(Expr::uop)) {
+        if !is_one_kernel([q, k, v].map(Expr::uop)) {
             return Ok(whole.clone());
         }
         let src: Srcs = read.iter().map(|x| x.uop().clone()).collect();
@@ -44,15 +44,13 @@ const ROWS: i64 = 128;
 const KEYS: i64 = 128;
 const COLUMNS: i64 = 256;
 
-/// Whether a kernel of its own may compute it, and gains by that. A mask in memory of which each query has its own row
-/// is read against its order there: three kernels are faster.
-fn is_one_kernel([q, k, v]: [&UOp; 3], mask: Option<&UOp>) -> bool {
+/// Whether a kernel of its own may compute it, and gains by that.
+fn is_one_kernel([q, k, v]: [&UOp; 3]) -> bool {
     let t = q.dtype().scalar;
     let types = matches!(t, Scalar::F32 | Scalar::F16 | Scalar::BF16) && [k, v].iter().all(|x| x.dtype() == q.dtype());
     let cpu = q.device().is_some_and(|d| d.starts_with("CPU"));
     let size = |u: &UOp, from_end: usize| u.shape().iter().rev().nth(from_end).and_then(Dim::as_int).unwrap_or(0);
     let known = [q, k, v].iter().all(|u| u.shape().iter().all(|d| d.as_int().is_some_and(|n| n > 0)));
     let columns = [q, v].iter().all(|u| (1..=COLUMNS).contains(&size(u, 0)));
-    let by_key = mask.is_none_or(|m| m.device().is_none() || size(m, 1) <= 1);
-    types && cpu && known && columns && by_key && size(q, 1) >= ROWS && size(k, 1) >= KEYS
+    types && cpu && known && columns && size(q, 1) >= ROWS && size(k, 1) >= KEYS
 }

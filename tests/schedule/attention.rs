@@ -142,7 +142,7 @@ fn an_attention_is_one_kernel_with_the_values_of_a_plain_loop() {
             for causal in [false, true] {
                 for mask in [Mask::None, Mask::Bool, Mask::Float] {
                     let kernels = run(&session, *s, dtype, causal, mask);
-                    assert_eq!(kernels == 1, mask == Mask::None, "{kernels}: {s:?} {dtype} causal {causal} {mask:?}");
+                    assert_eq!(kernels, 1, "{s:?} {dtype} causal {causal} {mask:?}");
                 }
             }
         }
@@ -155,7 +155,7 @@ fn narrower_registers_and_fewer_threads_give_the_same() {
     let _entered = session.enter();
     for s in SHAPES {
         assert_eq!(run(&session, s, Scalar::F32, true, Mask::None), 1);
-        assert_eq!(run(&session, s, Scalar::F16, false, Mask::None), 1);
+        assert_eq!(run(&session, s, Scalar::F16, false, Mask::Bool), 1);
     }
     let alone = Session::open(Options { device: "CPU".into(), threads: Some(1), ..Options::default() }).unwrap();
     let _entered = alone.enter();
@@ -222,7 +222,7 @@ fn large_scores_stay_finite_and_rows_without_a_key_are_nan() {
     Tensor::realize_all(&[&q, &k, &mask].map(Clone::clone)).unwrap();
     let prepared = session.counters.totals().kernels - before;
     let have = q.attention(&k, &v, Some(&mask), false).to_f64().unwrap();
-    assert_eq!(session.counters.totals().kernels - before - prepared, 3);
+    assert_eq!(session.counters.totals().kernels - before - prepared, 1);
     let [q, k, v] = [q, k, v].map(|t| t.to_f64().unwrap());
     let s = shape(1, 1, 1, (n, m), (d, d));
     let bias = |i: usize, j: usize| if seen(i, j) { 0.0 } else { f64::NEG_INFINITY };

@@ -5,6 +5,7 @@
 //! weights.
 
 use super::super::decomp;
+use super::super::transpose::turned;
 use super::list::{List, number};
 use super::parts::{Operand, Parts};
 use super::value::{Lanes, Place, spread, steps};
@@ -21,6 +22,8 @@ struct Areas {
     total: UOp,
     /// Keys and values of a block, where they are copied.
     staged: [Option<UOp>; 2],
+    /// Of each mask: some rows of a block, and the whole block with queries in lanes.
+    masks: Vec<[UOp; 2]>,
 }
 
 pub(super) struct Kernel<'a> {
@@ -82,7 +85,9 @@ impl<'a> Kernel<'a> {
         let (sums, most, total) = (area(p.columns * width), area(width), area(width));
         let mut staged = |k: usize, columns: i64| s.staged[k].then(|| area(s.block * columns));
         let staged = [staged(0, p.depth_len), staged(1, p.columns)];
-        Kernel { p, s, list: List::new(), areas: Areas { queries, weights, sums, most, total, staged } }
+        let lanes = i64::from(s.lanes);
+        let masks = p.masks.iter().map(|_| [area(lanes * s.block), area(s.block * width)]).collect();
+        Kernel { p, s, list: List::new(), areas: Areas { queries, weights, sums, most, total, staged, masks } }
     }
 
     pub(super) fn write(mut self) -> Option<Vec<UOp>> {
@@ -189,6 +194,9 @@ impl<'a> Kernel<'a> {
     fn block(&mut self, tile: &Tile, block: &Block) -> Option<()> {
         let keys = self.source(0, tile, block)?;
         let values = self.source(1, tile, block)?;
+        for m in 0..self.p.masks.len() {
+            self.turn_mask(m, tile, block)?;
+        }
         let most = self.scores(tile, block, &keys)?;
         let rescale = self.weights(block, &most)?;
         self.add_values(block, &values, &rescale);
@@ -210,7 +218,11 @@ impl<'a> Kernel<'a> {
     /// Copies rows to scratch memory, dense and as f32.
     fn copy(&mut self, from: &Operand, base: &UOp, area: &UOp, rows: i64, columns: i64) {
         let r = self.list.open(&number(rows));
-        let (row, to) = (sum(base, &times(&r, from.strides[0])), times(&r, columns));
+        self.copy_row(from, &sum(base, &times(&r, from.strides[0])), (area, &times(&r, columns)), columns);
+        self.list.close();
+    }
+
+    fn copy_row(&mut self, from: &Operand, row: &UOp, (area, to): (&UOp, &UOp), columns: i64) {
         let mut done = 0;
         for lanes in std::iter::successors(Some(self.s.lanes), |n| (*n > 1).then_some(n / 2)) {
             let n = i64::from(lanes);
@@ -221,14 +233,58 @@ impl<'a> Kernel<'a> {
             if turns > 0 {
                 let c = self.list.open(&number(turns));
                 let column = plus(&times(&c, n), done);
-                let at = from.address.index(&sum(&row, &times(&column, from.strides[1])));
+                let at = from.address.index(&sum(row, &times(&column, from.strides[1])));
                 let x = UOp::new(Op::Load, DType::of(from.scalar()).vec(lanes), [at], doorbell_uop::Arg::None);
-                self.list.store(area, &sum(&to, &column), &x.cast(F32.vec(lanes)));
+                self.list.store(area, &sum(to, &column), &x.cast(F32.vec(lanes)));
                 self.list.close();
             }
             done += turns * n;
         }
+    }
+
+    /// Copies a mask's rows of this block, as f32 and with queries in lanes.
+    fn turn_mask(&mut self, which: usize, tile: &Tile, block: &Block) -> Option<()> {
+        let (lanes, p) = (self.s.lanes, self.p);
+        let (operand, [rows, whole]) = (&p.masks[which].1, self.areas.masks[which].clone());
+        let base = sum(&tile.place.scalar(&operand.base)?, &block.first);
+        // Rows end at a multiple of the columns that are turned at once.
+        let len = pieces(block.len, 4) * 4;
+        let v = self.list.open(&number(self.s.vectors as i64));
+        let r = self.list.open(&number(self.lanes()));
+        let row = sum(&tile.first, &sum(&times(&v, self.lanes()), &r));
+        let row = if p.rows % self.s.width() == 0 { row } else { least(&row, &number(p.rows - 1)) };
+        self.copy_row(operand, &sum(&base, &times(&row, operand.strides[0])), (&rows, &times(&r, len)), block.len);
         self.list.close();
+        let k = self.list.open(&number(len / 4));
+        let columns = if lanes == 16 {
+            let piece = |row: i64| self.list.load(&rows, &plus(&times(&k, 4), row * len), 4);
+            turned(F32.vec(lanes), piece)
+        } else {
+            [0, 1, 2, 3].map(|c| {
+                let from = sum(&steps(lanes, len), &spread(&plus(&times(&k, 4), c), lanes));
+                self.list.load(&rows, &from, lanes)
+            })
+        };
+        for (c, column) in (0..).zip(columns) {
+            let at = sum(&self.at(&plus(&times(&k, 4), c), 0), &times(&v, self.lanes()));
+            self.list.store(&whole, &at, &column);
+        }
+        self.list.close();
+        self.list.close();
+        Some(())
+    }
+
+    /// The masks of a key, for a vector of queries.
+    fn mask_values(&mut self, row: &UOp, vector: usize) -> UMap<UOp> {
+        let mut known = UMap::default();
+        for ((load, _), area) in self.p.masks.iter().zip(self.areas.masks.clone()) {
+            let at = self.at(row, vector);
+            let x = self.list.load(&area[1], &at, self.s.lanes);
+            let t = load.dtype().scalar;
+            let value = if t == Scalar::Bool { x.ne(&x.const_like(0.0)) } else { x.cast(x.dtype().with_scalar(t)) };
+            known.insert(load.clone(), value);
+        }
+        known
     }
 
     /// An element for all lanes.
@@ -281,7 +337,7 @@ impl<'a> Kernel<'a> {
                 let (products, rows) = (&registers[i as usize][v], &tile.rows[v]);
                 let (row_loop, product) = (&self.p.row, &self.p.product);
                 let l = Lanes { row: row_loop, rows, product, products, lanes: self.s.lanes };
-                let score = place.lanes(&self.p.score, &l, &mut UMap::default())?;
+                let score = place.lanes(&self.p.score, &l, &mut self.mask_values(&row, v))?;
                 let score = if score == *products { self.list.now(Op::Add, [score, zero.clone()]) } else { score };
                 let at = self.at(&row, v);
                 self.list.store(&weights, &at, &score);

@@ -72,7 +72,8 @@ impl Sizes {
         let room = (target.local_bytes / 4) as i64;
         let fixed = width * (p.depth_len + p.columns + 2);
         let extra = [(staged[0], p.depth_len), (staged[1], p.columns)].iter().filter(|s| s.0).map(|s| s.1).sum::<i64>();
-        let fits = |block: &i64| fixed + block * (width + extra) <= room;
+        let masks = p.masks.len() as i64 * (width + i64::from(lanes));
+        let fits = |block: &i64| fixed + block * (width + extra + masks) <= room;
         let block = [72, 48, 24].map(|b| b / high * high).into_iter().find(fits)?;
         let tiles = pieces(p.rows, width) * p.outer.iter().map(|r| r.1).product::<i64>();
         let work = tiles * width * p.keys * (p.depth_len + p.columns) / if p.causal.is_some() { 2 } else { 1 };

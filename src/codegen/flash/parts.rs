@@ -58,6 +58,8 @@ pub(super) struct Parts {
     pub factor: f64,
     /// Scores of keys beyond `row + n` are -inf.
     pub causal: Option<i64>,
+    /// Loads of the score that lie in memory as the scores would: a row for each query, its keys beside each other.
+    pub masks: Vec<(UOp, Operand)>,
 }
 
 fn bare(u: &UOp) -> &UOp {
@@ -126,6 +128,7 @@ impl Parts {
             value: Operand::of(value_at, [at, &column])?,
             out,
             causal: hidden_beyond(score, &row, at),
+            masks: masks(score, &product, [&row, at]),
             key_loop: at.clone(),
             score: score.clone(),
             product: product.clone(),
@@ -133,6 +136,17 @@ impl Parts {
             row,
         })
     }
+}
+
+fn masks(score: &UOp, product: &UOp, loops: [&UOp; 2]) -> Vec<(UOp, Operand)> {
+    let operands = product.toposort();
+    let outside = score.toposort().into_iter().filter(|u| !operands.contains(u));
+    let mask = |u: UOp| {
+        let at = index(&u).filter(|at| loops.iter().all(|r| at.contains(r)))?;
+        let lies = Operand::of(at, loops).filter(|o| o.strides[1] == 1)?;
+        Some((u, lies))
+    };
+    outside.filter_map(mask).collect()
 }
 
 fn is_lowest(u: &UOp) -> bool {
