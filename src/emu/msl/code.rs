@@ -575,8 +575,6 @@ pub(crate) struct Code {
     pub insts: Vec<Inst>,
     pub at: Vec<Pos>,
     pub rows: u32,
-    /// What the first rows hold in all lanes from the start on.
-    pub numbers: Vec<u32>,
     pub slots: u32,
     pub thread_bytes: u32,
     pub threadgroup_bytes: u32,

@@ -38,9 +38,6 @@ pub(crate) fn launch(m: &Machine, grid: Grid, host_threads: usize) -> Result<(),
         loop {
             let order = next.fetch_add(1, Ordering::Relaxed);
             if order >= count {
-                if let Some(executed) = m.executed {
-                    executed.fetch_add(worker.simds.iter().map(|s| s.executed).sum(), Ordering::Relaxed);
-                }
                 return;
             }
             if let Err(found) = worker.group(m, grid, order) {

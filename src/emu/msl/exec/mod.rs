@@ -16,7 +16,7 @@ pub(crate) use group::{Grid, launch};
 
 use crate::code::Code;
 use crate::memory::Memory;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 /// A buffer as the kernel sees it.
 pub(crate) struct Bound<'a> {
@@ -42,7 +42,6 @@ pub(crate) struct Machine<'a> {
     pub slots: Vec<(u64, u64)>,
     pub threadgroup_bytes: u64,
     pub max_steps: u64,
-    pub executed: Option<&'a AtomicU64>,
     pub stop: Option<&'a AtomicBool>,
 }
 
@@ -75,7 +74,6 @@ pub(crate) fn evaluate(code: &Code, constants: &[u8], max_steps: u64) -> Option<
         slots: Vec::new(),
         threadgroup_bytes: 0,
         max_steps,
-        executed: None,
         stop: None,
     };
     let mut simd = simd::Simd::new(code);

@@ -40,18 +40,13 @@ pub(crate) struct Simd {
     pub words: Vec<Lanes>,
     pub shadow: Vec<[u32; 4]>,
     pub steps: u64,
-    pub executed: u64,
 }
 
 impl Simd {
     pub fn new(code: &Code) -> Self {
         let words = code.thread_bytes.div_ceil(4) as usize;
-        let mut regs = vec![[0; 32]; code.rows as usize + 1];
-        for (row, number) in regs.iter_mut().zip(&code.numbers) {
-            *row = [*number; 32];
-        }
         Self {
-            regs,
+            regs: vec![[0; 32]; code.rows as usize + 1],
             pc: 0,
             mask: 0,
             live: 0,
@@ -61,7 +56,6 @@ impl Simd {
             words: vec![[0xaaaa_aaaa; 32]; words],
             shadow: vec![[0; 4]; words],
             steps: 0,
-            executed: 0,
         }
     }
 
@@ -111,7 +105,6 @@ impl Simd {
         loop {
             let inst = insts[self.pc as usize];
             self.pc += 1;
-            self.executed += 1;
             let mask = self.mask;
             match inst {
                 Inst::Const { d, v } => put(&mut self.regs[d as usize], &[v; 32], mask),

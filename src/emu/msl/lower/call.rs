@@ -79,10 +79,7 @@ impl Lower<'_> {
             self.write(&to, info.ty, row)?;
             to
         } else {
-            // The kernel may step its own pointer.
-            let d = self.alloc(2);
-            self.emit(Inst::Mov { d, a: row, n: 2 });
-            Loc::Reg { row: d, defined: None }
+            Loc::Reg { row, defined: None }
         };
         self.bind(var, loc);
         Ok(())
