@@ -496,7 +496,10 @@ pub(crate) enum Inst {
     Skip {
         to: u32,
     },
-    Barrier,
+    /// Whether it orders accesses of threadgroup memory.
+    Barrier {
+        orders: bool,
+    },
     Reduce {
         op: Reduce,
         d: Row,
@@ -575,6 +578,8 @@ pub(crate) struct Code {
     pub insts: Vec<Inst>,
     pub at: Vec<Pos>,
     pub rows: u32,
+    /// What the first rows hold in all lanes from the start on.
+    pub numbers: Vec<u32>,
     pub slots: u32,
     pub thread_bytes: u32,
     pub threadgroup_bytes: u32,

@@ -10,7 +10,7 @@ use crate::tree::Attribute;
 use crate::types::Space;
 use crate::{MAX_THREADGROUP, MAX_THREADS, lex, lower, pre};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// How a source is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Library {
     /// # Errors
     /// The first mistake in the source.
     pub fn compile(source: &str, options: &Options) -> Result<Self, CompileError> {
-        let work = || compile(source, options);
+        let work = || compile_here(source, options);
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
             match thread.map(std::thread::ScopedJoinHandle::join) {
@@ -70,7 +70,8 @@ impl Library {
     }
 }
 
-fn compile(source: &str, options: &Options) -> Result<Library, CompileError> {
+/// Compiles on this thread's stack.
+pub(crate) fn compile_here(source: &str, options: &Options) -> Result<Library, CompileError> {
     let (major, minor) = options.version;
     let defines = [("__METAL_VERSION__", major * 100 + minor * 10), ("__METAL__", 1), ("__METAL_MACOS__", 1)];
     let place = |mistake: crate::error::Mistake| mistake.in_source(source);
@@ -160,8 +161,10 @@ pub struct Launch<'a> {
     pub threadgroup: &'a [u64],
     /// Threads of the host that work on it.
     pub host_threads: usize,
-    /// Instructions that a simdgroup may take in loops between two barriers' worth of work; bounds endless loops.
+    /// Instructions that a simdgroup may take in loops: bounds endless ones.
     pub max_steps: u64,
+    /// Grows by the instructions that simdgroups execute.
+    pub executed: Option<&'a AtomicU64>,
     /// The launch ends with a fault soon after this is set.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -178,6 +181,7 @@ impl<'a> Launch<'a> {
             threadgroup: &[],
             host_threads: 1,
             max_steps: u64::MAX,
+            executed: None,
             stop: None,
         }
     }
@@ -264,6 +268,7 @@ impl Kernel {
             slots,
             threadgroup_bytes,
             max_steps: launch.max_steps,
+            executed: launch.executed,
             stop: launch.stop,
         };
         let full: [u64; 3] = std::array::from_fn(|n| u64::from(launch.groups[n]) * u64::from(launch.threads[n]));

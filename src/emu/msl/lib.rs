@@ -28,7 +28,7 @@ mod tests;
 pub use error::{CompileError, Pos};
 pub use fault::{Fault, FaultKind};
 pub use kernel::{Argument, ArgumentKind, Binding, Kernel, Launch, Library, Options};
-pub use memory::{Buffer, Memory, Width};
+pub use memory::{Buffer, Memory, Width, Words};
 pub use types::{Scalar, Space};
 
 /// Most bytes of threadgroup memory.

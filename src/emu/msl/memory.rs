@@ -126,21 +126,36 @@ impl Buffer {
     pub fn to_u32(&self) -> Vec<u32> {
         self.words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
     }
-
-    #[inline]
-    fn word(&self, offset: u64) -> Option<&AtomicU32> {
-        self.words.get((offset >> 2) as usize)
-    }
 }
 
-impl Memory for Buffer {
+impl Words for Buffer {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
     #[inline]
+    fn word(&self, index: u64) -> Option<&AtomicU32> {
+        self.words.get(index as usize)
+    }
+}
+
+/// Memory as words that threads share: all that a `Memory` needs.
+pub trait Words: Sync {
+    /// Its size in bytes.
+    fn len_bytes(&self) -> u64;
+
+    /// The word of a number; the last one may be partly outside.
+    fn word(&self, index: u64) -> Option<&AtomicU32>;
+}
+
+impl<T: Words> Memory for T {
+    fn len_bytes(&self) -> u64 {
+        Words::len_bytes(self)
+    }
+
+    #[inline]
     fn read(&self, offset: u64, width: Width) -> u32 {
-        let word = self.word(offset).map_or(0, |w| w.load(Ordering::Relaxed)) >> (8 * (offset & 3));
+        let word = self.word(offset >> 2).map_or(0, |w| w.load(Ordering::Relaxed)) >> (8 * (offset & 3));
         match width {
             Width::Byte => word & 0xff,
             Width::Short => word & 0xffff,
@@ -150,7 +165,7 @@ impl Memory for Buffer {
 
     #[inline]
     fn write(&self, offset: u64, width: Width, value: u32) {
-        let Some(word) = self.word(offset) else { return };
+        let Some(word) = self.word(offset >> 2) else { return };
         let mask = match width {
             Width::Byte => 0xff,
             Width::Short => 0xffff,
@@ -166,7 +181,7 @@ impl Memory for Buffer {
     }
 
     fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32 {
-        let Some(word) = self.word(offset) else { return 0 };
+        let Some(word) = self.word(offset >> 2) else { return 0 };
         let old = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(f(old)));
         old.unwrap_or_else(|old| old)
     }
@@ -185,7 +200,7 @@ impl Memory for Buffer {
     fn gather(&self, lanes: u32, offsets: &[u64; 32], width: Width, out: &mut [u32; 32]) {
         if width == Width::Word && lanes == u32::MAX {
             for (out, offset) in out.iter_mut().zip(offsets) {
-                *out = self.word(*offset).map_or(0, |w| w.load(Ordering::Relaxed));
+                *out = self.word(*offset >> 2).map_or(0, |w| w.load(Ordering::Relaxed));
             }
             return;
         }

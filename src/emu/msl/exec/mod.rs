@@ -10,13 +10,15 @@ mod math;
 mod memory;
 mod simd;
 mod thread;
+mod threadgroup;
 
 pub(crate) use alu::Lanes;
 pub(crate) use group::{Grid, launch};
+pub(crate) use threadgroup::GroupMemory;
 
 use crate::code::Code;
 use crate::memory::Memory;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A buffer as the kernel sees it.
 pub(crate) struct Bound<'a> {
@@ -42,27 +44,8 @@ pub(crate) struct Machine<'a> {
     pub slots: Vec<(u64, u64)>,
     pub threadgroup_bytes: u64,
     pub max_steps: u64,
+    pub executed: Option<&'a AtomicU64>,
     pub stop: Option<&'a AtomicBool>,
-}
-
-/// Memory of a threadgroup, with a note of what has been written.
-pub(crate) struct GroupMemory {
-    pub bytes: Vec<u8>,
-    pub written: Vec<bool>,
-}
-
-/// What threadgroup memory holds before anything is written.
-pub(crate) const PATTERN: u8 = 0xaa;
-
-impl GroupMemory {
-    pub fn new(len: u64) -> Self {
-        Self { bytes: vec![PATTERN; len as usize], written: vec![false; len as usize] }
-    }
-
-    pub fn reset(&mut self) {
-        self.bytes.fill(PATTERN);
-        self.written.fill(false);
-    }
 }
 
 /// Runs code without parameters on one lane; its registers at the end, unless it faults or takes too long.
@@ -74,6 +57,7 @@ pub(crate) fn evaluate(code: &Code, constants: &[u8], max_steps: u64) -> Option<
         slots: Vec::new(),
         threadgroup_bytes: 0,
         max_steps,
+        executed: None,
         stop: None,
     };
     let mut simd = simd::Simd::new(code);

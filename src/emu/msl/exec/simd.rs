@@ -21,8 +21,11 @@ struct Frame {
 
 pub(crate) enum Stop {
     End,
-    /// At the barrier of this instruction.
-    Barrier(u32),
+    /// At the barrier of this instruction; whether it orders threadgroup memory.
+    Barrier {
+        at: u32,
+        orders: bool,
+    },
 }
 
 pub(crate) struct Simd {
@@ -40,13 +43,18 @@ pub(crate) struct Simd {
     pub words: Vec<Lanes>,
     pub shadow: Vec<[u32; 4]>,
     pub steps: u64,
+    pub executed: u64,
 }
 
 impl Simd {
     pub fn new(code: &Code) -> Self {
         let words = code.thread_bytes.div_ceil(4) as usize;
+        let mut regs = vec![[0; 32]; code.rows as usize + 1];
+        for (row, number) in regs.iter_mut().zip(&code.numbers) {
+            *row = [*number; 32];
+        }
         Self {
-            regs: vec![[0; 32]; code.rows as usize + 1],
+            regs,
             pc: 0,
             mask: 0,
             live: 0,
@@ -56,6 +64,7 @@ impl Simd {
             words: vec![[0xaaaa_aaaa; 32]; words],
             shadow: vec![[0; 4]; words],
             steps: 0,
+            executed: 0,
         }
     }
 
@@ -105,6 +114,7 @@ impl Simd {
         loop {
             let inst = insts[self.pc as usize];
             self.pc += 1;
+            self.executed += 1;
             let mask = self.mask;
             match inst {
                 Inst::Const { d, v } => put(&mut self.regs[d as usize], &[v; 32], mask),
@@ -135,9 +145,9 @@ impl Simd {
                 Inst::Copy { to, from, bytes, align } => self.copy(m, group, (to, from), (bytes, align))?,
                 Inst::Atomic { op, d, p, v, wide } => self.atomic(m, group, op, (d, p, v), wide)?,
                 Inst::AtomicCas { d, p, expected, v } => self.compare_exchange(m, group, (d, p, expected, v))?,
-                Inst::Barrier => {
+                Inst::Barrier { orders } => {
                     if mask == self.live {
-                        return Ok(Stop::Barrier(self.pc - 1));
+                        return Ok(Stop::Barrier { at: self.pc - 1, orders });
                     }
                     let missing = (self.live & !mask).trailing_zeros();
                     return trouble(FaultKind::DivergentBarrier, missing as usize);

@@ -79,7 +79,10 @@ impl Lower<'_> {
             self.write(&to, info.ty, row)?;
             to
         } else {
-            Loc::Reg { row, defined: None }
+            // The kernel may step its own pointer.
+            let d = self.alloc(2);
+            self.emit(Inst::Mov { d, a: row, n: 2 });
+            Loc::Reg { row: d, defined: None }
         };
         self.bind(var, loc);
         Ok(())

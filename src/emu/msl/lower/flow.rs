@@ -230,7 +230,8 @@ impl Lower<'_> {
         let row = self.value(value)?;
         self.at = value.at;
         let mut tests = Vec::new();
-        let none = self.constant(1);
+        let none = self.alloc(1);
+        self.emit(Inst::Const { d: none, v: 1 });
         for case in body {
             if let Case::Value(bits) = case {
                 let (k, op) = if scalar.is_wide() {

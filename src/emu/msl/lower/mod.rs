@@ -16,9 +16,12 @@ use crate::tree::{Expr, FnId, Function};
 use crate::types::{Scalar, Tid, Ty, Types};
 use flow::Open;
 use place::Loc;
+use std::collections::HashMap;
 
 /// Most instructions of a kernel.
 const MAX_INSTS: usize = 4 << 20;
+/// First rows, for numbers.
+const CONSTANT_ROWS: u32 = 256;
 /// Deepest nesting of calls.
 const MAX_CALLS: usize = 128;
 
@@ -40,6 +43,8 @@ pub(crate) struct Lower<'a> {
     /// Variables of the function being parsed, while a constant is evaluated.
     pub outer: &'a [crate::tree::Var],
     pub code: Code,
+    /// Numbers that have rows of their own, by value and rows.
+    numbers: HashMap<(u64, u32), Row>,
     pub top: Row,
     pub memory_top: u32,
     pub frames: Vec<Frame>,
@@ -53,8 +58,9 @@ impl<'a> Lower<'a> {
             types,
             functions,
             outer,
-            code: Code::default(),
-            top: 0,
+            code: Code { rows: CONSTANT_ROWS, ..Code::default() },
+            numbers: HashMap::new(),
+            top: CONSTANT_ROWS,
             memory_top: 0,
             frames: Vec::new(),
             open: Vec::new(),
@@ -103,17 +109,39 @@ impl<'a> Lower<'a> {
         Ok(at as u32)
     }
 
+    /// A row with a number. It is shared: nothing may write to it.
     pub fn constant(&mut self, v: u32) -> Row {
+        if let Some(row) = self.shared(v.into(), 1) {
+            return row;
+        }
         let d = self.alloc(1);
         self.emit(Inst::Const { d, v });
         d
     }
 
+    /// Two rows with a number; shared as well.
     pub fn constant64(&mut self, v: u64) -> Row {
+        if let Some(row) = self.shared(v, 2) {
+            return row;
+        }
         let d = self.alloc(2);
         self.emit(Inst::Const { d, v: v as u32 });
         self.emit(Inst::Const { d: d + 1, v: (v >> 32) as u32 });
         d
+    }
+
+    /// Rows that hold a number from the start, while there are any left.
+    fn shared(&mut self, v: u64, rows: u32) -> Option<Row> {
+        if let Some(row) = self.numbers.get(&(v, rows)) {
+            return Some(*row);
+        }
+        let row = self.code.numbers.len() as u32;
+        if row + rows > CONSTANT_ROWS {
+            return None;
+        }
+        self.code.numbers.extend([v as u32, (v >> 32) as u32].iter().take(rows as usize));
+        self.numbers.insert((v, rows), row);
+        Some(row)
     }
 
     /// An operation on `n` components into new rows.

@@ -89,6 +89,12 @@ impl Parser {
             let var = f.vars[f.params[n] as usize].clone();
             let unknown = f.body.is_none();
             if var.reference {
+                if arg.lv.is_some() && arg.ty == var.ty && matches!(arg.kind, Kind::Swizzle(..) | Kind::Element(..)) {
+                    if !var.constant {
+                        return fail(arg.at, "reference cannot bind to a vector element");
+                    }
+                    arg.lv = None;
+                }
                 if arg.lv.is_none() || arg.ty != var.ty {
                     arg = self.converted(arg, var.ty)?;
                     arg.lv = None;

@@ -169,6 +169,7 @@ impl Parser {
 
     fn library_name(&mut self, word: &Rc<str>, at: Pos) -> Res<Expr> {
         match &**word {
+            "double" => return fail(at, "'double' is not supported in Metal"),
             "true" => return self.constant(Scalar::Bool, 1, at),
             "false" => return self.constant(Scalar::Bool, 0, at),
             "this" => {

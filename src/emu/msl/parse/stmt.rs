@@ -4,7 +4,7 @@ use super::types::{Declared, Spec};
 use super::{Entry, MAX_THREAD_BYTES, Parser};
 use crate::error::{Pos, Res, fail};
 use crate::lex::Tok;
-use crate::tree::{Case, Expr, Stmt, Var};
+use crate::tree::{Case, Expr, Kind, Stmt, Var};
 use crate::types::{Space, Tid, Ty, Types};
 use std::collections::HashMap;
 
@@ -459,6 +459,9 @@ impl Parser {
     /// Whether a reference may bind to a place.
     pub fn check_reference(&self, place: &Expr, ty: Tid, space: Space, constant: bool, at: Pos) -> Res<()> {
         let Some(lv) = place.lv else { return fail(at, "reference cannot bind to a temporary") };
+        if matches!(place.kind, Kind::Swizzle(..) | Kind::Element(..)) {
+            return fail(at, "reference cannot bind to a vector element");
+        }
         if place.ty != ty {
             let (a, b) = (self.types.name(ty), self.types.name(place.ty));
             return fail(at, format!("reference to type '{a}' cannot bind to a value of type '{b}'"));

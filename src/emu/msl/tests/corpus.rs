@@ -169,6 +169,11 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
+/// The sources of all cases.
+pub fn sources() -> Vec<&'static str> {
+    cases().iter().map(|c| c.source).collect()
+}
+
 #[test]
 fn kernels_agree_with_their_references() {
     let cases = cases();

@@ -6,3 +6,7 @@ mod corpus;
 mod corpus_groups;
 mod corpus_language;
 mod corpus_math;
+mod errors;
+mod faults;
+mod fuzz;
+mod random;
