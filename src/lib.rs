@@ -117,7 +117,8 @@
 //! # Features
 //!
 //! `cpu`, `amd`, `nv`: a device and its back end each. `emu`: software GPUs of the vendors chosen (`AMD:emu=gfx1100`,
-//! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default.
+//! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default. `mpi` is not: ranks of an installed
+//! MPI (`docs/guide/several-devices.md`).
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub use doorbell_codegen as codegen;
@@ -145,6 +146,8 @@ pub mod isa {
     #[cfg(feature = "cpu")]
     pub use doorbell_x86_64 as x86_64;
 }
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod nn;
 pub mod schedule;
 pub mod tensor;
@@ -158,3 +161,6 @@ struct FromTinygrad;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/from-pytorch.md")]
 struct FromPyTorch;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/several-devices.md")]
+struct SeveralDevices;

@@ -28,6 +28,20 @@ fn results_share_their_memory_between_calls() {
 }
 
 #[test]
+fn what_is_assigned_to_a_result_is_no_result_of_later_calls() {
+    let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] * 2.0]);
+    // Another input, and the same one again.
+    let inputs: Vec<Tensor> = (0..7).map(|k| vec(&[(k - k % 2) as f32]).realize().unwrap().clone()).collect();
+    for k in 0..7usize {
+        let input = std::slice::from_ref(&inputs[k - k % 2]);
+        let out = f.call(input).unwrap();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), [(k - k % 2) as f32 * 2.0], "call {k}");
+        out[0].assign(&vec(&[-1.0])).realize().unwrap();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), [-1.0]);
+    }
+}
+
+#[test]
 fn a_copy_of_a_result_keeps_its_value() {
     let mut f = Jit::new(|x: &[Tensor]| vec![&x[0] * 2.0]);
     let mut kept = Vec::new();

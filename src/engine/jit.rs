@@ -216,7 +216,7 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
             inputs: whole.iter().map(facts).collect::<Result<_, _>>()?,
             others: others(input),
             places,
-            outputs: Outputs::recorded(&tensors(result), called, &allocations)?,
+            outputs: Outputs::recorded(&tensors(result), called, &allocations, &capture.assigned)?,
             result: with_tensors(result, &[]),
             assigned_inputs: (0..whole.len()).filter(|k| capture.assigned.iter().any(|a| a.is(&whole[*k]))).collect(),
             totals: capture.totals(),

@@ -6,6 +6,7 @@
 
 use super::jit_inputs::Given;
 use super::memory::{AllocationId, allocation_id};
+use super::realize::Assigned;
 use super::{Error, Session};
 use crate::device::Location;
 use crate::tensor::{Tensor, Value};
@@ -14,8 +15,10 @@ use std::sync::Arc;
 
 /// One result as it was recorded.
 enum Output {
-    /// Memory of the recording, or of a Tensor captured by the function.
-    Own(Tensor),
+    /// Memory of the recording.
+    Own(UOp),
+    /// A Tensor that the function has captured and assigns to.
+    Assigned(Tensor),
     /// The input with this index, as passed to the call.
     Input(usize),
     /// A movement of buffers that the inputs have: the numbers of these buffers, with their nodes.
@@ -29,8 +32,8 @@ pub(super) struct Outputs {
     binds: Vec<(Arc<str>, UOp)>,
     /// Maps these nodes to those of the last call, if they differ.
     values: UMap<UOp>,
-    /// The results of the last call.
-    given: Vec<Tensor>,
+    /// The nodes of the last call's results: the Tensors are the caller's, who may assign to them.
+    given: Vec<UOp>,
 }
 
 /// The inputs of one call: as passed, as buffers, and the copies that were made of some of these.
@@ -62,7 +65,12 @@ fn buffers_below(u: &UOp) -> Vec<UOp> {
 
 impl Outputs {
     /// `allocations`: those of the inputs' buffers.
-    pub(super) fn recorded(outputs: &[Tensor], inputs: &Given, allocations: &[AllocationId]) -> Result<Outputs, Error> {
+    pub(super) fn recorded(
+        outputs: &[Tensor],
+        inputs: &Given,
+        allocations: &[AllocationId],
+        assigned: &[Assigned],
+    ) -> Result<Outputs, Error> {
         let (mut list, mut binds): (Vec<Output>, Vec<(Arc<str>, UOp)>) = (Vec::new(), Vec::new());
         for t in outputs {
             let view = t.node()?;
@@ -83,12 +91,13 @@ impl Outputs {
                 buffers.extend(allocations.iter().position(|h| h.is_same(&own)).map(|part| (part, buffer)));
             }
             list.push(match inputs.whole.iter().position(|input| t.is(input)) {
-                _ if buffers.is_empty() => Output::Own(t.clone()),
+                _ if buffers.is_empty() && assigned.iter().any(|a| a.is(t)) => Output::Assigned(t.clone()),
+                _ if buffers.is_empty() => Output::Own(view),
                 Some(k) => Output::Input(k),
                 None => Output::View { buffers, view },
             });
         }
-        Ok(Outputs { list, binds, values: UMap::default(), given: outputs.to_vec() })
+        Ok(Outputs { list, binds, values: UMap::default(), given: Vec::new() })
     }
 
     pub(super) fn have_variables(&self) -> bool {
@@ -97,9 +106,10 @@ impl Outputs {
 
     /// The results of a call with the same input nodes as the previous call.
     pub(super) fn again(&self, passed: &[Tensor]) -> Vec<Tensor> {
-        let one = |(output, given): (&Output, &Tensor)| match output {
+        let one = |(output, given): (&Output, &UOp)| match output {
             Output::Input(k) => passed[*k].clone(),
-            _ => given.clone(),
+            Output::Assigned(t) => t.clone(),
+            _ => Tensor::from(given),
         };
         self.list.iter().zip(&self.given).map(one).collect()
     }
@@ -120,13 +130,14 @@ impl Outputs {
     /// The results of a call, after its commands.
     pub(super) fn of(&mut self, s: &Session, call: &Call) -> Result<Vec<Tensor>, Error> {
         let made = self.list.iter().map(|o| self.made(s, call, o)).collect::<Result<Vec<_>, _>>()?;
-        self.given.clone_from(&made);
+        self.given = made.iter().map(Value::node).collect::<Result<_, _>>()?;
         Ok(made)
     }
 
     fn made(&self, s: &Session, call: &Call, output: &Output) -> Result<Tensor, Error> {
         match output {
-            Output::Own(t) => {
+            Output::Own(view) => Ok(Tensor::from(view.substitute(&self.values))),
+            Output::Assigned(t) => {
                 let recorded = t.node()?;
                 let now = recorded.substitute(&self.values);
                 Ok(if now == recorded { t.clone() } else { Tensor::from(now) })

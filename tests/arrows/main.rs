@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tensor", &["uop", "default_device"]),
     ("default_device", &["device", "isa"]),
     ("nn", &["tensor", "uop", "engine::Error"]),
+    ("mpi", &["tensor", "uop", "engine::Error"]),
     ("schedule", &["uop"]),
     ("codegen", &["uop"]),
     ("isa", ISA),
@@ -65,6 +66,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "emu",
     "emu/msl",
     "nn",
+    "mpi",
     "sort",
 ];
 

@@ -496,10 +496,7 @@ pub(crate) enum Inst {
     Skip {
         to: u32,
     },
-    /// Whether it orders accesses of threadgroup memory.
-    Barrier {
-        orders: bool,
-    },
+    Barrier,
     Reduce {
         op: Reduce,
         d: Row,

@@ -23,6 +23,13 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["test", "-f", "/usr/include/libdrm/amdgpu_drm.h"], package: "libdrm-dev" },
 ];
 
+/// What the feature `mpi` is built with and run by. The library of clang reads MPI's header.
+const MPI: &[Tool] = &[
+    Tool { probe: &["mpicc", "--showme:version"], package: "libopenmpi-dev" },
+    Tool { probe: &["mpirun", "--version"], package: "openmpi-bin" },
+    Tool { probe: &["sh", "-c", "ls /usr/lib/llvm-*/lib/libclang*.so*"], package: "libclang-dev" },
+];
+
 /// The reference generator's only package; the version is fixed so that regenerated files can be compared.
 const NUMPY_VERSION: &str = "2.4.6";
 
@@ -31,17 +38,28 @@ const NUMPY_VERSION: &str = "2.4.6";
 /// # Errors
 /// Not started: something is missing and this user may not install it. Failed: apt-get failed.
 pub fn debian_packages() -> Result<(), Failure> {
-    let mut missing: Vec<&str> = TOOLS.iter().filter(|t| !answers(t.probe)).map(|t| t.package).collect();
-    missing.dedup();
-    if missing.is_empty() {
-        println!("   readelf, objdump, gcc, kernel headers: present");
-        return Ok(());
-    }
-    install(&missing)
+    install_missing("setup", TOOLS, "readelf, objdump, gcc, kernel headers")
 }
 
-fn install(packages: &[&str]) -> Result<(), Failure> {
-    let step = "setup";
+/// As [`debian_packages`], what the tests of several processes need.
+///
+/// # Errors
+/// As `debian_packages`.
+pub fn mpi_packages() -> Result<(), Failure> {
+    install_missing("mpi", MPI, "mpicc, mpirun, libclang")
+}
+
+fn install_missing(step: &str, tools: &[Tool], all: &str) -> Result<(), Failure> {
+    let mut missing: Vec<&str> = tools.iter().filter(|t| !answers(t.probe)).map(|t| t.package).collect();
+    missing.dedup();
+    if missing.is_empty() {
+        println!("   {all}: present");
+        return Ok(());
+    }
+    install(step, &missing)
+}
+
+fn install(step: &str, packages: &[&str]) -> Result<(), Failure> {
     let lead: &[&str] = if user_is_root() {
         &[]
     } else if answers(&["sudo", "-n", "true"]) {
@@ -107,7 +125,7 @@ fn virtual_environment(step: &'static str) -> Result<String, Failure> {
         return Ok(python);
     }
     if !answers(&["python3", "-c", "import ensurepip, venv"]) {
-        install(&["python3-venv"])?;
+        install(step, &["python3-venv"])?;
     }
     let words = ["python3", "-m", "venv", &venv.to_string_lossy()].map(str::to_owned);
     program(step, &words)?;

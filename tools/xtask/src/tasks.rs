@@ -1,6 +1,6 @@
 //! The table of sub-commands and the steps of each.
 
-use crate::run::{Step, answers, call, start};
+use crate::run::{Failure, Step, answers, call, program, start};
 use crate::setup;
 
 /// One sub-command.
@@ -47,6 +47,12 @@ pub const TASKS: &[Task] = &[
         name: "suite",
         about: "the tensor tests on the software GPUs gfx1100 and sm_90",
         steps: suite_steps,
+        takes: Takes::Nothing,
+    },
+    Task {
+        name: "mpi",
+        about: "the tests of several processes, by mpirun with two and four ranks; installs Open MPI (apt-get)",
+        steps: mpi_steps,
         takes: Takes::Nothing,
     },
     Task {
@@ -188,6 +194,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(feature_steps());
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
+    steps.extend(mpi_steps(&[]));
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
     steps
 }
@@ -203,6 +210,33 @@ fn suite_steps(_: &[String]) -> Vec<Step> {
     let run = run_tests(&tests, &tests);
     let on = |(name, device): &(&'static str, &str)| start(name, &format!("env DEV={device} RANDOM_GRAPHS=200 {run}"));
     SUITE_DEVICES.iter().map(on).collect()
+}
+
+/// What is built with the feature `mpi`.
+const MPI_BUILD: &str = "--package doorbell --no-default-features --features cpu,datasets,mpi";
+
+/// The feature `mpi`: its lints, and its test and example as programs of several ranks.
+fn mpi_steps(_: &[String]) -> Vec<Step> {
+    let with = MPI_BUILD;
+    vec![
+        call("mpi", setup::mpi_packages),
+        start("mpi", &format!("cargo clippy --quiet {with} --test mpi --example parallel_mpi -- -D warnings")),
+        start("mpi", &format!("cargo build --quiet {with} --test mpi --example parallel_mpi")),
+        call("mpi", || mpirun(2)),
+        call("mpi", || mpirun(4)),
+    ]
+}
+
+/// Has cargo start the test and the example by `mpirun`.
+fn mpirun(ranks: usize) -> Result<(), Failure> {
+    let runner =
+        format!("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=mpirun --allow-run-as-root --oversubscribe -n {ranks}");
+    for what in ["test --quiet --test mpi", "run --quiet --example parallel_mpi"] {
+        println!("   {ranks} ranks: cargo {what}");
+        let words = ["env", &runner, "cargo"].into_iter().chain(what.split(' ')).chain(MPI_BUILD.split(' '));
+        program("mpi", &words.map(str::to_owned).collect::<Vec<_>>())?;
+    }
+    Ok(())
 }
 
 /// Runs tests with nextest, or with cargo where that is missing.
@@ -258,7 +292,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, size, dist, bench, fuzz, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, mpi, size, dist, bench, fuzz, references"
         );
     }
 
