@@ -91,8 +91,7 @@ impl Net {
     }
     /// (n, count) tokens to (n, count, 11) logits of the token after each.
     fn forward(&self, tokens: &Tensor) -> Tensor {
-        let count = tokens.max_shape().map_or(0, |s| s[1]);
-        let x = self.tokens.forward(tokens) + self.positions.forward(&Tensor::arange(count));
+        let x = self.tokens.forward(tokens) + self.positions.forward(&Tensor::arange(tokens.len_of(1)));
         self.head.forward(&self.norm.forward(&self.blocks.iter().fold(x, |x, b| b.forward(&x, None))))
     }
     /// The same of one token at position `at`, when those before are in the caches, one for each block.

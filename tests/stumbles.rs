@@ -521,3 +521,39 @@ fn a_loss_read_after_the_step_is_that_before_it() {
     }
     assert_eq!(losses, [3.0, -1.5, -6.0, -10.5]);
 }
+
+#[test]
+fn the_size_of_an_axis_makes_shapes_without_a_result_and_mistakes_wait() {
+    let x = Tensor::arange(6).reshape([2, 3]);
+    assert_eq!(Tensor::arange(x.len_of(-1)).to_vec::<i32>().unwrap(), [0, 1, 2]);
+    assert_eq!(Tensor::zeros([x.len_of(1), x.len_of(0)]).shape().unwrap(), [3, 2]);
+    let n = Variable::new("n", 1, 3);
+    let part = x.get((.., ..n.bind(2)));
+    assert_eq!(Tensor::arange(part.len_of(1)).sum(()).item().unwrap(), 1.0);
+    let line = next_line();
+    let none = x.len_of(2);
+    let e = error(Tensor::zeros([none]).realize());
+    assert!(e.contains("len_of") && e.contains("axis 2") && e.contains(&line), "{e}");
+    let e = error(Tensor::arange((&x + Tensor::ones([7])).len_of(0)).realize());
+    assert!(e.contains("do not broadcast"), "{e}");
+}
+
+#[test]
+fn values_are_given_and_read_in_the_ways_that_come_to_mind() {
+    assert_eq!(Tensor::new(3.5f32).item().unwrap(), 3.5);
+    assert_eq!(Tensor::new(vec![1.0f32, 2.0]).shape().unwrap(), [2]);
+    assert_eq!(Tensor::new(vec![vec![1, 2], vec![3, 4]]).tolist::<Vec<Vec<i32>>>().unwrap(), [[1, 2], [3, 4]]);
+    assert_eq!(Tensor::new([true, false]).to_vec::<bool>().unwrap(), [true, false]);
+    let mut x = Tensor::new([1.0f32, 2.0]);
+    x += 1.0;
+    x *= &Tensor::new([2.0f32, 3.0]);
+    assert_eq!(x.to_vec::<f32>().unwrap(), [4.0, 9.0]);
+    assert_eq!((-&x).to_vec::<f32>().unwrap(), [-4.0, -9.0]);
+    assert_eq!((1.0f32 / &x).to_vec::<f32>().unwrap(), [0.25, 1.0 / 9.0]);
+    for labels in [Tensor::new([1i64]), Tensor::new([1u8]), Tensor::new([1i32])] {
+        let loss = Tensor::new([[0.0f32, 100.0]]).sparse_categorical_crossentropy(&labels);
+        assert_eq!(loss.item().unwrap(), 0.0);
+    }
+    let e = error(Tensor::new([[0.0f32, 1.0]]).sparse_categorical_crossentropy(&Tensor::new([1.0f32])).item());
+    assert!(e.contains("integer") || e.contains("f32"), "{e}");
+}

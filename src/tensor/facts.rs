@@ -2,7 +2,8 @@
 
 use super::error::TensorError;
 use super::handle::Tensor;
-use crate::uop::{Dim, Scalar, numel};
+use super::value::Value;
+use crate::uop::{Dim, Scalar, UOp, numel};
 use std::panic::Location;
 
 impl Tensor {
@@ -21,6 +22,17 @@ impl Tensor {
         let at =
             at.map_err(|problem| (*super::value::fault("size", problem, std::slice::from_ref(&u), here)).clone())?;
         Ok(u.shape()[at].clone())
+    }
+    /// Size of one axis, to make other shapes of where errors wait: `Tensor::arange(x.len_of(1))`. For an axis that is
+    /// not there, and of a Tensor that carries an error, it is faulty, and whatever is built on it reports that;
+    /// [`Tensor::size`] returns the error.
+    #[track_caller]
+    pub fn len_of(&self, axis: i64) -> Dim {
+        let size: UOp = super::value::build("len_of", [self.node()], |[x]| {
+            let at = super::args::axis(axis, x.shape().len())?;
+            Ok(x.shape()[at].uop())
+        });
+        Dim::from(size)
     }
     /// Number of elements; an expression where a size is a variable.
     pub fn numel(&self) -> Result<Dim, TensorError> {

@@ -1,5 +1,6 @@
 //! What tinygrad's guides show, done here: one file a guide, in the guide's order.
 
+mod pages;
 mod quick_reference;
 mod ramp;
 mod symbolic_mean;

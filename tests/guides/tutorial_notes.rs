@@ -112,7 +112,12 @@ fn one_kernel_is_compiled_for_every_machine_that_this_build_knows() -> Fragment 
     #[cfg(feature = "amd")]
     assert!(listing("NULL:gfx1100")?.contains("global_store"));
     #[cfg(feature = "nv")]
-    assert!(listing("NULL:sm_90")?.contains("STG"));
+    {
+        // NVIDIA's machine code is made of PTX, which can be read too.
+        let device = s.device("NULL:sm_90")?;
+        let program = compile(&ast, device.target(), &OptChoice::Heuristic, false)?;
+        assert!(device.backend.source(&program)?.ok_or("no text")?.contains("st.global"));
+    }
     Ok(())
 }
 
