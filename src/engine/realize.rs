@@ -84,6 +84,10 @@ impl Session {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Tensor, &UOp::sink(roots.iter().map(|r| r.0.clone())))?;
         }
+        // What a CPU has decides about its kernels; it can always be opened.
+        for (_, d) in roots.iter().filter(|(_, d)| d.starts_with("CPU")) {
+            self.device(d)?;
+        }
         let planned = || Ok::<_, Error>(schedule::schedule(&roots, &self.schedules)?);
         let schedule = uop::checked(self.options.spec_level(), spec::Stage::Scheduling, planned)?;
         if self.options.profile.is_some() {

@@ -277,6 +277,9 @@ impl Session {
             }
         }
         let d = Arc::new(OpenDevice { name: own_name.into(), device, backend });
+        for unit in d.target().tensor_cores {
+            self.schedules.has_unit(&d.name, unit.a);
+        }
         open.insert(d.name.clone(), d.clone());
         open.insert(name.into(), d.clone());
         Ok(d)

@@ -6,7 +6,7 @@ use super::graph::FIRST_TEMP;
 use super::memory::{Arena, Storage};
 use super::plan::{Plan, Step, plan};
 use super::stored::slot;
-use crate::uop::{BufferRef, Op, UMap, UOp};
+use crate::uop::{BufferRef, Op, Scalar, UMap, UOp};
 use hashbrown::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -112,11 +112,19 @@ impl Schedule {
 #[derive(Default)]
 pub struct ScheduleCache {
     plans: Mutex<HashMap<Key, Arc<Plan>>>,
+    /// Devices, and types whose products run on a matrix unit there.
+    units: Mutex<Vec<(Arc<str>, Scalar)>>,
 }
 
 const CACHE_LIMIT: usize = 4096;
 
 impl ScheduleCache {
+    /// Notes that products of this type run on a matrix unit of this device. A kernel that computes all of a
+    /// [`Op::Fused`] has no use for it, so such values keep their kernels.
+    pub fn has_unit(&self, device: &Arc<str>, of: Scalar) {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner).push((device.clone(), of));
+    }
+
     fn plans(&self) -> MutexGuard<'_, HashMap<Key, Arc<Plan>>> {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,7 +156,8 @@ impl ScheduleCache {
 /// # Errors
 /// Malformed graphs: see [`ScheduleError`].
 pub fn schedule(roots: &[(UOp, Arc<str>)], cache: &ScheduleCache) -> Result<Schedule, ScheduleError> {
-    let front = strip(roots)?;
+    let units = cache.units.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let front = strip(roots, units)?;
     let plan = cache.get(&front.key)?;
     Ok(bind(&plan, &front, roots))
 }

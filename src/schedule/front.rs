@@ -6,7 +6,7 @@
 
 use super::ScheduleError;
 use super::fused::Chosen;
-use crate::uop::{Arg, CustomArg, Op, Srcs, UMap, UOp};
+use crate::uop::{Arg, CustomArg, Op, Scalar, Srcs, UMap, UOp};
 use std::sync::Arc;
 
 /// What a plan is looked up by: equal for graphs that differ in buffers and variable values only.
@@ -50,11 +50,12 @@ struct Walk {
     assigns: Vec<(UOp, UOp)>,
 }
 
-/// Strips identities from the graph below `roots` (each with the device for graphs that have none).
-pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
+/// Strips identities from the graph below `roots` (each with the device for graphs that have none); `units`: devices,
+/// and types whose products run on a matrix unit there.
+pub fn strip(roots: &[(UOp, Arc<str>)], units: Vec<(Arc<str>, Scalar)>) -> Result<Front, ScheduleError> {
     let mut w = Walk {
         done: UMap::default(),
-        chosen: Chosen::of(roots),
+        chosen: Chosen::of(roots, units),
         devices: Vec::new(),
         buffers: Vec::new(),
         binds: Vec::new(),

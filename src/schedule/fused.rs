@@ -5,7 +5,7 @@ use super::graph::{Graph, is_leaf};
 use super::index::Lin;
 use super::lower::{Cut, Lowerer};
 use super::stored::{MOVES, Stored, loops_of, through};
-use crate::uop::{Op, UMap, UOp, USet};
+use crate::uop::{Op, Scalar, UMap, UOp, USet};
 use std::sync::Arc;
 
 /// The nodes between the value and what the kernel reads.
@@ -26,17 +26,19 @@ fn is_costly(u: &UOp) -> bool {
 }
 
 /// Which values are computed by kernels of their own: those of which nothing in between is needed elsewhere, as the
-/// weights of an attention are for its gradient, or is in memory already.
+/// weights of an attention are for its gradient, or is in memory already. (And those whose products no matrix unit of
+/// the device computes: it is faster than any kernel without it.)
 pub struct Chosen {
     roots: Vec<UOp>,
+    units: Vec<(Arc<str>, Scalar)>,
     /// What the roots need apart from such values, once it is asked for.
     used: Option<USet>,
     known: UMap<bool>,
 }
 
 impl Chosen {
-    pub fn of(roots: &[(UOp, Arc<str>)]) -> Chosen {
-        Chosen { roots: roots.iter().map(|r| r.0.clone()).collect(), used: None, known: UMap::default() }
+    pub fn of(roots: &[(UOp, Arc<str>)], units: Vec<(Arc<str>, Scalar)>) -> Chosen {
+        Chosen { roots: roots.iter().map(|r| r.0.clone()).collect(), units, used: None, known: UMap::default() }
     }
 
     pub fn has(&mut self, fused: &UOp) -> bool {
@@ -46,7 +48,8 @@ impl Chosen {
         let roots = &self.roots;
         let used = self.used.get_or_insert_with(|| used(roots));
         let free = |u: &UOp| u.realized().is_none() && !(is_costly(u) && used.contains(u));
-        let chosen = inside(fused).iter().all(free);
+        let unit = self.units.iter().any(|(d, t)| fused.device() == Some(d) && fused.dtype().scalar == *t);
+        let chosen = !unit && inside(fused).iter().all(free);
         self.known.insert(fused.clone(), chosen);
         chosen
     }

@@ -83,7 +83,7 @@ fn values_that_another_thread_realises_during_the_walk_are_taken_as_they_were_fo
                 chain[1..].iter().for_each(|u| u.set_realized(buf(8)));
             });
             start.wait();
-            let front = front::strip(&[(chain[2999].clone(), "CPU".into())]).unwrap();
+            let front = front::strip(&[(chain[2999].clone(), "CPU".into())], Vec::new()).unwrap();
             assert_eq!(front.buffers.len(), 1);
         });
     }

@@ -84,6 +84,8 @@ const LEFT_OUT: OpSet = OpSet::of(&[
     Op::Param,
     Op::Sink,
     Op::After,
+    // Made of long attentions only: `tests/schedule`.
+    Op::Fused,
     // A user's kernel: `tests/stumbles.rs`.
     Op::Custom,
     // Random numbers, whose seed is a counter in memory: `tests/ops_numpy`.

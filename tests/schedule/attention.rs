@@ -1,7 +1,9 @@
 //! Attention as one kernel: how many kernels run, and values and gradients against plain loops in f64.
 
 use doorbell::engine::{Options, Session};
+use doorbell::schedule::{ScheduleCache, schedule};
 use doorbell::tensor::prelude::*;
+use doorbell::uop::{BufferRef, DType, UOp};
 use std::sync::Arc;
 
 fn session(arch: Option<&str>) -> Arc<Session> {
@@ -170,6 +172,19 @@ fn short_sequences_keep_their_kernels_and_are_right() {
     for s in sizes.map(|n| shape(1, 2, 2, n, (32, 32))) {
         assert!(run(&session, s, Scalar::F32, false, Mask::None) > 1, "{s:?}");
     }
+}
+
+#[test]
+fn products_of_a_matrix_unit_keep_their_kernels() {
+    let memory = |n: usize| UOp::buffer(DType::BF16, BufferRef::new(n, "CPU".into()));
+    let [q, k, v] = [0, 1, 2].map(|_| Tensor::from(memory(256 * 64)).reshape([256, 64]));
+    let roots = [(q.attention(&k, &v, None, true).uop().unwrap(), "CPU".into())];
+    let cache = ScheduleCache::default();
+    cache.has_unit(&"CPU:1".into(), Scalar::BF16);
+    cache.has_unit(&"CPU".into(), Scalar::I8);
+    assert_eq!(schedule(&roots, &cache).unwrap().kernel_count(), 1);
+    cache.has_unit(&"CPU".into(), Scalar::BF16);
+    assert!(schedule(&roots, &cache).unwrap().kernel_count() > 1);
 }
 
 #[test]

@@ -496,7 +496,10 @@ pub(crate) enum Inst {
     Skip {
         to: u32,
     },
-    Barrier,
+    /// Whether it orders accesses of threadgroup memory.
+    Barrier {
+        orders: bool,
+    },
     Reduce {
         op: Reduce,
         d: Row,

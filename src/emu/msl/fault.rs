@@ -41,6 +41,14 @@ pub enum FaultKind {
         /// Which.
         what: Box<str>,
     },
+    /// Two simdgroups use the same byte of threadgroup memory without a barrier between, one of them for a store of
+    /// another value.
+    Race {
+        /// Offset in the variables of the threadgroup, or in the argument.
+        offset: u64,
+        /// The access that was found second is a store.
+        write: bool,
+    },
     /// A barrier that some threads of the group do not reach.
     DivergentBarrier,
     /// More steps than the launch allows.
@@ -64,6 +72,13 @@ impl fmt::Display for FaultKind {
             Self::ReadOnly { memory } => write!(f, "store to {memory}, which is read-only"),
             Self::Pointer => f.write_str("access through a null or invalid pointer"),
             Self::Uninitialised { what } => write!(f, "read of {what}, which has no value yet"),
+            Self::Race { offset, write } => {
+                let what = if *write { "store" } else { "load" };
+                write!(
+                    f,
+                    "{what} at offset {offset} of threadgroup memory races with another simdgroup: no barrier between"
+                )
+            }
             Self::DivergentBarrier => f.write_str("a barrier that not all threads of the threadgroup reach"),
             Self::Steps => f.write_str("more steps than the launch allows"),
             Self::Stopped => f.write_str("stopped by the host"),

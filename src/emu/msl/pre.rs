@@ -152,6 +152,10 @@ impl Pre {
         while at < tokens.len() {
             let token = &tokens[at];
             at += 1;
+            if token.is_word("_Pragma") && tokens.get(at).is_some_and(|t| t.is("(")) {
+                at = arguments(tokens, at, None)?.1;
+                continue;
+            }
             let found = match &token.tok {
                 Tok::Id(word) if !active.contains(word) => self.macros.get(word).cloned().map(|m| (word.clone(), m)),
                 _ => None,

@@ -69,6 +69,22 @@ impl Simd {
                 _ => 0,
             });
         }
+        group.atomic = true;
+        let made = self.update_own(m, group, (target, lane, at), kind, f);
+        group.atomic = false;
+        made
+    }
+
+    /// A word of threadgroup memory; simdgroups take turns, so plain accesses are whole.
+    fn update_own(
+        &mut self,
+        m: &Machine,
+        group: &mut GroupMemory,
+        (target, lane, at): (Target, usize, u64),
+        kind: Rmw,
+        f: &mut dyn FnMut(u32) -> u32,
+    ) -> Run<u32> {
+        let load = kind == Rmw::Load;
         let mut row = [0; 32];
         let offsets = [at; 32];
         let lanes = 1 << lane;
@@ -78,7 +94,7 @@ impl Simd {
         }
         let old = row[lane];
         if !load {
-            self.put_words(m, group, (target, lanes), &offsets, 4, &[f(old); 32]);
+            self.put_words(m, group, (target, lanes), &offsets, 4, &[f(old); 32])?;
         }
         Ok(old)
     }

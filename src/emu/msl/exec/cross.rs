@@ -176,7 +176,7 @@ impl Simd {
                         Memory::BFloat => values.map(|v| v >> 16),
                         _ => values,
                     };
-                    simd.put_words(m, group, (target, lanes), offsets, size as u32, &packed);
+                    simd.put_words(m, group, (target, lanes), offsets, size as u32, &packed)?;
                     return Ok(());
                 }
                 let mut out = [0; 32];

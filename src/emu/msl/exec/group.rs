@@ -116,10 +116,11 @@ impl Worker {
         loop {
             let mut at = None;
             for index in 0..count {
+                self.memory.simdgroup = index as u8 + 1;
                 let stop = self.simds[index].run(m, &mut self.memory).map_err(|t| (index, t))?;
                 let here = match stop {
                     Stop::End => None,
-                    Stop::Barrier(pc) => Some(pc),
+                    Stop::Barrier { at, orders } => Some((at, orders)),
                 };
                 if index == 0 {
                     at = here;
@@ -129,8 +130,9 @@ impl Worker {
                     return Err((late, Trouble { kind: FaultKind::DivergentBarrier, lane: Some(lane) }));
                 }
             }
-            if at.is_none() {
-                return Ok(());
+            match at {
+                None => return Ok(()),
+                Some((_, orders)) => self.memory.barrier(orders),
             }
         }
     }

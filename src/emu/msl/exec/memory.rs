@@ -134,7 +134,7 @@ impl Simd {
     pub(super) fn load(
         &mut self,
         m: &Machine,
-        group: &GroupMemory,
+        group: &mut GroupMemory,
         (d, p, off): (Row, Row, i32),
         kind: Memory,
         (n, align): (u32, u32),
@@ -159,7 +159,7 @@ impl Simd {
     fn fetch(
         &mut self,
         m: &Machine,
-        group: &GroupMemory,
+        group: &mut GroupMemory,
         (target, lanes): (Target, u32),
         at: &Offsets,
         kind: Memory,
@@ -184,7 +184,7 @@ impl Simd {
     pub(super) fn fetch_words(
         &mut self,
         m: &Machine,
-        group: &GroupMemory,
+        group: &mut GroupMemory,
         (target, lanes): (Target, u32),
         at: &Offsets,
         bytes: u32,
@@ -227,11 +227,11 @@ impl Simd {
                 let at = offsets.map(|o| o.wrapping_add(u64::from(k * size)));
                 if kind == Memory::Wide {
                     let (low, high) = (simd.regs[(s + 2 * k) as usize], simd.regs[(s + 2 * k + 1) as usize]);
-                    simd.put_words(m, group, (target, lanes), &at, 4, &low);
-                    simd.put_words(m, group, (target, lanes), &at.map(|o| o.wrapping_add(4)), 4, &high);
+                    simd.put_words(m, group, (target, lanes), &at, 4, &low)?;
+                    simd.put_words(m, group, (target, lanes), &at.map(|o| o.wrapping_add(4)), 4, &high)?;
                 } else {
                     let values = pack(kind, &simd.regs[(s + k) as usize]);
-                    simd.put_words(m, group, (target, lanes), &at, size, &values);
+                    simd.put_words(m, group, (target, lanes), &at, size, &values)?;
                 }
             }
             Ok(())
@@ -246,18 +246,19 @@ impl Simd {
         at: &Offsets,
         bytes: u32,
         values: &Lanes,
-    ) {
+    ) -> Run<()> {
         match target {
             Target::Buffer(slot) => {
                 if let Some(Bound { memory: Source::Memory(memory), base, .. }) = &m.buffers[slot] {
                     memory.scatter(lanes, &at.map(|o| o.wrapping_add(*base)), width(bytes), values);
                 }
             }
-            Target::Group(start, _) => group.scatter((lanes, start), at, bytes, values),
+            Target::Group(start, _) => return group.scatter((lanes, start), at, bytes, values),
             Target::Thread => self.scatter_thread(lanes, at, bytes, values),
             // Checked before: constants are read-only.
             Target::Constants => {}
         }
+        Ok(())
     }
 
     /// Copies an object of each lane, in the largest steps that its alignment allows.
@@ -295,7 +296,7 @@ impl Simd {
         self.each_memory(m, &to, write, &mut |simd, target, lanes, offsets| {
             for (k, row) in values.iter().enumerate() {
                 let at = offsets.map(|o| o.wrapping_add(k as u64 * u64::from(step)));
-                simd.put_words(m, group, (target, lanes), &at, step, row);
+                simd.put_words(m, group, (target, lanes), &at, step, row)?;
                 if quiet {
                     simd.unmark_thread(lanes, &at, step, &marks[k * step as usize..]);
                 }
@@ -365,34 +366,6 @@ impl Bound<'_> {
                 for lane in ones(lanes) {
                     out[lane] = little(bytes, at[lane] as usize, width.bytes() as usize);
                 }
-            }
-        }
-    }
-}
-
-impl GroupMemory {
-    fn gather(&self, (lanes, start): (u32, u64), at: &Offsets, bytes: u32, out: &mut Lanes) -> Run<()> {
-        for lane in ones(lanes) {
-            let from = (start + at[lane]) as usize;
-            let known = self.written.get(from..from + bytes as usize).is_some_and(|w| w.iter().all(|b| *b));
-            if !known {
-                let what = format!("threadgroup memory at offset {}", at[lane]).into();
-                return trouble(FaultKind::Uninitialised { what }, lane);
-            }
-            out[lane] = little(&self.bytes, from, bytes as usize);
-        }
-        Ok(())
-    }
-
-    fn scatter(&mut self, (lanes, start): (u32, u64), at: &Offsets, bytes: u32, values: &Lanes) {
-        let count = bytes as usize;
-        for lane in ones(lanes) {
-            let from = (start + at[lane]) as usize;
-            if let (Some(to), Some(marks)) =
-                (self.bytes.get_mut(from..from + count), self.written.get_mut(from..from + count))
-            {
-                to.copy_from_slice(&values[lane].to_le_bytes()[..count]);
-                marks.fill(true);
             }
         }
     }

@@ -10,9 +10,11 @@ mod math;
 mod memory;
 mod simd;
 mod thread;
+mod threadgroup;
 
 pub(crate) use alu::Lanes;
 pub(crate) use group::{Grid, launch};
+pub(crate) use threadgroup::GroupMemory;
 
 use crate::code::Code;
 use crate::memory::Memory;
@@ -44,26 +46,6 @@ pub(crate) struct Machine<'a> {
     pub max_steps: u64,
     pub executed: Option<&'a AtomicU64>,
     pub stop: Option<&'a AtomicBool>,
-}
-
-/// Memory of a threadgroup, with a note of what has been written.
-pub(crate) struct GroupMemory {
-    pub bytes: Vec<u8>,
-    pub written: Vec<bool>,
-}
-
-/// What threadgroup memory holds before anything is written.
-pub(crate) const PATTERN: u8 = 0xaa;
-
-impl GroupMemory {
-    pub fn new(len: u64) -> Self {
-        Self { bytes: vec![PATTERN; len as usize], written: vec![false; len as usize] }
-    }
-
-    pub fn reset(&mut self) {
-        self.bytes.fill(PATTERN);
-        self.written.fill(false);
-    }
 }
 
 /// Runs code without parameters on one lane; its registers at the end, unless it faults or takes too long.

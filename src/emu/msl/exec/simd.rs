@@ -21,8 +21,11 @@ struct Frame {
 
 pub(crate) enum Stop {
     End,
-    /// At the barrier of this instruction.
-    Barrier(u32),
+    /// At the barrier of this instruction; whether it orders threadgroup memory.
+    Barrier {
+        at: u32,
+        orders: bool,
+    },
 }
 
 pub(crate) struct Simd {
@@ -142,9 +145,9 @@ impl Simd {
                 Inst::Copy { to, from, bytes, align } => self.copy(m, group, (to, from), (bytes, align))?,
                 Inst::Atomic { op, d, p, v, wide } => self.atomic(m, group, op, (d, p, v), wide)?,
                 Inst::AtomicCas { d, p, expected, v } => self.compare_exchange(m, group, (d, p, expected, v))?,
-                Inst::Barrier => {
+                Inst::Barrier { orders } => {
                     if mask == self.live {
-                        return Ok(Stop::Barrier(self.pc - 1));
+                        return Ok(Stop::Barrier { at: self.pc - 1, orders });
                     }
                     let missing = (self.live & !mask).trailing_zeros();
                     return trouble(FaultKind::DivergentBarrier, missing as usize);

@@ -3,8 +3,11 @@
 use super::Lower;
 use crate::code::{Bin, Inst, Math, Memory, Reduce, Rmw, Row, Shuffle, Un, Vote};
 use crate::error::{Res, fail};
-use crate::tree::{Binary, Expr};
+use crate::tree::{Binary, Expr, Kind};
 use crate::types::{Scalar, Ty};
+
+/// `mem_flags::mem_threadgroup`
+const MEM_THREADGROUP: u64 = 2;
 
 fn rmw(name: &str, scalar: Scalar) -> Option<Rmw> {
     let signed = scalar.is_signed();
@@ -74,7 +77,12 @@ impl Lower<'_> {
         match name {
             "threadgroup_barrier" => {
                 self.at = e.at;
-                self.emit(Inst::Barrier);
+                // A flag that is not known orders all memory.
+                let orders = match args.first().map(|a| &a.kind) {
+                    Some(Kind::Const(flags)) => flags & MEM_THREADGROUP != 0,
+                    _ => true,
+                };
+                self.emit(Inst::Barrier { orders });
                 return Ok(0);
             }
             // Lanes run in step, and memory has one order.

@@ -35,7 +35,7 @@ impl Parser {
         if name.ends_with("_barrier") || name == "atomic_thread_fence" {
             let good = args.iter().all(|a| matches!(self.types.get(a.ty), Ty::Enum(0..3)));
             return match (good, args.first().map(|a| self.types.get(a.ty))) {
-                (true, Some(Ty::Enum(0))) => self.value(Kind::Builtin(name, Vec::new()), Types::VOID, at),
+                (true, Some(Ty::Enum(0))) => self.value(Kind::Builtin(name, args), Types::VOID, at),
                 _ => self.no_match(name, &args, at),
             };
         }

@@ -42,6 +42,16 @@ impl Parser {
         if pointers[0] || pointers[1] {
             return self.pointer_operate(op, left, right, at);
         }
+        let flags = self.types.get(left.ty) == Ty::Enum(0) && left.ty == right.ty;
+        if flags && matches!(op, Binary::Or | Binary::And) {
+            let ty = left.ty;
+            let made = match (&left.kind, &right.kind) {
+                (Kind::Const(a), Kind::Const(b)) if op == Binary::Or => Kind::Const(a | b),
+                (Kind::Const(a), Kind::Const(b)) => Kind::Const(a & b),
+                _ => Kind::Binary(op, Box::new(left), Box::new(right)),
+            };
+            return self.value(made, ty, at);
+        }
         let Some(calc) = self.operand_type(op, &left, &right) else { return self.invalid(&left, &right, at) };
         let (scalar, lanes) = self.types.arith(calc).unwrap_or((Scalar::Int, 1));
         let left = self.operand(left, calc)?;

@@ -146,7 +146,8 @@ impl Parser {
         if matches!(&**word, "vec" | "array" | "atomic" | "simdgroup_matrix") {
             return self.peek_at(ahead + 1).is("<");
         }
-        if matches!(&**word, "mem_flags" | "memory_order" | "thread_scope") && self.peek_at(ahead + 1).is("::") {
+        let member = self.peek_at(ahead + 1).is("::");
+        if matches!(&**word, "mem_flags" | "memory_order" | "thread_scope") && member {
             return false;
         }
         QUALIFIERS.contains(&&**word) || builtin_type(word).is_some()
@@ -253,6 +254,7 @@ impl Parser {
             _ => {}
         }
         match &*word {
+            "simd_vote" if self.is("::") && self.peek_at(1).is_word("vote_t") => self.p += 2,
             "struct" => return self.struct_type(),
             "enum" => return self.enum_type(at),
             "vec" | "array" | "atomic" | "simdgroup_matrix" => return self.library_template(&word, at),

@@ -24,3 +24,20 @@ kernel void add(device float* data0, const device float* data1, const device flo
     let expected: Vec<f32> = (0..128).map(|n| 1.5 * n as f32).collect();
     assert_eq!(out.to_f32(), expected);
 }
+
+#[test]
+fn votes_pragmas_and_flags_are_read() {
+    let source = "kernel void k(device uint* a, uint i [[thread_position_in_grid]]) {
+  uint votes = (uint)(simd_vote::vote_t)simd_ballot(i % 2 == 0);
+  uint sum = 0;
+  _Pragma(\"clang loop unroll(full)\")
+  for (uint k = 0; k < 4; k++) sum += k;
+  threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
+  a[i] = votes + sum;
+}";
+    let library = Library::compile(&super::corpus::with_header(source), &Options::default()).unwrap();
+    let memory = Buffer::zeroed(128);
+    let buffers = [Some(Binding::buffer(&memory))];
+    library.kernel("k").unwrap().run(&Launch::new([1, 1, 1], [32, 1, 1], &buffers)).unwrap();
+    assert_eq!(memory.to_u32(), [0x5555_5555 + 6; 32]);
+}

@@ -67,6 +67,46 @@ fn other_faults_of_memory_are_found() {
     }
 }
 
+/// A kernel with two simdgroups and an `int` a thread.
+fn two_simdgroups(body: &str) -> Result<(), crate::Fault> {
+    let source = format!(
+        "kernel void k(device int* a, uint i [[thread_index_in_threadgroup]], uint s [[simdgroup_index_in_threadgroup]]) {{ threadgroup int t[64]; threadgroup atomic_int n; {body} }}"
+    );
+    let memory = Buffer::zeroed(256);
+    let buffers = [Some(Binding::buffer(&memory))];
+    library(&source).kernel("k").unwrap().run(&Launch::new([1, 1, 1], [64, 1, 1], &buffers))
+}
+
+#[test]
+fn a_race_between_simdgroups_is_found() {
+    let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
+    let bad = [
+        format!("t[i] = i; {barrier} t[i ^ 32] = 2; a[i] = t[i];"),
+        format!("t[i] = i; {barrier} a[i] = t[63 - i]; t[i] = 7;"),
+        "t[i] = i; threadgroup_barrier(mem_flags::mem_device); a[i] = t[i ^ 32];".to_string(),
+        format!("t[0] = s; {barrier} a[i] = t[0];"),
+    ];
+    for body in bad {
+        let found = two_simdgroups(&body).expect_err(&body);
+        assert!(matches!(found.kind, FaultKind::Race { .. }), "{body}: {found}");
+    }
+    let good = [
+        format!("t[i] = i; {barrier} a[i] = t[63 - i]; {barrier} t[i ^ 32] = 7; {barrier} a[i] += t[i];"),
+        "t[i] = i; threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup); a[i] = t[i ^ 32];"
+            .to_string(),
+        "t[i] = i; simdgroup_barrier(mem_flags::mem_threadgroup); a[i] = t[i ^ 1];".to_string(),
+        format!("t[0] = 5; {barrier} a[i] = t[0];"),
+        format!(
+            "if (i == 0) atomic_store_explicit(&n, 0, memory_order_relaxed); {barrier} atomic_fetch_add_explicit(&n, 1, memory_order_relaxed);"
+        ),
+    ];
+    for body in good {
+        if let Err(fault) = two_simdgroups(&body) {
+            panic!("{body}: {fault}");
+        }
+    }
+}
+
 #[test]
 fn simdgroups_at_different_barriers_are_found() {
     let source = "kernel void k(device float* a, uint s [[simdgroup_index_in_threadgroup]]) {
