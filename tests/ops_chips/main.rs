@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const GROUPS: &[&str] = &[
     "unary", "binary", "casts", "reduce", "linear", "movement", "loss", "conv", "index", "order", "dtypes", "names",
-    "losses",
+    "losses", "select", "linalg",
 ];
 
 fn emulate(chip: &str, _cards: usize) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
