@@ -51,6 +51,8 @@ pub enum FaultKind {
     },
     /// A barrier that some threads of the group do not reach.
     DivergentBarrier,
+    /// An operation on simdgroup matrices that not all 32 lanes reach.
+    PartialSimdgroup,
     /// More steps than the launch allows.
     Steps,
     /// The launch's flag to stop was set.
@@ -80,6 +82,7 @@ impl fmt::Display for FaultKind {
                 )
             }
             Self::DivergentBarrier => f.write_str("a barrier that not all threads of the threadgroup reach"),
+            Self::PartialSimdgroup => f.write_str("a simdgroup matrix operation that not all 32 lanes reach"),
             Self::Steps => f.write_str("more steps than the launch allows"),
             Self::Stopped => f.write_str("stopped by the host"),
             Self::Launch(text) => f.write_str(text),

@@ -149,6 +149,10 @@ impl Simd {
         kind: Memory,
         write: bool,
     ) -> Run<()> {
+        self.need_all_lanes()?;
+        if self.mask == 0 {
+            return Ok(());
+        }
         let base = self.pointers(p, 0);
         let wide = |simd: &Self, n: u32, lane: usize| {
             let row = (args + n) as usize;

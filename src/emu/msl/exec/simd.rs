@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 struct Frame {
     /// Lanes to go on behind it.
     outer: u32,
-    /// Of an `if`: lanes of the other branch. Of a loop: lanes that wait for the next round.
+    /// Of an `if`: lanes of the other branch. Of a loop: lanes that wait for the next round. Of a `switch`: all lanes.
     other: u32,
 }
 
@@ -78,9 +78,9 @@ impl Simd {
     fn leave(&mut self, frames: u32) -> usize {
         let mask = self.mask;
         let target = self.frames.len() - 1 - frames as usize;
+        // `other` has none of them: lanes that run are neither in the other branch nor waiting.
         for frame in &mut self.frames[target + 1..] {
             frame.outer &= !mask;
-            frame.other &= !mask;
         }
         self.mask = 0;
         target
@@ -163,7 +163,12 @@ impl Simd {
                 }
                 Inst::MatrixLoad { d, p, args, kind } => self.matrix_memory(m, group, (d, p, args), kind, false)?,
                 Inst::MatrixStore { s, p, args, kind } => self.matrix_memory(m, group, (s, p, args), kind, true)?,
-                Inst::MatrixMul { d, a, b, c, round } => cross::multiply(&mut self.regs, (d, a, b, c), round),
+                Inst::MatrixMul { d, a, b, c, round } => {
+                    self.need_all_lanes()?;
+                    if mask != 0 {
+                        cross::multiply(&mut self.regs, (d, a, b, c), round);
+                    }
+                }
                 Inst::Undefine { slot, n } => {
                     self.defined[slot as usize..(slot + n) as usize].iter_mut().for_each(|s| *s &= !mask);
                 }
@@ -175,6 +180,14 @@ impl Simd {
                 flow => self.flow(m, flow)?,
             }
         }
+    }
+
+    /// Matrices are spread over all lanes.
+    pub fn need_all_lanes(&self) -> Run<()> {
+        if self.mask == u32::MAX || self.mask == 0 {
+            return Ok(());
+        }
+        trouble(FaultKind::PartialSimdgroup, self.mask.trailing_zeros() as usize)
     }
 
     fn need_defined(&self, m: &Machine, slot: u32, n: u32) -> Run<()> {
@@ -214,11 +227,9 @@ impl Simd {
                 self.mask = 0;
             }
             Inst::CaseIn { c } => {
-                let waiting = self.last().other;
-                self.mask = waiting;
-                let entering = self.holds(c);
-                self.last().other &= !entering;
-                self.mask = mask | entering;
+                // A lane has one label, so none that has left comes back.
+                self.mask = self.last().other;
+                self.mask = mask | self.holds(c);
             }
             Inst::LoopTest { c, exit } => {
                 self.mask = self.holds(c);

@@ -381,13 +381,18 @@ impl Lower<'_> {
         }
         let to = self.place(place)?;
         let direct = match &to {
-            Loc::Reg { row, .. } => Some(*row),
+            Loc::Reg { row, .. } if self.is_whole(place) => Some(*row),
             _ => None,
         };
         let row = self.value_to(value, direct)?;
         self.at = place.at;
         self.write(&to, place.ty, row)?;
         Ok(to)
+    }
+
+    /// Whether computing into the place's rows cannot overwrite what is still to be read: lanes of a vector may move.
+    fn is_whole(&self, place: &Expr) -> bool {
+        !matches!(place.kind, Kind::Swizzle(..)) || self.parts(place.ty).1 == 1
     }
 
     fn compound(&mut self, place: &Expr, op: Binary, value: &Expr, calc: Tid, e: &Expr) -> Res<Loc> {
@@ -398,7 +403,7 @@ impl Lower<'_> {
         let (from, n) = self.parts(place.ty);
         let (scalar, m) = self.parts(calc);
         let direct = match &to {
-            Loc::Reg { row, .. } if from == scalar => Some(*row),
+            Loc::Reg { row, .. } if from == scalar && self.is_whole(place) => Some(*row),
             _ => None,
         };
         let mut left = self.convert(old, from, scalar, n, None);

@@ -249,8 +249,17 @@ impl Lower<'_> {
         let (scalar, n) = self.parts(ty);
         match to {
             Loc::Reg { row, defined } => {
+                let rows = self.types.rows(ty);
+                let overlap = *row > s && *row < s + rows;
+                let s = if overlap {
+                    let kept = self.alloc(rows);
+                    self.emit(Inst::Mov { d: kept, a: s, n: rows });
+                    kept
+                } else {
+                    s
+                };
                 if *row != s {
-                    self.emit(Inst::Mov { d: *row, a: s, n: self.types.rows(ty) });
+                    self.emit(Inst::Mov { d: *row, a: s, n: rows });
                 }
                 self.define(*defined, n);
             }
@@ -262,6 +271,15 @@ impl Lower<'_> {
                 self.emit(Inst::Store { p: *pointer, s, off: *off, kind: Memory::of(scalar), n, align });
             }
             Loc::Lanes { of, scalar, lanes } => {
+                let rows = scalar.rows() * lanes.len() as u32;
+                let overlap = matches!(**of, Loc::Reg { row, .. } if s < row + 4 * scalar.rows() && row < s + rows);
+                let s = if overlap {
+                    let kept = self.alloc(rows);
+                    self.emit(Inst::Mov { d: kept, a: s, n: rows });
+                    kept
+                } else {
+                    s
+                };
                 let one = crate::types::Types::scalar_id(*scalar);
                 for (n, lane) in lanes.iter().enumerate() {
                     let part = self.lanes_of((**of).clone(), *scalar, &[*lane])?;

@@ -53,6 +53,8 @@ fn other_faults_of_memory_are_found() {
         ("*(device float4*)(a + 1) = float4(0);", "not aligned to 16 bytes"),
         ("device float* p = nullptr; p[0] = 1;", "null or invalid pointer"),
         ("device float* p; p[0] = 1;", "variable 'p'"),
+        ("simdgroup_float8x8 m(1.0f); if (i % 32 < 9) simdgroup_store(m, a);", "not all 32 lanes"),
+        ("simdgroup_float8x8 m(1.0f); if (i > 3) simdgroup_multiply(m, m, m);", "not all 32 lanes"),
         ("while (true) {}", "more steps"),
         ("if (i % 32 < 7) threadgroup_barrier(mem_flags::mem_threadgroup);", "not all threads"),
         ("if (i % 32 == 3) return; threadgroup_barrier(mem_flags::mem_threadgroup);", "not all threads"),

@@ -192,6 +192,78 @@ impl Writer {
         }
     }
 
+    /// Lanes of a vector assigned to others of the same one.
+    fn lanes(&mut self) {
+        let of = self.pick(&["int", "uint", "float", "half", "short", "long"]);
+        let name = format!("m_{of}");
+        let mut line = String::from("  {");
+        for _ in 0..4 {
+            let (to, from) = match self.random.below(3) {
+                0 => (self.pick(&["x", "y", "z", "w"]), self.pick(&["x", "y", "z", "w"])),
+                1 => (self.pick(&["xy", "yz", "zw", "wx", "zx"]), self.pick(&["xy", "yz", "zw", "xx", "wy"])),
+                _ => (self.pick(&["xyz", "yzw", "wzx"]), self.pick(&["xyz", "yzw", "zzx", "wxy"])),
+            };
+            let op = self.pick(&["=", "=", "+=", "-=", "*="]);
+            let more = if self.random.below(2) == 0 { format!(" + {name}.{from}") } else { String::new() };
+            let _ = write!(line, " {name}.{to} {op} {name}.{from}{more};");
+        }
+        for lane in ["x", "y", "z", "w"] {
+            if matches!(of, "float" | "half") {
+                let _ = write!(line, " fo[{}] = (float){name}.{lane};", self.floats);
+                self.floats += 1;
+            } else {
+                let _ = write!(line, " lo[{}] = (long){name}.{lane};", self.longs);
+                self.longs += 1;
+            }
+        }
+        let _ = writeln!(self.body, "{line} }}");
+    }
+
+    /// Statements that change three integers, with branches, loops and early ends.
+    fn block(&mut self, depth: u32, in_loop: bool, indent: usize) -> String {
+        let mut out = String::new();
+        let pad = " ".repeat(indent);
+        for _ in 0..2 + self.random.below(2) {
+            let (a, b, n) = (self.digit(), self.digit(), self.random.below(90) + 1);
+            let test =
+                format!("((r{a} ^ p) % {} {} {})", n % 7 + 2, self.pick(&["==", "!=", "<"]), self.random.below(3));
+            let choice = if depth == 0 { self.random.below(3) } else { self.random.below(9) };
+            let inner = depth.saturating_sub(1);
+            let part = match choice {
+                0 => format!("r{a} += r{b} * {n} + k;"),
+                1 => format!("r{a} ^= (r{b} >> 3) + p;"),
+                2 if in_loop => format!("if {test} {};", self.pick(&["break", "continue", "break", "return r0 - r1"])),
+                2 => format!("if {test} return r{b};"),
+                3 | 4 => {
+                    let (yes, no) = (self.block(inner, in_loop, indent + 2), self.block(inner, in_loop, indent + 2));
+                    format!("if {test} {{\n{yes}{pad}}} else {{\n{no}{pad}}}")
+                }
+                5 => {
+                    let body = self.block(inner, true, indent + 2);
+                    format!("for (int k = 0; k < (int)((uint)r{a} % 6); k++) {{\n{body}{pad}}}")
+                }
+                6 => {
+                    let body = self.block(inner, true, indent + 2);
+                    format!("{{ int k = (r{a} & 3) + 1; while (k-- > 0) {{\n{body}{pad}}} }}")
+                }
+                7 => {
+                    let body = self.block(inner, true, indent + 2);
+                    format!("{{ int k = 0; do {{\n{body}{pad}}} while (++k < (r{b} & 3)); }}")
+                }
+                _ => {
+                    let cases: Vec<String> = (0..3).map(|_| self.block(inner, in_loop, indent + 4)).collect();
+                    let last = self.pick(&["break;", ""]);
+                    format!(
+                        "switch ((r{a} + p) & 3) {{\n{pad}  case 0: {{\n{}{pad}  }} {last}\n{pad}  default: {{\n{}{pad}  }} break;\n{pad}  case 2: {{\n{}{pad}  }}\n{pad}}}",
+                        cases[0], cases[1], cases[2]
+                    )
+                }
+            };
+            let _ = writeln!(out, "{pad}{part}");
+        }
+        out
+    }
+
     /// Variables of every type from a thread's numbers.
     fn variables() -> String {
         let mut out = String::new();
@@ -228,6 +300,7 @@ impl Writer {
                     let _ = writeln!(out, "  {of}{lanes} v_{of}{lanes}_{n} = {of}{lanes}({});", parts.join(", "));
                 }
             }
+            let _ = writeln!(out, "  {of}4 m_{of} = v_{of}4_0;");
         }
         out
     }
@@ -235,12 +308,25 @@ impl Writer {
 
 fn kernel(seed: u64, statements: usize) -> (String, usize, usize) {
     let mut writer = Writer { random: Random(seed), body: String::new(), longs: 0, floats: 0 };
-    for _ in 0..statements {
+    let mut functions = String::new();
+    for n in 0..statements {
         writer.statement();
+        if n % 10 == 0 {
+            writer.lanes();
+        }
+        if n % 20 == 0 {
+            let body = writer.block(4, false, 2);
+            let _ = writeln!(
+                functions,
+                "static int flow{n}(int r0, int r1, int r2, int p) {{\n  int k = 1;\n{body}  return r0 + r1 * 3 + r2 * 5;\n}}"
+            );
+            let _ = writeln!(writer.body, "  lo[{}] = flow{n}(a0, a1, a2, (int)i);", writer.longs);
+            writer.longs += 1;
+        }
     }
     let (longs, floats) = (writer.longs, writer.floats);
     let text = format!(
-        "kernel void expressions(device const int* data [[buffer(0)]], device long* los [[buffer(1)]], device float* fos [[buffer(2)]], uint i [[thread_position_in_grid]]) {{
+        "{functions}kernel void expressions(device const int* data [[buffer(0)]], device long* los [[buffer(1)]], device float* fos [[buffer(2)]], uint i [[thread_position_in_grid]]) {{
   device const int* x = data + {VALUES} * i;
   device long* lo = los + {longs} * i;
   device float* fo = fos + {floats} * i;
@@ -266,7 +352,7 @@ fn random_expressions_have_the_values_that_clang_gives_them() {
     if !present() {
         return;
     }
-    let kernels: Vec<(String, usize, usize)> = (0..6).map(|n| kernel(1000 + n, 250)).collect();
+    let kernels: Vec<(String, usize, usize)> = (0..4).map(|n| kernel(1000 + n, 200)).collect();
     let entry = |k: &'static str| Entry { source: k, function: "expressions", call: "expressions" };
     let entries: Vec<Entry<'_>> = kernels.iter().map(|k| entry(Box::leak(k.0.clone().into_boxed_str()))).collect();
     let program = Program::compile("random", &entries);
