@@ -218,6 +218,25 @@ fn operands_are_read_where_they_lie() {
 }
 
 #[test]
+fn keys_that_were_assigned_in_the_same_run_are_the_new_ones() {
+    let session = session(None);
+    let _entered = session.enter();
+    let s = shape(1, 1, 1, (128, 150), (32, 32));
+    let [q, k, v] = [(31, 128), (32, 150), (33, 150)].map(|(seed, n)| numbers(seed, &[n, 32], Scalar::F32));
+    let cache = Tensor::zeros([200, 32]).contiguous();
+    cache.realize().unwrap();
+    let old = cache.narrow(0, 20, 150);
+    let before = q.attention(&old, &v, None, false);
+    cache.set(20..170, &k);
+    let after = q.attention(&cache.narrow(0, 20, 150), &v, None, false);
+    Tensor::realize_all(&[before.clone(), after.clone()]).unwrap();
+    let [q, k, v] = [q, k, v].map(|t| t.to_f64().unwrap());
+    close(&after.to_f64().unwrap(), &reference(s, [&q, &k, &v], |_, _| 0.0).0, 5e-6, "assigned keys");
+    let zeros = vec![0.0; k.len()];
+    close(&before.to_f64().unwrap(), &reference(s, [&q, &zeros, &v], |_, _| 0.0).0, 5e-6, "keys before");
+}
+
+#[test]
 fn large_scores_stay_finite_and_rows_without_a_key_are_nan() {
     let session = session(None);
     let _entered = session.enter();
