@@ -81,11 +81,13 @@ impl Executor for Threadgroups {
             })
             .collect();
         let words: Vec<[u8; 8]> = args.iter().map(|a| a.bits().to_le_bytes()).collect();
-        let bind = |(memory, word)| match memory {
-            &Some(ref shared) => Some(Binding::buffer(shared as &dyn Memory)),
-            None => Some(Binding::Bytes(word)),
-        };
-        let buffers: Vec<Option<Binding>> = memories.iter().zip(words.iter().map(|w| &w[..])).map(bind).collect();
+        let mut buffers: Vec<Option<Binding>> = Vec::new();
+        for (memory, word) in memories.iter().zip(&words) {
+            buffers.push(Some(match memory {
+                Some(shared) => Binding::buffer(shared),
+                None => Binding::Bytes(word),
+            }));
+        }
         let kernel = library.kernel(name).ok_or("the library lacks it")?;
         kernel.run(&Launch::new(over.groups, over.local, &buffers)).map_err(|e| e.to_string())
     }
