@@ -23,6 +23,8 @@ pub struct Target {
     pub cache_bytes: usize,
     /// f16 arithmetic is native; otherwise it is done in f32.
     pub f16_math: bool,
+    /// f64 exists. Without it sin and pow of f32 are the target's own functions: they are computed in f64 elsewhere.
+    pub f64: bool,
     /// `Op::Ldexp` is an instruction.
     pub ldexp: bool,
     /// Matrix units, in order of preference.
@@ -76,6 +78,7 @@ impl Target {
             grid: None,
             cache_bytes: 1 << 20,
             f16_math: false,
+            f64: true,
             ldexp: false,
             tensor_cores: &[],
             async_copies: false,
@@ -98,6 +101,7 @@ impl Target {
             grid: Some(grid),
             cache_bytes: 16 << 10,
             f16_math: false,
+            f64: true,
             ldexp: false,
             tensor_cores: &[],
             async_copies: false,
@@ -113,6 +117,9 @@ impl Target {
     /// Whether the target has an instruction for `op` on this scalar type. Codegen decomposes all others.
     pub fn supports(&self, op: Op, t: Scalar) -> bool {
         use Op::*;
+        if matches!(op, Sin | Pow) && t == Scalar::F32 {
+            return !self.f64;
+        }
         if matches!(op, Exp2 | Log2 | Sin | Pow | Threefry | FloorDiv | FloorMod) {
             return false;
         }

@@ -108,7 +108,7 @@ const KERNEL: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(VECTORS).union(OpSe
     Op::EndIf,
 ]));
 /// Decomposed before the linear program.
-const DECOMPOSED: OpSet = OpSet::of(&[Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Threefry, Op::FloorDiv, Op::FloorMod]);
+const DECOMPOSED: OpSet = OpSet::of(&[Op::Exp2, Op::Log2, Op::Threefry, Op::FloorDiv, Op::FloorMod]);
 const LINEAR: OpSet = LEAVES.union(OpSet::ELEMENTWISE.minus(DECOMPOSED)).union(VECTORS).union(OpSet::of(&[
     Op::Param,
     Op::Special,

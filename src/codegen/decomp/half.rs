@@ -16,7 +16,11 @@ pub fn through_f32(u: &UOp, target: &Target) -> Option<UOp> {
         Op::Bitcast | Op::Where => None,
         Op::Cast => {
             let direct = |a: DType, b: DType| is_half(a) && b.scalar != Scalar::F32;
-            if is_half(u.dtype()) && rounds_twice(from.scalar) {
+            if u.dtype().scalar == Scalar::F16 && from.is_int() && !target.f64 {
+                // The target's own conversion, which rounds once.
+                return None;
+            }
+            if is_half(u.dtype()) && rounds_twice(from.scalar) && target.f64 {
                 return Some(odd_f32(&u.src()[0]).cast(u.dtype()));
             }
             if direct(from, u.dtype()) || direct(u.dtype(), from) {

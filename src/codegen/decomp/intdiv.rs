@@ -7,10 +7,11 @@
 //! (x/0 = 0, and nothing overflows); vectors of up to 32 bits divide in f64, whose truncated quotient is exact for
 //! them.
 
+use super::super::Target;
 use super::float::ilit;
 use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
-pub fn lower(u: &UOp) -> Option<UOp> {
+pub fn lower(u: &UOp, target: &Target) -> Option<UOp> {
     let t = u.dtype();
     if !t.is_int() {
         return None;
@@ -19,7 +20,7 @@ pub fn lower(u: &UOp) -> Option<UOp> {
     match y.as_const().and_then(ConstVal::as_int) {
         Some(0) => Some(ilit(t, 0)),
         Some(c) => by_constant(u.op(), x, c),
-        None => by_value(u, x, y),
+        None => by_value(u, x, y, target.f64),
     }
 }
 
@@ -165,10 +166,10 @@ fn guarded(y: &UOp, bad: i128) -> bool {
     y.op() == Op::Where && safe.as_const().is_some_and(ConstVal::is_one) && found
 }
 
-fn by_value(u: &UOp, x: &UOp, y: &UOp) -> Option<UOp> {
+fn by_value(u: &UOp, x: &UOp, y: &UOp, has_f64: bool) -> Option<UOp> {
     let (t, op) = (u.dtype(), u.op());
     let k = |v| ilit(t, v);
-    let in_f64 = t.lanes > 1 && width(t) <= 32;
+    let in_f64 = has_f64 && t.lanes > 1 && width(t) <= 32;
     let may_be = |v: i128| y.vmin() <= v && v <= y.vmax() && !guarded(y, v);
     let zero = may_be(0);
     let minus_one = t.scalar.is_signed() && may_be(-1);

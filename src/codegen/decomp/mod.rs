@@ -1,7 +1,7 @@
 //! Late decompositions: ops that no target has, or that this one lacks, become arithmetic that it does.
 //!
 //! [`lower`] works on a kernel graph after expansion: values may be vectors, every rule keeps the lanes. It leaves no
-//! Exp2, Log2, Sin, Pow, Threefry, FloorDiv, FloorMod, no fp8 value and no integer division that could trap; f16 and
+//! Exp2, Log2, Sin, Pow (but of f32 on targets without f64), Threefry, FloorDiv, FloorMod, no fp8 value and no integer division that could trap; f16 and
 //! bf16 arithmetic becomes casts around f32 arithmetic where the target does not have it. Accuracy in strict mode, over
 //! all inputs with NaN, infinities, both zeros and denormals: f32 exp2, log2, sin within 2 ulp, f64 within 4; f32 pow
 //! within 2 ulp. `fast` drops sin beyond 2^50 and, of exp2 on targets without Ldexp, denormals and overflow to infinity
@@ -80,13 +80,23 @@ fn rules() -> &'static PatternMatcher<LowerContext> {
             of("half-through-f32", halves, |u, f| half::through_f32(u, &f.target), "f16 and bf16 arithmetic in f32"),
             of("exp2", op(Op::Exp2), |u, f| exp2::lower(u, f.scale(f.fast)), "2^x by a polynomial and an exponent"),
             of("log2", op(Op::Log2), |u, f| log2::lower(u, f.fast), "log2 by the exponent and a polynomial"),
-            of("sin", op(Op::Sin), |u, f| sin::lower(u, f.fast), "sin by reduction of the angle and a polynomial"),
-            of("pow", op(Op::Pow), |u, f| pow::lower(u, f.scale(false)), "x^y by log2 and exp2 in extended precision"),
+            of(
+                "sin",
+                op(Op::Sin),
+                |u, f| sin::lower(u, &f.target, f.fast),
+                "sin by reduction of the angle and a polynomial",
+            ),
+            of(
+                "pow",
+                op(Op::Pow),
+                |u, f| pow::lower(u, &f.target, f.scale(false)),
+                "x^y by log2 and exp2 in extended precision",
+            ),
             of("threefry", op(Op::Threefry), |u, _| threefry::lower(u), "20 rounds of Threefry-2x32"),
             of(
                 "int-division",
                 divisions,
-                |u, _| intdiv::lower(u),
+                |u, f| intdiv::lower(u, &f.target),
                 "integer division by shifts, by a product, or guarded",
             ),
             of("recip", op(Op::Recip), recip, "1 / x where the target has no reciprocal"),

@@ -2,6 +2,7 @@
 //! the sign and the special cases of IEEE 754 `pow`. f32 computes the exponent in f64 and is correctly rounded but for
 //! rare ties; f64 has its exponent as a sum of two and is within 2 ulp.
 
+use super::super::Target;
 use super::exp2::Scale;
 use super::float::{Layout, abs, fma, ilit, lit};
 use super::{exp2, log2};
@@ -11,7 +12,7 @@ use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 const MAX_CHAIN: i64 = 32;
 
 /// `scale`: how products with powers of two are made; not `Scale::Normal`.
-pub fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
+pub fn lower(u: &UOp, target: &Target, scale: Scale) -> Option<UOp> {
     let (x, y) = (&u.src()[0], &u.src()[1]);
     if u.dtype().is_int() {
         return Some(integer(x, y));
@@ -24,15 +25,15 @@ pub fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
             return Some(x.equal(&lit(x, f64::NEG_INFINITY)).select(&lit(x, f64::INFINITY), &root));
         }
         if c.fract() == 0.0 && c.abs() <= 4.0 || c.fract() == 0.0 && c.abs() <= MAX_CHAIN as f64 && !l.double() {
-            return Some(whole_power(x, c as i64, l));
+            return Some(whole_power(x, c as i64, l.double() || !target.f64));
         }
     }
-    Some(general(x, y, scale))
+    (!target.supports(Op::Pow, u.dtype().scalar)).then(|| general(x, y, scale))
 }
 
-/// Chains for f32 multiply in f64, so that the result has the error of one rounding.
-fn whole_power(x: &UOp, n: i64, l: Layout) -> UOp {
-    let wide = if l.double() || n.abs() <= 2 { x.clone() } else { x.cast(x.dtype().with_scalar(Scalar::F64)) };
+/// Chains for f32 multiply in f64, so that the result has the error of one rounding; `as_is`: in x's own type.
+fn whole_power(x: &UOp, n: i64, as_is: bool) -> UOp {
+    let wide = if as_is || n.abs() <= 2 { x.clone() } else { x.cast(x.dtype().with_scalar(Scalar::F64)) };
     let p = chain(&wide, n.unsigned_abs());
     let p = if n < 0 { lit(&p, 1.0).binary(Op::FDiv, &p) } else { p };
     p.cast(x.dtype())

@@ -6,6 +6,7 @@
 //! 2^25: pi in four parts (Cody and Waite). Beyond: x times the 192 bits of 1/pi that matter, in integers (Payne and
 //! Hanek). Constants: 1,400-bit arithmetic.
 
+use super::super::Target;
 use super::float::{Layout, abs, fma, ilit, lit, polynomial, round};
 use doorbell_uop::{DType, Op, Scalar, UOp};
 
@@ -64,8 +65,11 @@ const ONE_OVER_PI: [u64; 20] = [
     0x2b01_9823_7e3d_b5d5,
 ];
 
-pub fn lower(u: &UOp, fast: bool) -> Option<UOp> {
+pub fn lower(u: &UOp, target: &Target, fast: bool) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
+    if target.supports(Op::Sin, u.dtype().scalar) {
+        return None;
+    }
     let x = &u.src()[0];
     if l.double() {
         return Some(sin_f64(x, l, fast));

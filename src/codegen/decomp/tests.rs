@@ -243,6 +243,34 @@ fn pow_is_within_two_units_and_keeps_the_special_cases() {
 }
 
 #[test]
+fn a_target_without_f64_gets_none_and_keeps_sin_and_pow_of_f32() {
+    let target = Target { f64: false, f16_math: true, ..TARGET };
+    let lowered = |u: &UOp| lower(u, &target, false).unwrap().toposort();
+    let has = |all: &[UOp], op| all.iter().any(|n| n.op() == op);
+    let vector = DType::from(Scalar::I32).vec(4);
+    let (x, y, h) = (input(Scalar::F32, 0), input(Scalar::F32, 1), input(Scalar::F16, 2));
+    let (n, m) = (input(vector, 3), input(vector, 4));
+    let power = |e: f64| UOp::alu(Op::Pow, [x.clone(), x.const_like(e)]);
+    let all = [
+        (UOp::alu(Op::Sin, [x.clone()]), Some(Op::Sin)),
+        (UOp::alu(Op::Sin, [h]), Some(Op::Sin)),
+        (UOp::alu(Op::Pow, [x.clone(), y.clone()]), Some(Op::Pow)),
+        (power(2.5), Some(Op::Pow)),
+        (power(7.0), None),
+        (n.binary(Op::FloorDiv, &m), Some(Op::CDiv)),
+        (n.cast(n.dtype().with_scalar(Scalar::F16)), None),
+    ];
+    for (u, left) in &all {
+        let low = lowered(u);
+        assert!(low.iter().all(|n| n.dtype().scalar != Scalar::F64), "{u:?}");
+        assert!(left.is_none_or(|op| has(&low, op)), "{u:?} without {left:?}");
+    }
+    assert!(!has(&lowered(&power(7.0)), Op::Pow));
+    let double = lowered(&UOp::alu(Op::Sin, [input(Scalar::F64, 5)]));
+    assert!(!has(&double, Op::Sin), "sin of f64 is decomposed everywhere");
+}
+
+#[test]
 fn powers_with_constant_exponents_and_of_integers_follow_the_definition() {
     for n in [-3.0, -1.0, 0.0, 0.5, 2.0, 3.0, 7.0, 2.5] {
         let x = input(Scalar::F32, 0);

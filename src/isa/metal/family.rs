@@ -65,6 +65,7 @@ impl Family {
         Target {
             local_bytes: THREADGROUP_BYTES,
             f16_math: true,
+            f64: false,
             tensor_cores: if matches!(self, Family::Apple5) { &[] } else { UNITS },
             ..Target::gpu(self.name(), grid)
         }

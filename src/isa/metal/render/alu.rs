@@ -33,8 +33,15 @@ impl Render<'_> {
             Op::Sqrt if single => format!("precise::sqrt({x})"),
             Op::Recip if single => format!("1.0f / {x}"),
             Op::Trunc if single => format!("trunc({x})"),
+            Op::Sin if single => format!("{}sin({x})", self.exactly()),
+            Op::Pow if single => format!("{}pow({x}, {})", self.exactly(), a[1]),
             _ => return None,
         })
+    }
+
+    /// The names of functions of full accuracy, unless the program does without.
+    fn exactly(&self) -> &'static str {
+        if self.program.fast_math { "fast::" } else { "precise::" }
     }
 
     fn int_op(&self, u: &UOp, op: Op, a: &[Lane]) -> Option<String> {
