@@ -19,9 +19,13 @@ mod error;
 // With only one vendor's feature enabled, code for the other one is unused.
 #[cfg_attr(not(all(feature = "amd", feature = "nv")), allow(dead_code))]
 mod gpu;
+#[cfg(any(feature = "amd", feature = "nv", feature = "metal"))]
+mod health;
 mod host;
 mod in_flight;
 pub mod memory;
+#[cfg(feature = "metal")]
+pub mod metal;
 pub mod null;
 #[cfg(feature = "nv")]
 pub mod nv;

@@ -1,6 +1,8 @@
 //! Software GPUs: drivers that implement the system-call interface, and compute units that execute the machine code and
 //! the packets that a real chip would get, so that everything above runs and is tested without one.
 //!
+//! Metal, which has a framework in the place of system calls, is a crate of its own.
+//!
 //! Place in the arrows: `emu` uses `ioctl`, of `hcq` packets and bit fields, and of `isa` the table of SASS; no other
 //! room but `engine` knows that it exists.
 #![forbid(unsafe_code)]
@@ -9,6 +11,8 @@
 pub mod amdgpu;
 #[cfg(all(target_os = "linux", feature = "amd"))]
 pub mod kfd;
+#[cfg(feature = "metal")]
+pub use doorbell_emu_metal as metal;
 #[cfg(all(target_os = "linux", feature = "nv"))]
 pub mod nvrm;
 #[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]

@@ -1,5 +1,5 @@
-//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`, and more of each (`NV:1:emu=CHIP`): a session registers them, so that the command line, tests and
-//! users of the library can open one by name. The only module that depends on both devices and emulators.
+//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`, more of each (`NV:1:emu=CHIP`), and `METAL:emu`: a session
+//! registers them, so that the command line, tests and users of the library can open one by name. The only module that depends on both devices and emulators.
 
 use crate::device::Registry;
 use crate::device::registry::Emulated;
@@ -7,6 +7,19 @@ use crate::device::registry::Emulated;
 /// Registers the function that creates software GPUs.
 pub(super) fn offer() {
     Registry::global().set_emulate(emulate);
+    #[cfg(feature = "metal")]
+    Registry::global().set_emulate_metal(metal);
+}
+
+/// The framework in software, with a GPU of a family of Apple's chips. It ends the process at a mistake in the use of
+/// the framework, as Apple's validation layer does.
+///
+/// # Errors
+/// A one-line message: no such family.
+#[cfg(feature = "metal")]
+fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
+    let table = crate::emu::metal::Table::of_family(family);
+    table.map(|t| t.objc()).ok_or_else(|| format!("no software GPU of family Apple{family}"))
 }
 
 /// Creates a machine of that many software GPUs of a chip, with all strict checks on, using all cores of the real one.

@@ -75,6 +75,8 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "ioctl/src/port",
     "src/hcq/memory.rs",
     "src/device/cpu/exec.rs",
+    "src/device/metal",
+    "src/emu/metal",
     "tools/preload/src",
     "tools/hw/nv-check/src/cuda.rs",
 ];

@@ -19,6 +19,7 @@ pub const CRATES: &[(&str, &str)] = &[
     ("doorbell_device", "device"),
     ("doorbell_elf", "elf"),
     ("doorbell_emu", "emu"),
+    ("doorbell_emu_metal", "emu::metal"),
     ("doorbell_emu_msl", "emu::msl"),
     ("doorbell_hcq", "hcq"),
     ("doorbell_ioctl", "ioctl"),

@@ -14,6 +14,8 @@ mod errno;
 mod linux;
 mod map;
 mod mapped;
+#[cfg(feature = "metal")]
+pub mod objc;
 #[cfg(target_os = "linux")]
 mod process;
 mod seam;

@@ -2,9 +2,9 @@
 //!
 //! Layer: implemented by `device::amd` and `device::nv`, called only by [`GpuQueue`].
 
-use super::health::Health;
 use super::queue::GpuQueue;
 use super::staging::SharedBuffer;
+use crate::health::Health;
 use crate::{Arg, DeviceError, DeviceTag, Geometry};
 use doorbell_hcq::signal::{Report, Signal, Timeline};
 use std::any::Any;

@@ -1,10 +1,10 @@
 //! Tests of the queue and of recorded lists over a mock vendor: a ring of words that the test empties itself.
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
-use super::health::Health;
 use super::queue::{GpuQueue, name_of, submit_runs};
 use super::recorded::{EncodeList, GpuList, LaidOut, Launches};
 use super::staging::SharedBuffer;
+use crate::health::Health;
 use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, MemoryParts};
 use crate::{Patch, QueueKind, Recorded, Uses};
 use doorbell_hcq::memory::View;

@@ -5,12 +5,16 @@
 
 #[cfg(feature = "amd")]
 mod amd;
+#[cfg(feature = "metal")]
+mod metal;
 mod name;
 #[cfg(feature = "nv")]
 mod nv;
 #[cfg(any(feature = "amd", feature = "nv"))]
 mod software;
 
+#[cfg(feature = "metal")]
+pub use metal::EmulateMetal;
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub(crate) use name::software_index;
 pub use name::{DeviceName, VALID};
@@ -58,6 +62,8 @@ impl DeviceOptions {
             DeviceName::Amd(_) => of.amd = self.amd.clone(),
             #[cfg(feature = "nv")]
             DeviceName::Nv(_) => of.nv = self.nv.clone(),
+            #[cfg(feature = "metal")]
+            DeviceName::Metal(_) => {}
             DeviceName::Custom(_) => {}
         }
         of
@@ -127,6 +133,8 @@ pub type Companion = Arc<dyn Any + Send + Sync>;
 pub struct Registry {
     open: Mutex<HashMap<DeviceName, Vec<Opened>>>,
     emulate: OnceLock<Emulate>,
+    #[cfg(feature = "metal")]
+    emulate_metal: OnceLock<EmulateMetal>,
     wrap: WrapSlot,
     /// The process's connection to AMD's driver; never closed, since the kernel accepts only one event page per
     /// process.
@@ -327,10 +335,12 @@ impl Registry {
                 }
                 Arc::new(NvDevice::open(&shown, &driver, selector, &nv)?)
             }
+            #[cfg(feature = "metal")]
+            DeviceName::Metal(selector) => self.open_metal(&shown, selector)?,
         })
     }
 
-    /// The machine's GPUs in the order in which a program prefers them: all of AMD's, NVIDIA's first one. A row without
+    /// The machine's GPUs in the order in which a program prefers them: all of AMD's, NVIDIA's first one, Metal's default. A row without
     /// `unavailable` can be opened.
     #[must_use]
     pub fn probe(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
@@ -339,6 +349,8 @@ impl Registry {
         rows.extend(self.probe_amd());
         #[cfg(feature = "nv")]
         rows.push(self.probe_nv(&options.nv));
+        #[cfg(feature = "metal")]
+        rows.push(self.probe_metal());
         let _not_all_builds_read_them = (&mut rows, options);
         rows
     }
@@ -364,6 +376,8 @@ impl Registry {
         rows.extend(self.list_amd());
         #[cfg(feature = "nv")]
         rows.extend(self.list_nv(&options.nv));
+        #[cfg(feature = "metal")]
+        rows.extend(self.list_metal());
         let absent = |name: &&str| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) };
         rows.extend(name::KNOWN_ABSENT.iter().map(absent));
         rows
@@ -371,7 +385,7 @@ impl Registry {
 }
 
 // TIMEOUT: a software GPU executes about 10^8 lane operations per second; milliseconds of a card are minutes there.
-#[cfg(any(feature = "amd", feature = "nv"))]
+#[cfg(any(feature = "amd", feature = "nv", feature = "metal"))]
 const SOFTWARE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// Chips that can be emulated.
@@ -429,7 +443,7 @@ mod tests {
 
     #[test]
     fn software_gpu_without_an_emulator_says_so() {
-        for name in ["AMD:emu=gfx1100", "NV:emu=sm_90"] {
+        for name in ["AMD:emu=gfx1100", "NV:emu=sm_90", "METAL:emu"] {
             let error = Registry::default().open(name, &DeviceOptions::default()).unwrap_err();
             assert_eq!(error.to_string(), format!("device {name} cannot be opened: no software GPUs here"));
         }
@@ -440,7 +454,11 @@ mod tests {
         let list = Registry::default().list(&DeviceOptions::default());
         let row = |name: &str| list.iter().find(|d| d.name == name).unwrap();
         assert!(row("CPU").unavailable.is_none() && row("CPU").cores > 0);
-        assert_eq!(row("METAL").unavailable.as_deref(), Some("not in this build"));
+        if !cfg!(feature = "metal") {
+            assert_eq!(row("METAL").unavailable.as_deref(), Some("not in this build"));
+        } else if !cfg!(target_os = "macos") {
+            assert_eq!(row("METAL").unavailable.as_deref(), Some("not on this system"));
+        }
         if !std::path::Path::new("/dev/nvidiactl").exists() {
             assert!(row("NV").unavailable.as_ref().unwrap().contains("open /dev/nvidiactl: ENOENT (no nvidia driver)"));
         }

@@ -1,21 +1,25 @@
 //! Device names: parsing and printing.
 //!
 //! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`,
-//! `AMD:1:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NV:1:emu=sm_90`, `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA`
-//! is another word for `NV`.
+//! `AMD:1:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NV:1:emu=sm_90`, `METAL:emu`, `METAL:emu=apple9`,
+//! `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA` is another word for `NV`.
 
 use crate::DeviceError;
 #[cfg(feature = "amd")]
 use crate::amd;
+#[cfg(feature = "metal")]
+use crate::metal;
 #[cfg(feature = "nv")]
 use crate::nv;
 use std::path::PathBuf;
 
 /// Names that can be opened, for messages.
 pub const VALID: &str = "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100, \
-     NV, NV:n, NV:bdf=0000:03:00.0, NV:uuid=GPU-01234567, NV:emu=sm_90";
+     NV, NV:n, NV:bdf=0000:03:00.0, NV:uuid=GPU-01234567, NV:emu=sm_90, \
+     METAL, METAL:n, METAL:emu, METAL:emu=apple9";
 /// Known names that this build does not support.
 pub(super) const KNOWN_ABSENT: &[&str] = &[
+    #[cfg(not(feature = "metal"))]
     "METAL",
     #[cfg(not(feature = "cpu"))]
     "CPU",
@@ -50,6 +54,8 @@ pub enum DeviceName {
     Amd(amd::Selector),
     #[cfg(feature = "nv")]
     Nv(nv::Selector),
+    #[cfg(feature = "metal")]
+    Metal(metal::Selector),
     /// A device of the program's own, under a name that [`super::Registry::insert`] was given: never parsed from text
     /// alone.
     Custom(String),
@@ -69,6 +75,8 @@ impl std::fmt::Display for DeviceName {
             Self::Amd(selector) => write!(f, "{selector}"),
             #[cfg(feature = "nv")]
             Self::Nv(selector) => write!(f, "{selector}"),
+            #[cfg(feature = "metal")]
+            Self::Metal(selector) => write!(f, "{selector}"),
             Self::Custom(name) => f.write_str(name),
         }
     }
@@ -97,6 +105,8 @@ impl std::str::FromStr for DeviceName {
             ("AMD", rest) => amd::Selector::parse(rest).map(Self::Amd).ok_or_else(unknown),
             #[cfg(feature = "nv")]
             ("NV" | "CUDA", rest) => nv::Selector::parse(rest).map(Self::Nv).ok_or_else(unknown),
+            #[cfg(feature = "metal")]
+            ("METAL", rest) => metal::Selector::parse(rest).map(Self::Metal).ok_or_else(unknown),
             (absent, _) if is_absent(absent) => {
                 Err(DeviceError::NotInBuild { name: absent.into(), valid: VALID.into() })
             }
@@ -150,6 +160,11 @@ mod tests {
         assert_eq!(parse("AMD:EMU=GFX1100").to_string(), "AMD:emu=gfx1100");
         assert_eq!((parse("cuda:1"), parse("CUDA").to_string()), (parse("NV:1"), "NV".into()));
         assert_eq!(parse("nv:emu=SM_90").to_string(), "NV:emu=sm_90");
+        #[cfg(feature = "metal")]
+        assert_eq!(
+            (parse("metal:0").to_string(), parse("Metal:EMU=apple7").to_string()),
+            ("METAL".into(), "METAL:emu".into())
+        );
     }
 
     #[test]
@@ -167,6 +182,7 @@ mod tests {
     fn wrong_names_name_the_valid_ones() {
         let error = |t: &str| t.parse::<DeviceName>().unwrap_err().to_string();
         assert!(error("GPU").starts_with("unknown device \"GPU\", valid: CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD"));
+        #[cfg(not(feature = "metal"))]
         assert!(error("METAL").starts_with("device METAL is not in this build, valid: CPU, "));
         for text in
             ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1", "AMD:", "AMD:emu=", "AMD:x y", "NV:gfx1100"]

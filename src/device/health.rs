@@ -1,6 +1,6 @@
 //! Whether a device still works: open, closed, or ended by a fault.
 //!
-//! Layer: part of what a GPU's queues and memories share.
+//! Layer: part of what a GPU's queues and memories share, whatever its driver.
 
 use crate::DeviceError;
 use std::sync::OnceLock;

@@ -1,0 +1,48 @@
+//! Which of Apple's GPUs a name means.
+
+use std::fmt;
+
+/// The choice of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Selector {
+    /// The n-th of the system's GPUs; the first is its default.
+    Index(u32),
+    /// A software GPU of a family of Apple's chips: 7 for Apple7.
+    Emulated(u32),
+}
+
+/// Families of software GPUs.
+pub const SOFTWARE_FAMILIES: &[u32] = &[5, 7, 8, 9];
+/// The family of `METAL:emu`.
+const COMMON_FAMILY: u32 = 7;
+
+impl Selector {
+    /// Parses the text after `METAL:`; `None` selects the first GPU.
+    #[must_use]
+    pub fn parse(rest: Option<&str>) -> Option<Self> {
+        let Some(rest) = rest else { return Some(Self::Index(0)) };
+        if let Ok(index) = rest.parse::<u32>() {
+            return (index < 64).then_some(Self::Index(index));
+        }
+        let lower = rest.to_ascii_lowercase();
+        match lower.split_once('=') {
+            None if lower == "emu" => Some(Self::Emulated(COMMON_FAMILY)),
+            Some(("emu", family)) => {
+                let family = family.strip_prefix("apple")?.parse().ok()?;
+                SOFTWARE_FAMILIES.contains(&family).then_some(Self::Emulated(family))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(0) => f.write_str("METAL"),
+            Self::Index(n) => write!(f, "METAL:{n}"),
+            Self::Emulated(COMMON_FAMILY) => f.write_str("METAL:emu"),
+            Self::Emulated(family) => write!(f, "METAL:emu=apple{family}"),
+        }
+    }
+}

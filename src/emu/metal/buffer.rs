@@ -1,0 +1,149 @@
+//! Buffers: pages of the host that kernels and the host share.
+
+use crate::encode::Sel;
+use crate::machine::Machine;
+use crate::object::{self, Body, Class, Id};
+use crate::send::Methods;
+use doorbell_emu_msl::{Memory, Width};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// A page of Apple's chips.
+const PAGE_BYTES: usize = 16 << 10;
+/// What new memory holds: nothing is promised, and zeros would hide that a program relies on them.
+const FRESH: u8 = 0xaa;
+
+/// A buffer.
+pub struct Buffer {
+    at: NonNull<u8>,
+    layout: Layout,
+    len_bytes: u64,
+}
+
+// SAFETY: the memory belongs to the buffer until it is dropped; all accesses of this file are atomic or, for copies
+// between buffers, ordered by the queue as on a GPU.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Body for Buffer {
+    const CLASS: Class = Class::MTLBuffer;
+
+    fn end(&self, machine: &Machine) {
+        machine.allocated.fetch_sub(self.len_bytes, Ordering::Relaxed);
+    }
+}
+
+impl Buffer {
+    /// A new buffer; `None` without memory for it.
+    pub fn new(len_bytes: u64) -> Option<Self> {
+        let bytes = usize::try_from(len_bytes).ok().filter(|n| *n > 0)?;
+        let layout = Layout::from_size_align(bytes.next_multiple_of(8), PAGE_BYTES).ok()?;
+        // SAFETY: the layout is not empty.
+        let at = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+        // SAFETY: the bytes were just allocated.
+        unsafe { at.as_ptr().write_bytes(FRESH, layout.size()) };
+        Some(Self { at, layout, len_bytes })
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+
+    pub fn contains(&self, offset: u64, len_bytes: u64) -> bool {
+        offset.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes)
+    }
+
+    /// Copies between buffers; the caller has checked both ranges.
+    pub fn copy_from(&self, offset: u64, from: &Buffer, from_offset: u64, len_bytes: u64) {
+        if !self.contains(offset, len_bytes) || !from.contains(from_offset, len_bytes) {
+            return;
+        }
+        // SAFETY: both ranges are inside, and `copy` allows that they overlap.
+        unsafe {
+            std::ptr::copy(from.base().add(from_offset as usize), self.base().add(offset as usize), len_bytes as usize);
+        }
+    }
+
+    pub fn fill(&self, offset: u64, len_bytes: u64, value: u8) {
+        if self.contains(offset, len_bytes) {
+            // SAFETY: the range is inside.
+            unsafe { self.base().add(offset as usize).write_bytes(value, len_bytes as usize) };
+        }
+    }
+
+    /// Where an aligned access goes, if it is inside.
+    #[inline]
+    fn place(&self, offset: u64, bytes: u64) -> Option<*mut u8> {
+        let inside = offset % bytes == 0 && self.contains(offset, bytes);
+        // SAFETY: the address is inside.
+        inside.then(|| unsafe { self.base().add(offset as usize) })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; nobody has a view any more, as views keep the object alive.
+        unsafe { std::alloc::dealloc(self.at.as_ptr(), self.layout) };
+    }
+}
+
+impl Memory for Buffer {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    #[inline]
+    fn read(&self, offset: u64, width: Width) -> u32 {
+        let Some(at) = self.place(offset, width.bytes()) else { return 0 };
+        // SAFETY: `place` checked range and alignment; the buffer owns the memory.
+        unsafe {
+            match width {
+                Width::Byte => AtomicU8::from_ptr(at).load(Ordering::Relaxed).into(),
+                Width::Short => AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed).into(),
+                Width::Word => AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed),
+            }
+        }
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, width: Width, value: u32) {
+        let Some(at) = self.place(offset, width.bytes()) else { return };
+        // SAFETY: as for `read`.
+        unsafe {
+            match width {
+                Width::Byte => AtomicU8::from_ptr(at).store(value as u8, Ordering::Relaxed),
+                Width::Short => AtomicU16::from_ptr(at.cast()).store(value as u16, Ordering::Relaxed),
+                Width::Word => AtomicU32::from_ptr(at.cast()).store(value, Ordering::Relaxed),
+            }
+        }
+    }
+
+    fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32 {
+        let Some(at) = self.place(offset, 4) else { return 0 };
+        // SAFETY: as for `read`.
+        let word = unsafe { AtomicU32::from_ptr(at.cast()) };
+        word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(f(old))).unwrap_or_else(|old| old)
+    }
+
+    fn update_u64(&self, offset: u64, f: &mut dyn FnMut(u64) -> u64) -> u64 {
+        let Some(at) = self.place(offset, 8) else { return 0 };
+        // SAFETY: as for `read`.
+        let word = unsafe { AtomicU64::from_ptr(at.cast()) };
+        word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(f(old))).unwrap_or_else(|old| old)
+    }
+}
+
+pub fn methods(all: &mut Methods) {
+    all.on(Class::MTLBuffer, "contents", contents as extern "C" fn(_, _) -> _);
+    all.on(Class::MTLBuffer, "length", length as extern "C" fn(_, _) -> _);
+}
+
+extern "C" fn contents(this: Id, _: Sel) -> *mut u8 {
+    object::get::<Buffer>(this).map_or(std::ptr::null_mut(), |b| b.base())
+}
+
+extern "C" fn length(this: Id, _: Sel) -> u64 {
+    object::get::<Buffer>(this).map_or(0, |b| b.len_bytes)
+}

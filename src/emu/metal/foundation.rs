@@ -1,0 +1,134 @@
+//! Strings, errors and lists.
+
+use crate::device;
+use crate::encode::Sel;
+use crate::machine::Machine;
+use crate::object::{self, Body, Class, Id};
+use crate::send::Methods;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::Arc;
+
+/// A reference of an object to another one.
+#[derive(Debug)]
+pub struct Own(pub Id);
+
+impl Own {
+    /// Adds a reference.
+    pub fn retain(id: Id) -> Own {
+        Own(object::retain(id))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        object::release(self.0);
+    }
+}
+
+/// A string.
+pub struct Text(CString);
+
+impl Body for Text {
+    const CLASS: Class = Class::NSString;
+}
+
+impl Text {
+    pub fn get(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+}
+
+/// A new string with one reference.
+pub fn string(machine: &Arc<Machine>, text: &str) -> Id {
+    let bytes = text.bytes().filter(|b| *b != 0).collect::<Vec<u8>>();
+    object::create(machine, Text(CString::new(bytes).unwrap_or_default()))
+}
+
+/// An error.
+pub struct Error {
+    domain: &'static str,
+    code: i64,
+    text: String,
+}
+
+impl Body for Error {
+    const CLASS: Class = Class::NSError;
+}
+
+/// A new error with one reference.
+pub fn error(machine: &Arc<Machine>, domain: &'static str, code: i64, text: String) -> Id {
+    object::create(machine, Error { domain, code, text })
+}
+
+/// Stores an error where a caller wants it, left to the thread's pool.
+pub fn give_error(slot: *mut Id, machine: &Arc<Machine>, domain: &'static str, code: i64, text: String) {
+    if slot.is_null() {
+        return;
+    }
+    let error = object::autorelease(error(machine, domain, code, text));
+    // SAFETY: a caller of a message with an error argument passes nil or a place for an object's pointer.
+    unsafe { *slot = error };
+}
+
+/// A list of objects.
+pub struct Array(Vec<Own>);
+
+impl Body for Array {
+    const CLASS: Class = Class::NSArray;
+}
+
+/// A new list with one reference, which takes over those of its items.
+pub fn array(machine: &Arc<Machine>, items: Vec<Own>) -> Id {
+    object::create(machine, Array(items))
+}
+
+/// What `MTLCopyAllDevices` gives.
+pub fn array_of_devices(machine: &Arc<Machine>) -> Id {
+    let device = device::create(machine);
+    let items = if device.is_nil() { Vec::new() } else { vec![Own(device)] };
+    array(machine, items)
+}
+
+pub fn methods(all: &mut Methods) {
+    all.on_class(Class::NSString, "stringWithUTF8String:", string_with as extern "C" fn(_, _, _) -> _);
+    all.on(Class::NSString, "UTF8String", utf8 as extern "C" fn(_, _) -> _);
+    all.on(Class::NSError, "domain", domain as extern "C" fn(_, _) -> _);
+    all.on(Class::NSError, "code", code as extern "C" fn(_, _) -> _);
+    all.on(Class::NSError, "localizedDescription", description as extern "C" fn(_, _) -> _);
+    all.on(Class::NSArray, "count", count as extern "C" fn(_, _) -> _);
+    all.on(Class::NSArray, "objectAtIndex:", at_index as extern "C" fn(_, _, _) -> _);
+}
+
+extern "C" fn string_with(_: Id, _: Sel, text: *const c_char) -> Id {
+    if text.is_null() {
+        return Id::NIL;
+    }
+    // SAFETY: the message's argument is a C string.
+    let text = unsafe { CStr::from_ptr(text) };
+    object::autorelease(object::create(&Machine::of_thread(), Text(text.into())))
+}
+
+extern "C" fn utf8(this: Id, _: Sel) -> *const c_char {
+    object::get::<Text>(this).map_or(std::ptr::null(), |t| t.0.as_ptr())
+}
+
+extern "C" fn domain(this: Id, _: Sel) -> Id {
+    object::get::<Error>(this).map_or(Id::NIL, |e| object::autorelease(string(e.machine(), e.domain)))
+}
+
+extern "C" fn code(this: Id, _: Sel) -> i64 {
+    object::get::<Error>(this).map_or(0, |e| e.code)
+}
+
+extern "C" fn description(this: Id, _: Sel) -> Id {
+    object::get::<Error>(this).map_or(Id::NIL, |e| object::autorelease(string(e.machine(), &e.text)))
+}
+
+extern "C" fn count(this: Id, _: Sel) -> u64 {
+    object::get::<Array>(this).map_or(0, |a| a.0.len() as u64)
+}
+
+extern "C" fn at_index(this: Id, _: Sel, at: u64) -> Id {
+    let item = |a: object::Held<Array>| a.0.get(usize::try_from(at).ok()?).map(|own| own.0);
+    object::get::<Array>(this).and_then(item).unwrap_or(Id::NIL)
+}
