@@ -1,6 +1,6 @@
 //! What only shows when a program runs on a device: assignment, counters that advance, training, recorded steps, files.
 
-use super::{close, numbers};
+use super::{close, singles};
 use doorbell::engine::Jit;
 use doorbell::nn::optim::{Adam, Optimizer, Sgd};
 use doorbell::nn::{BatchNorm, Linear, Module, state};
@@ -62,7 +62,7 @@ impl Net {
 }
 
 fn examples() -> (Tensor, Tensor) {
-    let x = numbers(&[24, 4], 1).cast(Scalar::F32);
+    let x = singles(&[24, 4], 1);
     let y = x.get((.., 0..3)).argmax(1);
     x.realize().unwrap();
     y.realize().unwrap();
@@ -96,7 +96,7 @@ fn a_recorded_step_trains_as_the_plain_one() {
     let (x, y) = examples();
     let train = |recorded: bool| {
         let model = Linear::new(4, 3);
-        model.weight.assign(&numbers(&[3, 4], 9).cast(Scalar::F32));
+        model.weight.assign(&singles(&[3, 4], 9));
         let bias = model.bias.clone().unwrap();
         bias.assign(&Tensor::zeros([3]));
         Tensor::realize_all(&model.tensors()).unwrap();

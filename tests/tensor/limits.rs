@@ -1,6 +1,6 @@
 //! Values at the limits of their types: what an op must not lose, and what it must refuse.
 
-use super::{close, eval, numbers, values};
+use super::{close, eval, numbers, singles, values};
 use doorbell::nn::{BatchNorm, Module};
 use doorbell::tensor::prelude::*;
 
@@ -161,7 +161,7 @@ fn batch_norm_of_halves_has_the_statistics_of_f32_and_the_type_of_the_input() {
 
 #[test]
 fn batch_norm_of_a_variable_batch_counts_the_rows_that_are_there() {
-    let (all, n) = (numbers(&[8, 3], 6).cast(Scalar::F32).contiguous(), Variable::new("rows", 2, 8));
+    let (all, n) = (singles(&[8, 3], 6).contiguous(), Variable::new("rows", 2, 8));
     for rows in [2i64, 5, 8] {
         let norm = BatchNorm::new(3);
         let y = norm.forward(&all.shrink(&[(Dim::Int(0), Dim::from(n.bind(rows))), (Dim::Int(0), Dim::Int(3))]), true);

@@ -20,7 +20,7 @@ mod windows;
 
 use doorbell::engine::interp;
 use doorbell::tensor::prelude::*;
-use doorbell::tensor::{FileRange, HostBytes};
+use doorbell::tensor::{FileRange, HostBytes, default_device};
 
 /// Shape and elements by the reference interpreter.
 pub fn eval(t: &Tensor) -> (Vec<usize>, Vec<f64>) {
@@ -47,6 +47,16 @@ pub fn close(found: &[f64], wanted: &[f64], tolerance: f64) {
         let fine = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance * (1.0 + b.abs());
         assert!(fine, "element {k}: {a} instead of {b}\n{found:?}\n{wanted:?}");
     }
+}
+/// Whether the device has f64. One without refuses it, with an error that names op, type and line.
+pub fn has_f64() -> bool {
+    let device = doorbell::engine::session().and_then(|s| s.device(&default_device()));
+    device.unwrap_or_else(|e| panic!("{e}")).target().f64
+}
+/// As `numbers`, in f32.
+pub fn singles(shape: &[usize], salt: u64) -> Tensor {
+    let list: Vec<f32> = plain(shape.iter().product(), salt).iter().map(|x| *x as f32).collect();
+    Tensor::from_slice(&list, shape)
 }
 /// Repeatable numbers in -2..2 under a shape.
 pub fn numbers(shape: &[usize], salt: u64) -> Tensor {

@@ -1,6 +1,6 @@
 //! Indices of all spellings, shapes that depend on data, and operators in place, on the device.
 
-use super::close;
+use super::{close, has_f64};
 use doorbell::engine::Jit;
 use doorbell::tensor::prelude::*;
 
@@ -128,8 +128,11 @@ fn operators_in_place_keep_memory_shape_and_type() {
     t -= Tensor::new([1.0f32]);
     t /= 2;
     is(&other, &[3], &[1.5, 1.0, 0.5]);
-    t %= 1.0;
-    is(&other, &[3], &[0.5, 0.0, 0.5]);
+    // A remainder of floats is computed in f64.
+    if has_f64() {
+        t %= 1.0;
+        is(&other, &[3], &[0.5, 0.0, 0.5]);
+    }
     let mut bits = Tensor::new([5, 6, 7]);
     bits <<= 2;
     bits |= 1;

@@ -200,7 +200,8 @@ fn test_steps(_: &[String]) -> Vec<Step> {
 }
 
 /// Software GPUs that have to pass all of the tensor suite.
-const SUITE_DEVICES: &[(&str, &str)] = &[("suite on gfx1100", "AMD:emu=gfx1100"), ("suite on sm_90", "NV:emu=sm_90")];
+const SUITE_DEVICES: &[(&str, &str)] =
+    &[("suite on gfx1100", "AMD:emu=gfx1100"), ("suite on sm_90", "NV:emu=sm_90"), ("suite on Metal", "METAL:emu")];
 
 /// The tensor suite on software GPUs. Fewer random programs than on the CPU: each takes longer.
 fn suite_steps(_: &[String]) -> Vec<Step> {

@@ -36,7 +36,7 @@ fn wrong_usage_is_3_and_says_what_is_meant() {
 #[test]
 fn an_unknown_device_is_2_and_the_valid_ones_are_named() {
     let t = temp();
-    for name in ["GPU", "CPU:x", "CPU:99", "METAL", "AMD:x y", "NV:gfx1100", "NULL:1", ""] {
+    for name in ["GPU", "CPU:x", "CPU:99", "METAL:x", "AMD:x y", "NV:gfx1100", "NULL:1", ""] {
         let o = run(t.path(), &["dump", "add", "--out", "x", "--device", name]);
         assert_eq!(code(&o), 2, "{name}: {}", err(&o));
         assert!(err(&o).contains("NULL"), "{name}: {}", err(&o));

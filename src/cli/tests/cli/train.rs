@@ -129,6 +129,7 @@ fn losses_and_weights_on_a_software_gpu_are_those_of_the_cpu() {
     let train = |device: &str, epochs: &str| {
         let fixed = ["train", "--mnist", ".", "--batch", "8", "--json", "--epochs", epochs, "--device", device];
         let out = format!("{}{epochs}", device.replace(':', "_"));
+        let _none_at_first = std::fs::remove_dir_all(t.path().join(&out));
         let o = run(t.path(), &[&fixed[..], &["--out", &out]].concat());
         assert_eq!(code(&o), 0, "{device}: {}", err(&o));
         let v = json(&o, KEYS);
@@ -138,15 +139,15 @@ fn losses_and_weights_on_a_software_gpu_are_those_of_the_cpu() {
         );
         (v["loss"].as_f64().unwrap(), state::load(&t.path().join(out).join("mnist.safetensors")).unwrap())
     };
-    for epochs in ["1", "2"] {
-        let ((cpu, weights), (gpu, theirs)) = (train("CPU", epochs), train("NV:emu=sm_90", epochs));
-        assert!((cpu - gpu).abs() < 1e-3, "{epochs}: {cpu} and {gpu}");
+    for (epochs, device) in [("1", "NV:emu=sm_90"), ("2", "NV:emu=sm_90"), ("2", "METAL:emu")] {
+        let ((cpu, weights), (gpu, theirs)) = (train("CPU", epochs), train(device, epochs));
+        assert!((cpu - gpu).abs() < 1e-3, "{device}, {epochs}: {cpu} and {gpu}");
         assert!(cpu > 0.5, "{cpu}: there is something to learn still");
         assert_eq!(weights.len(), theirs.len());
         for (name, ours) in &weights {
             let [ours, theirs] = [ours, &theirs[name]].map(|w| w.to_vec::<f32>().unwrap());
             let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-            assert!(ours.len() == theirs.len() && apart < 1e-3, "{name} after {epochs}: {apart}");
+            assert!(ours.len() == theirs.len() && apart < 1e-3, "{name} after {epochs} on {device}: {apart}");
         }
     }
 }
