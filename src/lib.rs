@@ -48,6 +48,7 @@
 //! let x = UOp::param(1, DType::F32, 64).index(&i).load();
 //! let kernel = UOp::sink([UOp::param(0, DType::F32, 64).index(&i).store(&x.binary(Op::Add, &x), &[i.clone()])]);
 //! let session = Session::open(Options::default())?;
+//! # #[cfg(all(feature = "amd", feature = "nv"))] {
 //! for (device, instruction) in [("NULL:x86_64-avx2", "vaddps"), ("NULL:gfx1100", "v_add_f32")] {
 //!     let device = session.device(device)?;
 //!     let program = compile(&kernel, device.target(), &OptChoice::Heuristic, false)?;
@@ -58,6 +59,7 @@
 //! let nv = session.device("NULL:sm_90")?;
 //! let program = compile(&kernel, nv.target(), &OptChoice::Heuristic, false)?;
 //! assert!(nv.backend.source(&program)?.ok_or("no text")?.contains("st.global"));
+//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
