@@ -37,7 +37,7 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
     /// Device to run on, as DEV=...: CPU, CPU:1, NULL, NULL:sm_90a, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100,
-    /// NV, NV:uuid=GPU-0123, NV:emu=sm_90
+    /// NV, NV:uuid=GPU-0123, NV:emu=sm_90, METAL, METAL:emu, METAL:emu=apple9
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
     /// Write the traffic with GPU drivers to FILE, for `doorbell trace --show`

@@ -15,6 +15,7 @@ pub mod kfd;
 pub mod nvrm;
 pub mod uvm;
 
+#[cfg(target_os = "linux")]
 pub(crate) use decode::integer;
 pub use decode::{Blob, Returned, decode_call, decode_fields};
 pub use desc::{Choice, Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};

@@ -76,7 +76,7 @@ impl Buffer {
     /// Where an aligned access goes, if it is inside.
     #[inline]
     fn place(&self, offset: u64, bytes: u64) -> Option<*mut u8> {
-        let inside = offset % bytes == 0 && self.contains(offset, bytes);
+        let inside = offset.is_multiple_of(bytes) && self.contains(offset, bytes);
         // SAFETY: the address is inside.
         inside.then(|| unsafe { self.base().add(offset as usize) })
     }

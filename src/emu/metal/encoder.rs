@@ -166,7 +166,7 @@ extern "C" fn set_bytes(this: Id, _: Sel, bytes: *const u8, len_bytes: u64, slot
 extern "C" fn set_threadgroup(this: Id, _: Sel, len_bytes: u64, slot: u64) {
     let Some(encoder) = open(this, "setThreadgroupMemoryLength:") else { return };
     let at = usize::try_from(slot).unwrap_or(usize::MAX);
-    if len_bytes % 16 != 0 || len_bytes > THREADGROUP_BYTES || slot >= SLOTS {
+    if !len_bytes.is_multiple_of(16) || len_bytes > THREADGROUP_BYTES || slot >= SLOTS {
         let text = format!("{len_bytes} bytes of threadgroup memory in slot {slot}");
         return encoder.machine().fault(FaultKind::Range, text);
     }
