@@ -4,9 +4,7 @@
 //! Place in the arrows: beside the other devices; the crate itself opens none, [`Registry::insert`](super::Registry::insert)
 //! and the engine's `add_device` give one a name.
 
-use super::{
-    Arg, Code, Command, Device, DeviceError, DeviceInfo, DeviceTag, Geometry, Kernel, KernelImage, Memory, MemoryParts,
-};
+use super::{Arg, Code, Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts};
 use super::{QueueKind, Recorded, Release, Stamp, Uses, record_by_resubmission};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::{Point, SignalPool, Timeline};
@@ -32,14 +30,6 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// What went wrong, in a line; the submission fails with it.
     fn run(&self, program: &Self::Program, args: &[Arg]) -> Result<(), String>;
-
-    /// Runs a kernel over this grid: for a machine whose target has one (`Target::gpu`), which runs no kernel without.
-    ///
-    /// # Errors
-    /// As [`Executor::run`].
-    fn run_grid(&self, program: &Self::Program, args: &[Arg], _over: &Geometry) -> Result<(), String> {
-        self.run(program, args)
-    }
 }
 
 /// The device.
@@ -105,14 +95,14 @@ impl<E: Executor> Core<E> {
     fn command(&self, command: &Command) -> Result<(), DeviceError> {
         let device = || self.device.clone();
         match command {
-            Command::Exec { kernel, args, geometry, .. } => {
+            Command::Exec { kernel, args, .. } => {
                 let lost = || DeviceError::Unsupported { device: device(), what: "run another device's kernel".into() };
                 let program = kernel.program().downcast_ref::<E::Program>().ok_or_else(lost)?;
                 let failed = |why| DeviceError::Unsupported {
                     device: device(),
                     what: format!("run kernel {}: {why}", kernel.name()),
                 };
-                self.executor.run_grid(program, args, geometry).map_err(failed)
+                self.executor.run(program, args).map_err(failed)
             }
             Command::Copy { dst, src, len_bytes, .. } => match (dst.memory.host(), src.memory.host()) {
                 (Some(to), Some(from)) => Ok(to.write_from(dst.offset, from, src.offset, *len_bytes)?),
