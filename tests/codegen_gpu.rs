@@ -354,7 +354,7 @@ fn the_heuristic_chooses_what_suits_a_gpu() {
     let t = Target { tensor_cores: units::RDNA3, ..gpu() };
     assert_eq!(chosen(&add(1 << 20), &t), "VECTORIZE(0,4) LOCAL(0,128)");
     assert_eq!(chosen(&add(1001), &t), "PADTO(0,64) LOCAL(0,64)");
-    assert_eq!(chosen(&row_sum(16, 4096), &t), "GROUP(1,256)");
+    assert_eq!(chosen(&row_sum(16, 4096), &t), "GROUP(1,256) UNROLL(2,4)");
     assert_eq!(chosen(&row_sum(1 << 14, 4096), &t), "LOCAL(0,64) UNROLL(2,4)");
     assert_eq!(
         chosen(&matmul(512, 512, 512), &t),

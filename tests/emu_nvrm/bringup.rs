@@ -164,7 +164,7 @@ fn graphics_channel_is_registered_after_its_object_and_scheduled_after_that() {
     let mut params = device.channel_params(&ring, &notifier, share, 64);
     let channel = device.client.alloc_with(group, rm::HOPPER_CHANNEL_GPFIFO_A, &mut params).unwrap();
     assert_eq!(device.schedule(group), Err(status::INVALID_STATE), "not registered");
-    assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_STATE), "no object");
+    assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_OBJECT), "no object");
     device.client.alloc(channel, rm::HOPPER_COMPUTE_A).unwrap();
     assert_eq!(device.register_channel(channel, CONTEXTS, HUGE), Err(status::INVALID_ADDRESS), "window too small");
     assert_eq!(device.register_channel(channel, CONTEXTS + 1, 512 << 20), Err(status::INVALID_ADDRESS), "misaligned");

@@ -150,23 +150,34 @@ fn faults_of_kernels_are_the_mmus_with_their_place() {
 }
 
 #[test]
-fn siblings_die_with_the_offender_and_are_told_when_asked_for() {
+fn siblings_die_with_the_offender_and_are_told() {
+    let device = Device::new(Chip::Sm90);
+    let group = device.group(1, 0);
+    let share = device.share(group);
+    let mut first = device.channel_in(group, share, rm::HOPPER_COMPUTE_A);
+    let mut second = device.channel_in(group, share, rm::HOPPER_DMA_COPY_A);
+    device.schedule(group).unwrap();
+    first.submit(&[0xe000_0000]);
+    assert_eq!(first.wait_error(), 32);
+    let page = device.system(PAGE);
+    second.submit(&release(page.va, 1));
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    assert_eq!(page.view.read_u64(0), Ok(0));
+    assert_eq!(second.error(), (32, 0xffff));
+}
+
+#[test]
+fn the_error_notifier_control_writes_an_error_as_on_a_card() {
     for each in [false, true] {
         let device = Device::new(Chip::Sm90);
         let group = device.group(1, 0);
         let share = device.share(group);
-        let mut first = device.channel_in(group, share, rm::HOPPER_COMPUTE_A);
-        let mut second = device.channel_in(group, share, rm::HOPPER_DMA_COPY_A);
-        device.schedule(group).unwrap();
+        let first = device.channel_in(group, share, rm::HOPPER_COMPUTE_A);
+        let second = device.channel_in(group, share, rm::HOPPER_DMA_COPY_A);
         let params = rm::SetErrorNotifier { b_notify_each_channel_in_tsg: each.into() };
         device.client.control(first.handle, &rm::CHANNEL_SET_ERROR_NOTIFIER, params).unwrap();
-        first.submit(&[0xe000_0000]);
-        assert_eq!(first.wait_error(), 32);
-        let page = device.system(PAGE);
-        second.submit(&release(page.va, 1));
-        std::thread::sleep(std::time::Duration::from_millis(3));
-        assert_eq!(page.view.read_u64(0), Ok(0));
-        assert_eq!(second.error(), if each { (32, 0xffff) } else { (0, 0) });
+        assert_eq!(first.error(), (13, 0xffff));
+        assert_eq!(second.error(), if each { (13, 0xffff) } else { (0, 0) });
     }
 }
 

@@ -261,9 +261,10 @@ fn without_strict_mode_a_grid_runs_where_it_is_launched() {
 #[test]
 fn grids_that_no_scheduler_starts_are_graphics_exceptions() {
     type Change = fn(&mut Launch, u64);
-    let cases: [(&str, u32, Change); 11] = [
+    let cases: [(&str, u32, Change); 12] = [
         ("grid of [0, 2, 1]", 13, |l, _| l.grid[0] = 0),
         ("CTA of [1024, 2, 1]", 13, |l, _| l.block = [1024, 2, 1]),
+        ("2 registers", 13, |l, _| l.registers = 2),
         ("do not fit into an SM", 13, |l, _| (l.registers, l.block) = (128, [1024, 1, 1])),
         ("shared memory", 13, |l, _| l.shared_bytes = 64 << 10),
         ("shared memory", 13, |l, _| l.shared_config = [240 << 10, 240 << 10]),

@@ -24,21 +24,17 @@ pub(super) fn choose(kernel: &mut OptKernel) {
     let analysis = KernelAnalysis::of(&kernel.sink);
     let rows = inner_loops(kernel);
     let outputs = outputs(&analysis, &rows);
-    let shared: Vec<UOp> = analysis
-        .sites
-        .iter()
-        .filter(|s| is_shared(s, outputs, &rows))
-        .map(|s| s.inner[s.inner.len() - 1].clone())
-        .collect();
+    let shared: Vec<Vec<UOp>> =
+        analysis.sites.iter().filter(|s| is_shared(s, outputs, &rows)).map(|s| s.inner.clone()).collect();
     if !shared.is_empty() || !rows.is_empty() {
-        let longest = shared.iter().chain(&rows).map(size).max().unwrap_or(1);
+        let longest = shared.iter().filter_map(|axes| axes.last()).chain(&rows).map(size).max().unwrap_or(1);
         let most = if outputs <= 256 { WORKGROUP } else { 64 };
         let threads = most.min((longest as u64).next_power_of_two() as i64);
-        for r in shared {
-            spread(kernel, &r, threads, AxisKind::GroupReduce);
+        for axes in shared {
+            share(kernel, &axes, threads);
         }
         for r in rows {
-            spread(kernel, &r, threads, AxisKind::Local);
+            let _loop = spread(kernel, &r, threads, AxisKind::Local);
         }
         return;
     }
@@ -100,32 +96,43 @@ fn is_shared(s: &Site, outputs: i64, rows: &[UOp]) -> bool {
     free && s.node.op() == Op::Reduce && (outputs <= FEW_OUTPUTS && steps >= 32 || !rows.is_empty())
 }
 
-/// Splits an axis over as many threads as divide its size, or pads it.
-fn spread(kernel: &mut OptKernel, r: &UOp, threads: i64, kind: AxisKind) {
-    let opt = |axis, amount: i64| match kind {
-        AxisKind::GroupReduce => Opt::Group { axis, amount: amount as usize },
-        _ => Opt::Local { axis, amount: amount as usize },
-    };
-    let mut axis = r.clone();
-    if size(r) % threads != 0 && size(r) > 1 {
-        // Prefer a thread count with at most a quarter of the work wasted; otherwise use the largest power of two that
-        // divides the size.
-        let fits = [threads, threads / 2, threads / 4]
-            .into_iter()
-            .find(|t| *t > 1 && (size(r) + t - 1) / t * t * 4 <= size(r) * 5);
-        let Some(t) = fits.filter(|t| size(r) % t != 0) else {
-            let n = (1i64 << size(r).trailing_zeros()).min(threads);
-            if n > 1 {
-                let _ = kernel.apply_to(&axis, |a| opt(a, n));
-            }
+/// Shares a reduction by threads along its last axis. Of what is left to each, four steps are unrolled, so that their
+/// loads are under way at once: a loop that waits for each of its loads takes most of a microsecond a step.
+fn share(kernel: &mut OptKernel, axes: &[UOp], threads: i64) {
+    let Some((last, others)) = axes.split_last() else { return };
+    let rest = spread(kernel, last, threads, AxisKind::GroupReduce);
+    let left = rest.iter().chain(others.iter().rev().filter(|r| is_free(r)));
+    for r in left.filter(|r| size(r) > 1) {
+        let Some(n) = [4, 3, 2].into_iter().find(|n| size(r) % n == 0) else { continue };
+        if kernel.apply_to(r, |axis| Opt::Unroll { axis, amount: n as usize }).is_ok() {
             return;
-        };
-        let Ok(Some(longer)) = kernel.apply_to(&axis, |axis| Opt::PadTo { axis, amount: t as usize }) else { return };
-        axis = longer;
-        let _ = kernel.apply_to(&axis, |a| opt(a, t));
-        return;
+        }
     }
-    let _ = kernel.apply_to(&axis, |a| opt(a, threads));
+}
+
+/// Splits an axis over as many threads as divide its size, or pads it; returns the loop that is left to each thread.
+fn spread(kernel: &mut OptKernel, r: &UOp, threads: i64, kind: AxisKind) -> Option<UOp> {
+    let mut over = |r: &UOp, amount: i64| {
+        let opt = |axis| match kind {
+            AxisKind::GroupReduce => Opt::Group { axis, amount: amount as usize },
+            _ => Opt::Local { axis, amount: amount as usize },
+        };
+        kernel.apply_to(r, opt).ok().flatten()
+    };
+    if size(r) % threads == 0 || size(r) <= 1 {
+        return over(r, threads);
+    }
+    // Prefer a thread count with at most a quarter of the work wasted; otherwise use the largest power of two that
+    // divides the size.
+    let fits = [threads, threads / 2, threads / 4]
+        .into_iter()
+        .find(|t| *t > 1 && (size(r) + t - 1) / t * t * 4 <= size(r) * 5);
+    let Some(t) = fits.filter(|t| size(r) % t != 0) else {
+        let n = (1i64 << size(r).trailing_zeros()).min(threads);
+        return if n > 1 { over(r, n) } else { Some(r.clone()) };
+    };
+    let longer = kernel.apply_to(r, |axis| Opt::PadTo { axis, amount: t as usize }).ok().flatten()?;
+    spread(kernel, &longer, t, kind)
 }
 
 /// A reduction with many outputs: unroll the axes that share loads, put threads along both, and put the tiles that they
@@ -155,7 +162,7 @@ fn tile(kernel: &mut OptKernel, analysis: KernelAnalysis, k: usize) {
         if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {
             threads *= n;
         } else if size(&r) >= 32 && threads == 1 {
-            spread(kernel, &r, 32, AxisKind::Local);
+            let _loop = spread(kernel, &r, 32, AxisKind::Local);
             threads *= 32;
         }
     }
@@ -204,7 +211,7 @@ fn elementwise(kernel: &mut OptKernel, mut analysis: KernelAnalysis) {
         let room = WORKGROUP / 2 / threads;
         let n = (1i64 << size(&r).trailing_zeros()).min(room);
         if threads == 1 && n < 32 && size(&r) >= 32 {
-            spread(kernel, &r, 64, AxisKind::Local);
+            let _loop = spread(kernel, &r, 64, AxisKind::Local);
             return;
         }
         if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {

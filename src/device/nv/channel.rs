@@ -30,10 +30,12 @@ const CONTEXT_ALIGN: u64 = 2 << 20;
 const ENGINE_GRAPHICS: u32 = 1;
 /// NVB0B5_ALLOCATION_PARAMETERS version: the engine is selected by its engine type.
 const COPY_BY_ENGINE_TYPE: u32 = 1;
-/// CE_GET_CAPS_V2 bits: shares the graphics engine's runlist; reads system memory; writes system memory.
+/// CE_GET_CAPS_V2 bits: shares the graphics engine's runlist; is meant for reads of system memory, for writes, for both.
+/// An H100 sets the last one only.
 const CAPS_GRAPHICS: u16 = 1 << 0;
 const CAPS_SYSTEM_READ: u16 = 1 << 2;
 const CAPS_SYSTEM_WRITE: u16 = 1 << 3;
+const CAPS_SYSTEM: u16 = 1 << 5;
 /// Context share flag: subcontexts run concurrently.
 const CTXSHARE_ASYNC: u32 = 1;
 
@@ -244,11 +246,6 @@ impl Channel {
         if self.gpu.uses_uvm() {
             self.register()?;
         }
-        // On an error, the driver then writes the notifiers of all channels in the group, not only the faulting one's.
-        let mut each = nvrm::SetErrorNotifier { b_notify_each_channel_in_tsg: 1 };
-        if let Err(e) = driver.control(self.handle, &nvrm::CHANNEL_SET_ERROR_NOTIFIER, &mut each) {
-            log::debug!("an error is reported to the failing channel of a group only: {e}");
-        }
         Ok(())
     }
 
@@ -374,8 +371,9 @@ fn own_copy_engine(gpu: &Gpu) -> Result<Option<u32>, RmError> {
     for ce_engine_type in engines.engine_list[..count].iter().copied().filter(|ty| is_copy_engine(*ty)) {
         let mut caps = nvrm::CeCaps { ce_engine_type, ..Default::default() };
         gpu.driver.control(gpu.subdevice, &nvrm::CE_GET_CAPS_V2, &mut caps)?;
-        let wanted = CAPS_SYSTEM_READ | CAPS_SYSTEM_WRITE;
-        if caps.caps_tbl & CAPS_GRAPHICS != 0 || caps.caps_tbl & wanted != wanted {
+        let both = CAPS_SYSTEM_READ | CAPS_SYSTEM_WRITE;
+        let copies_from_system = caps.caps_tbl & CAPS_SYSTEM != 0 || caps.caps_tbl & both == both;
+        if caps.caps_tbl & CAPS_GRAPHICS != 0 || !copies_from_system {
             continue;
         }
         let mut mask = nvrm::CePceMask { ce_engine_type, ..Default::default() };

@@ -16,6 +16,9 @@ pub(super) const MAX_STACK_BYTES: u32 = (1 << 24) - STACK_HEAD_BYTES;
 /// Registers of an SM, and the granularity of a warp's allocation.
 const SM_REGISTERS: u64 = 1 << 16;
 const WARP_REGISTER_UNIT: u64 = 256;
+/// The hardware refuses grids with fewer registers a thread (seen on an H100: SKEDCHECK06_REGISTER_COUNT); so many cost
+/// no occupancy on any chip.
+const MIN_REGISTERS: u32 = 16;
 const MAX_THREADS: u64 = 1024;
 /// The bank of `__constant__` variables.
 const CONSTANTS_BANK: u32 = 3;
@@ -124,7 +127,7 @@ impl Request<'_> {
         }
         let launch = Launch {
             program: GpuVa(self.image.0.wrapping_add(kernel.code_offset)),
-            registers: kernel.registers,
+            registers: kernel.registers.max(MIN_REGISTERS),
             barriers: kernel.barriers,
             // Read as hexadecimal: 0x90 of sm_90.
             sass_version: chip.sm / 10 * 16 + chip.sm % 10,

@@ -105,16 +105,13 @@ pub struct Group {
     /// For channels without a context share.
     pub space: Option<Arc<VaSpace>>,
     pub channels: Mutex<Vec<Weak<Channel>>>,
-    /// Errors are reported to every channel.
-    pub notify_each: AtomicBool,
     pub timeslice_us: Mutex<u64>,
 }
 
 impl Group {
     #[must_use]
     pub fn new(gpu: usize, engine_type: u32, space: Option<Arc<VaSpace>>) -> Self {
-        let (channels, notify_each) = (Mutex::default(), AtomicBool::new(false));
-        Self { gpu, engine_type, space, channels, notify_each, timeslice_us: Mutex::new(2000) }
+        Self { gpu, engine_type, space, channels: Mutex::default(), timeslice_us: Mutex::new(2000) }
     }
 
     /// Its channels that live.

@@ -188,15 +188,12 @@ impl Gpu {
         self.rc_errors.fetch_add(1, Ordering::Relaxed);
         self.notify(channel, code);
         channel.kill(dead);
-        let each = channel.group.notify_each.load(Ordering::Relaxed);
         for sibling in channel.group.members() {
             if sibling.setup.id == channel.setup.id {
                 continue;
             }
-            if each {
-                self.notify(&sibling, code);
-            }
-            sibling.kill(Dead { code: if each { code } else { engine::code::PREEMPTIVE_REMOVAL }, stop: None });
+            self.notify(&sibling, code);
+            sibling.kill(Dead { code, stop: None });
         }
         let info16 = channel.setup.engine_type as u16;
         self.events.notify(self.index, NV2080_NOTIFIERS_RC_ERROR, code, info16);
@@ -206,7 +203,7 @@ impl Gpu {
     }
 
     /// Fills the error record of a channel's notifier: time, code, engine type, and last the status.
-    fn notify(&self, channel: &Channel, code: u32) {
+    pub(super) fn notify(&self, channel: &Channel, code: u32) {
         const INFO32: u64 = 8;
         const INFO16: u64 = 12;
         const STATUS: u64 = 14;

@@ -460,10 +460,11 @@ impl SoftNv {
         args: &uvm::RegisterChannel,
     ) -> Result<u64, Status> {
         let members = channel.group.members();
-        let has_object = |c: &Arc<Channel>| !c.classes.lock().is_ok_and(|classes| classes.is_empty());
-        // Without an object of the engine there is no context yet.
-        if !members.iter().any(has_object) {
-            return Err(status::INVALID_STATE);
+        let compute = self.config.chip.facts().compute_class;
+        let computes = |c: &Arc<Channel>| c.classes.lock().is_ok_and(|classes| classes.contains(&compute));
+        // Without an object of the engine there is no context yet; an object of a copy class makes none.
+        if !members.iter().any(computes) {
+            return Err(status::INVALID_OBJECT);
         }
         if !is_whole_pages(args.base, args.length) {
             return Err(status::INVALID_ADDRESS);

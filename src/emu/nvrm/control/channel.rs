@@ -53,9 +53,14 @@ pub const ROWS: &[Row] = &[
     }),
     // Answered without the drivers' lock: it waits.
     row(&nvrm::GROUP_PREEMPT, |_| Err(status::INVALID_STATE)),
+    // It chooses nothing: it writes an error into the notifiers, as if the engine had failed.
     row(&nvrm::CHANNEL_SET_ERROR_NOTIFIER, |ask| {
         let params: nvrm::SetErrorNotifier = ask.read();
-        channel(ask)?.group.notify_each.store(params.b_notify_each_channel_in_tsg != 0, Ordering::Relaxed);
+        let channel = channel(ask)?;
+        let all = channel.group.members();
+        for one in all.iter().filter(|c| params.b_notify_each_channel_in_tsg != 0 || c.setup.id == channel.setup.id) {
+            ask.gpu()?.notify(one, code::GR_EXCEPTION);
+        }
         Ok(())
     }),
     row(&nvrm::CHANNEL_GET_CLASS_ENGINEID, |ask| {

@@ -90,8 +90,13 @@ pub const ROWS: &[Row] = &[
     row(&nvrm::CE_GET_CE_PCE_MASK, |ask| {
         let mut params: nvrm::CePceMask = ask.read();
         let index = ce_index(ask, params.ce_engine_type)?;
-        // Two physical engines for each asynchronous one.
-        params.pce_mask = if index < 2 { 1 << index } else { 0b11 << (2 * index - 2) };
+        // As an H100 answers: two physical engines for COPY2 and for COPY3, twelve for COPY4.
+        params.pce_mask = match index {
+            0 | 1 => 1 << index,
+            2 => 0x5000,
+            3 => 0xa000,
+            _ => 0xfff,
+        };
         ask.store(&params);
         Ok(())
     }),
@@ -102,10 +107,14 @@ fn ce_index(ask: &Ask<'_>, engine_type: u32) -> Result<u32, Status> {
     copy_engine_index(engine_type).filter(|index| *index < copies).ok_or(status::INVALID_ARGUMENT)
 }
 
-/// Byte 0: GRCE bit 0, shared 1, system memory read 2, write 3, NVLink 4, system memory 5, peers 6.
+/// As an H100 answers. Byte 0: GRCE bit 0, shared 1, for reads of system memory 2, for writes 3, NVLink 4, system memory
+/// 5, peers 6.
 fn ce_caps(index: u32) -> u16 {
-    const MEMORY: u16 = 0b0110_1100;
-    if index < 2 { MEMORY | 1 } else { MEMORY }
+    match index {
+        0 | 1 => 0x3e3,
+        2 | 3 => 0x3e2,
+        _ => 0x3e0,
+    }
 }
 
 fn gid_info(ask: &mut Ask<'_>) -> Result<(), Status> {

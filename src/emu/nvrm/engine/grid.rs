@@ -33,6 +33,8 @@ const WINDOW_BYTES: u64 = 1 << 32;
 const LOCAL_WINDOW_BYTES: u64 = 1 << 24;
 const MAX_THREADS: u64 = 1024;
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+/// An H100 starts grids of 3 registers a thread, and refuses 2.
+const MIN_REGISTERS: u32 = 3;
 const MAX_REGISTERS: u32 = 255;
 const MAX_BARRIERS: u32 = 16;
 const SM_REGISTERS: u64 = 1 << 16;
@@ -221,7 +223,7 @@ impl ComputeEngine {
         if threads == 0 || threads > MAX_THREADS || asked.block.iter().zip(MAX_BLOCK).any(|(n, max)| *n > max) {
             return bad(format!("a CTA of {:?} threads", asked.block));
         }
-        if asked.registers > MAX_REGISTERS || asked.barriers > MAX_BARRIERS {
+        if !(MIN_REGISTERS..=MAX_REGISTERS).contains(&asked.registers) || asked.barriers > MAX_BARRIERS {
             return bad(format!("{} registers, {} barriers", asked.registers, asked.barriers));
         }
         let warp = (32 * u64::from(asked.registers)).next_multiple_of(WARP_REGISTER_UNIT);
