@@ -11,9 +11,15 @@
 //!
 //! Place in the arrows: depends on nothing. Left out: hosts other than x86-64 Linux, where [`KERNELS`] is empty.
 
+mod peaks;
+
+pub use peaks::{CHAINS, Chain, Matrix, Peak, STEPS};
+
 /// What a kernel needs of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
+    /// Nothing: any processor of the architecture.
+    Base,
     /// AVX2 and FMA.
     Avx2,
     /// AVX-512 Foundation.
@@ -25,6 +31,7 @@ impl Needs {
     #[cfg(target_arch = "x86_64")]
     pub fn met(self) -> bool {
         match self {
+            Self::Base => true,
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             Self::Avx512 => is_x86_feature_detected!("avx512f"),
         }
@@ -55,6 +62,7 @@ pub fn find(name: &str) -> Option<&'static AsmKernel> {
 #[cfg(kernels_asm)]
 mod objects {
     pub const PEAK_FMA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/peak_fma.o"));
+    pub const MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.o"));
     pub const TRIAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/triad.o"));
     pub const GEMM_MICRO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gemm_micro.o"));
 }
@@ -70,6 +78,15 @@ const fn row(name: &'static str, needs: Needs, object: &'static [u8]) -> AsmKern
 pub const KERNELS: &[AsmKernel] = &[
     row("peak_fma_avx2",           Needs::Avx2,   objects::PEAK_FMA),
     row("peak_fma_avx512",         Needs::Avx512, objects::PEAK_FMA),
+    row("read_avx2",              Needs::Avx2,   objects::MEMORY),
+    row("read_avx512",            Needs::Avx512, objects::MEMORY),
+    row("copy_avx2",              Needs::Avx2,   objects::MEMORY),
+    row("copy_avx512",            Needs::Avx512, objects::MEMORY),
+    row("fill_avx2",              Needs::Avx2,   objects::MEMORY),
+    row("fill_avx512",            Needs::Avx512, objects::MEMORY),
+    row("chase",                  Needs::Base,   objects::MEMORY),
+    row("clock",                  Needs::Base,   objects::MEMORY),
+    row("atomic",                 Needs::Base,   objects::MEMORY),
     row("triad_avx2",              Needs::Avx2,   objects::TRIAD),
     row("triad_stream_avx2",       Needs::Avx2,   objects::TRIAD),
     row("triad_avx512",            Needs::Avx512, objects::TRIAD),
@@ -82,6 +99,43 @@ pub const KERNELS: &[AsmKernel] = &[
 /// All kernels that were assembled for this host: none.
 #[cfg(not(kernels_asm))]
 pub const KERNELS: &[AsmKernel] = &[];
+
+/// The kernels for NVIDIA's chips that are texts of `ptx/`: entry point and text.
+const PTX: &[(&str, &str)] = &[
+    ("atomic", include_str!("ptx/atomic.ptx")),
+    ("chase", include_str!("ptx/chase.ptx")),
+    ("clock", include_str!("ptx/clock.ptx")),
+    ("copy", include_str!("ptx/copy.ptx")),
+    ("copy_bulk", include_str!("ptx/copy_bulk.ptx")),
+    ("fill", include_str!("ptx/fill.ptx")),
+    ("nothing", include_str!("ptx/nothing.ptx")),
+    ("peak_fma", include_str!("ptx/peak_fma.ptx")),
+    ("peak_hmma", include_str!("ptx/peak_hmma.ptx")),
+    ("peak_wgmma", include_str!("ptx/peak_wgmma.ptx")),
+    ("read", include_str!("ptx/read.ptx")),
+    ("shared_read", include_str!("ptx/shared_read.ptx")),
+    ("sum", include_str!("ptx/sum.ptx")),
+];
+
+/// The PTX text of a kernel for a chip (`sm_90`), by its entry point. Whether the chip has the instructions, its
+/// assembler says.
+#[must_use]
+pub fn ptx(name: &str, chip: &str) -> Option<String> {
+    let of_file = PTX.iter().find(|(entry, _)| *entry == name).map(|(_, text)| (*text).to_owned());
+    let text = of_file.or_else(|| Peak::find(name).map(Peak::text))?;
+    Some(text.replace(".target sm_90a", ".target sm_90").replace("sm_90", chip))
+}
+
+/// The source of all kernels for one of AMD's chips (`gfx942`).
+#[must_use]
+pub fn amdgpu(chip: &str) -> Option<&'static str> {
+    match chip {
+        "gfx1100" => Some(include_str!("amdgpu/gfx1100.s")),
+        "gfx1201" => Some(include_str!("amdgpu/gfx1201.s")),
+        "gfx942" => Some(include_str!("amdgpu/gfx942.s")),
+        _ => None,
+    }
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("README.md")]

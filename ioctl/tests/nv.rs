@@ -176,6 +176,25 @@ fn release_595_has_the_structs_that_its_headers_show() {
 }
 
 #[test]
+fn channels_of_release_610_have_one_handle_more_and_all_after_it_later() {
+    // nvproxy's NV_CHANNEL_ALLOC_PARAMS_V610: hHandleVASpace after hVASpace, then C's alignment.
+    let place = |name: &str| nvrm::ChannelAllocV610::LAYOUT.field(name).map(|f| (f.offset, f.len_bytes));
+    let want = [
+        ("h_va_space", (28, 4)),
+        ("h_handle_va_space", (32, 4)),
+        ("h_userd_memory", (36, 32)),
+        ("userd_offset", (72, 64)),
+        ("engine_type", (136, 4)),
+        ("tpc_config_id", (368, 4)),
+    ];
+    for (name, place_of_it) in want {
+        assert_eq!(place(name), Some(place_of_it), "{name}");
+    }
+    let old = nvrm::ChannelAlloc { gp_fifo_offset: 7, engine_type: 3, tpc_config_id: 9, ..Default::default() };
+    assert_eq!(nvrm::ChannelAlloc::from(nvrm::ChannelAllocV610::from(old)), old);
+}
+
+#[test]
 fn commands_take_structs_of_the_size_that_rm_demands() {
     assert_eq!(nvrm::GPU_GET_ID_INFO_V2.len_bytes(), 32);
     assert_eq!(nvrm::GR_GET_INFO_V2.len_bytes(), 488);

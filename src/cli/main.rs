@@ -4,6 +4,7 @@
 //! Exit codes: 0 ok, 1 failed, 2 could not run (no such device, unreadable input), 3 wrong usage. With `--json` each
 //! command's last line on standard output is one JSON object; messages and progress go to standard error.
 
+mod bench;
 mod curve;
 mod devices;
 mod dump;
@@ -59,6 +60,8 @@ enum Command {
     Train(train::TrainArgs),
     /// List the devices of this machine and of this build
     Devices,
+    /// Measure devices, check what they compute, compare runs
+    Bench(bench::BenchArgs),
     /// Write every kernel of a built-in program: object file or PTX, assembly text, launch parameters
     Dump(dump::DumpArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
@@ -110,20 +113,22 @@ pub enum CliError {
     Usage(String),
     /// Exit code 1; the command has already printed the error.
     Reported,
+    /// Exit code 2; the command has already printed why there is no answer.
+    NoAnswer,
 }
 
 impl CliError {
     fn code(&self) -> u8 {
         match self {
             CliError::Failed(_) | CliError::Reported => 1,
-            CliError::CouldNotRun(_) => 2,
+            CliError::CouldNotRun(_) | CliError::NoAnswer => 2,
             CliError::Usage(_) => 3,
         }
     }
     fn message(&self) -> &str {
         match self {
             CliError::Failed(m) | CliError::CouldNotRun(m) | CliError::Usage(m) => m,
-            CliError::Reported => "",
+            CliError::Reported | CliError::NoAnswer => "",
         }
     }
 }
@@ -146,7 +151,7 @@ fn main() -> ExitCode {
     };
     match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(CliError::Reported) => ExitCode::from(1),
+        Err(e @ (CliError::Reported | CliError::NoAnswer)) => ExitCode::from(e.code()),
         Err(e) => {
             eprintln!("doorbell: {}", e.message());
             if cli.json {
@@ -161,6 +166,11 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let mut options = Options::from_env().map_err(|e| CliError::Usage(e.to_string()))?;
     if let Some(d) = &cli.device {
         options.device.clone_from(d);
+    }
+    // Several devices, which `bench` opens one by one; the program's own session needs one.
+    let devices = options.device.clone();
+    if let (Command::Bench(_), Some((first, _))) = (&cli.command, devices.split_once(',')) {
+        options.device = first.into();
     }
     if let Command::Dump(args) = &cli.command
         && let Some(device) = args.device()
@@ -179,6 +189,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let done = match &cli.command {
         Command::Train(args) => train::run(args, output),
         Command::Devices => devices::run(output),
+        Command::Bench(args) => bench::run(args, &devices, output),
         Command::Dump(args) => dump::run(args, output),
         Command::Launch(args) => launch::run(args, output),
         #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]

@@ -132,6 +132,18 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `OutOfMemory`, `TooBig`, `Closed`.
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError>;
 
+    /// Memory of the host that the device's copies and kernels reach without staging, mapped for both sides
+    /// ([`Memory::host`]).
+    ///
+    /// # Errors
+    /// `Unsupported` if the device has none; as `alloc`.
+    fn alloc_pinned(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
+        let memory = self.alloc(len_bytes)?;
+        let device = self.tag().name().into();
+        let unsupported = || DeviceError::Unsupported { device, what: "share memory with the host".into() };
+        if memory.host().is_some() { Ok(memory) } else { Err(unsupported()) }
+    }
+
     /// Copies host bytes to memory, after all submitted work that uses the memory.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod backends;
 mod batches;
 mod blame;
 mod cache;
+mod captured;
 pub mod counters;
 mod debug;
 mod error;
@@ -36,6 +37,7 @@ mod validate;
 #[cfg(feature = "nv")]
 pub use backends::nvidia;
 pub use backends::{add_device, known_archs};
+pub use captured::{Captured, captured};
 pub use counters::{Counters, Totals};
 pub use error::{Error, JitError};
 pub use jit::Jit;

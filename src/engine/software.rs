@@ -41,8 +41,27 @@ fn amd(chip: &str, gpus: usize) -> Emulated {
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let config = Config { waves: Strict { threads, ..Strict::on() }, gpus, ..Config::new(*chip) };
+    let waves = Strict { threads, ..Strict::on() };
+    let config = Config { waves, gpus, metrics: metrics(*chip), ..Config::new(*chip) };
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
+}
+
+/// What an idle card of that chip says of itself.
+#[cfg(all(target_os = "linux", feature = "amd"))]
+fn metrics(chip: crate::emu::kfd::Chip) -> Option<Vec<u8>> {
+    let values = [
+        ("temperature_hotspot", 40),
+        ("temperature_mem", 38),
+        ("average_socket_power", 30),
+        ("curr_socket_power", 90),
+        ("average_gfx_activity", 0),
+        ("current_gfxclk", 1500),
+        ("current_uclk", 1000),
+        ("throttle_status", 0),
+        ("indep_throttle_status", 0),
+    ];
+    let content = if chip == crate::emu::kfd::Chip::Gfx942 { 8 } else { 3 };
+    crate::device::amd::metrics::table(1, content, &values)
 }
 
 /// Creates an NVIDIA GPU. Driver and queues support every chip; machine code runs on all except sm_75 and sm_100.

@@ -17,6 +17,7 @@ mod encode;
 mod events;
 mod graph;
 mod load;
+pub mod metrics;
 mod program;
 mod queue;
 mod ring;
@@ -240,6 +241,10 @@ impl Device for AmdDevice {
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
         self.inner.core.check_open()?;
         self.inner.pool.alloc(&self.tag, self.inner.compute.timeline(), len_bytes)
+    }
+
+    fn alloc_pinned(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
+        self.alloc_host(len_bytes, Placement::Pinned)
     }
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {

@@ -205,7 +205,12 @@ impl Channel {
             ..Default::default()
         };
         (params.h_userd_memory[0], params.userd_offset[0]) = (ring.memory(), ring_bytes);
-        let handle = gpu.driver.alloc(group.handle, gpu.chip.gpfifo_class, Some(&mut params));
+        let own = gpu.chip.gpfifo_class;
+        let handle = if gpu.driver.release().major >= nvrm::CHANNELS_MOVED {
+            gpu.driver.alloc(group.handle, own, Some(&mut nvrm::ChannelAllocV610::from(params)))
+        } else {
+            gpu.driver.alloc(group.handle, own, Some(&mut params))
+        };
         let handle = handle.map_err(refused("make a channel"))?;
         let doorbell = gpu.doorbell().map_err(|errno| {
             let outcome = super::driver::Outcome::Errno(errno);

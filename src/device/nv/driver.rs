@@ -51,6 +51,14 @@ impl RmError {
     pub fn is_uvm_call(&self) -> bool {
         self.call.starts_with("UVM_")
     }
+
+    /// Whether the driver refused the size of the call's struct.
+    #[must_use]
+    pub fn is_about_size(&self) -> bool {
+        const INVALID_ARGUMENT: u32 = 0x1f;
+        const INVALID_PARAM_STRUCT: u32 = 0x3a;
+        matches!(self.outcome, Outcome::Status(Status(INVALID_ARGUMENT | INVALID_PARAM_STRUCT)))
+    }
 }
 
 /// How a call failed.
@@ -178,10 +186,10 @@ fn ask_release(port: &dyn Port, ctl: Fd) -> Result<String, String> {
 
 impl Driver {
     /// Opens the driver: checks its release, creates a client and, if UVM is available, a UVM address space.
-    /// `any_release` accepts releases that were not tested.
+    /// A release that is not known is opened as the nearest known one, with a warning unless `any_release` is set.
     ///
     /// # Errors
-    /// `Unavailable`: no driver, no right, an untested release; `Rm` with the call that was refused.
+    /// `Unavailable`: no driver, no right, a release without a number; `Rm` with the call that was refused.
     pub fn open(name: &str, port: Arc<dyn Port>, any_release: bool) -> Result<Arc<Self>, DeviceError> {
         Self::open_with(name, port, any_release, PageTables::default())
     }
@@ -201,8 +209,8 @@ impl Driver {
         let ctl = opened.open(CTL_PATH).map_err(|errno| unavailable(explain(&*port, CTL_PATH, errno)))?;
         let release = ask_release(&*port, ctl).map_err(&unavailable)?;
         let release = Release::parse(&release).map_err(|e| unavailable(e.to_string()))?;
-        if !any_release {
-            release.known().map_err(|e| unavailable(e.to_string()))?;
+        if let (Err(e), false) = (release.known(), any_release) {
+            log::warn!("{name}: {e}; it is opened as the nearest one, and by the sizes of structs that it takes");
         }
         // From here on the connection's drop closes the files.
         opened.files.clear();
@@ -391,6 +399,34 @@ impl Driver {
         self.control_of(object, control, params, control.len_bytes())
     }
 
+    /// Whether the release's structs are known. Otherwise a refused size of a struct is asked again with another one.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.release.known().is_ok()
+    }
+
+    /// Makes a call in the form that this release has: `new` from the major `since` on, else `old`. A release that is not
+    /// known is asked in the other form too, where it refuses the size of the struct.
+    ///
+    /// # Errors
+    /// The driver's; of the first form if it refuses both.
+    pub fn by_form<R>(
+        &self,
+        since: u32,
+        new: impl Fn() -> Result<R, RmError>,
+        old: impl Fn() -> Result<R, RmError>,
+    ) -> Result<R, RmError> {
+        let is_new = self.release.major >= since;
+        let first = if is_new { new() } else { old() };
+        match first {
+            Err(e) if !self.is_known() && e.is_about_size() => {
+                let second = if is_new { old() } else { new() };
+                second.map_err(|_| e)
+            }
+            answer => answer,
+        }
+    }
+
     /// As [`Driver::control`], but passes only `len_bytes` of the struct, for releases whose struct is shorter.
     ///
     /// # Errors
@@ -574,8 +610,8 @@ macro_rules! named {
     ($($ty:ident)*) => { $(impl Named for nvrm::$ty { const NAME: &'static str = nvrm::$ty::LAYOUT.name; })* };
 }
 named! {
-    RootAlloc DeviceAlloc SubdeviceAlloc VaSpaceAlloc ChannelGroupAlloc CtxShareAlloc ChannelAlloc UsermodeAlloc CopyAlloc GraphicsAlloc
-    MemoryAlloc DebuggerAlloc ConfidentialComputeAlloc EventAlloc
+    RootAlloc DeviceAlloc SubdeviceAlloc VaSpaceAlloc ChannelGroupAlloc CtxShareAlloc ChannelAlloc ChannelAllocV610 UsermodeAlloc CopyAlloc
+    GraphicsAlloc MemoryAlloc DebuggerAlloc ConfidentialComputeAlloc EventAlloc
 }
 
 /// A class's name, for reports.

@@ -264,23 +264,29 @@ impl Gpu {
     fn gr_info<const N: usize>(&self, indices: [u32; N]) -> Result<[u32; N], RmError> {
         let (subdevice, size) = (self.subdevice, N as u32);
         let entry = |n: usize| InfoEntry { index: indices[n], data: 0 };
-        if self.driver.release().major >= 595 {
+        let new = || {
             let mut args = nvrm::GrInfoV595 { gr_info_list_size: size, ..Default::default() };
             (0..N).for_each(|n| args.gr_info_list[n] = entry(n));
             self.driver.control(subdevice, &nvrm::GR_GET_INFO_V2_V595, &mut args)?;
-            return Ok(std::array::from_fn(|n| args.gr_info_list[n].data));
-        }
-        let mut args = nvrm::GrInfo { gr_info_list_size: size, ..Default::default() };
-        (0..N).for_each(|n| args.gr_info_list[n] = entry(n));
-        self.driver.control(subdevice, &nvrm::GR_GET_INFO_V2, &mut args)?;
-        Ok(std::array::from_fn(|n| args.gr_info_list[n].data))
+            Ok(std::array::from_fn(|n| args.gr_info_list[n].data))
+        };
+        let old = || {
+            let mut args = nvrm::GrInfo { gr_info_list_size: size, ..Default::default() };
+            (0..N).for_each(|n| args.gr_info_list[n] = entry(n));
+            self.driver.control(subdevice, &nvrm::GR_GET_INFO_V2, &mut args)?;
+            Ok(std::array::from_fn(|n| args.gr_info_list[n].data))
+        };
+        self.driver.by_form(595, new, old)
     }
 
     fn query_name(&self) -> Result<String, RmError> {
-        let mut name = nvrm::NameString::default();
+        let of = |len_bytes| {
+            let mut name = nvrm::NameString::default();
+            self.driver.control_of(self.subdevice, &nvrm::GPU_GET_NAME_STRING, &mut name, len_bytes)?;
+            Ok(name)
+        };
         // Releases from 595 have a struct of half the length.
-        let len_bytes = if self.driver.release().major >= 595 { 68 } else { 132 };
-        self.driver.control_of(self.subdevice, &nvrm::GPU_GET_NAME_STRING, &mut name, len_bytes)?;
+        let name = self.driver.by_form(595, || of(68), || of(132))?;
         let text = &name.gpu_name_string;
         let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
         Ok(String::from_utf8_lossy(&text[..end]).into_owned())

@@ -354,6 +354,10 @@ impl Device for NvDevice {
         self.inner.pool.alloc(&self.tag, self.inner.compute.timeline(), len_bytes)
     }
 
+    fn alloc_pinned(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
+        self.alloc_host(len_bytes, Placement::Host)
+    }
+
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
         self.inner.copy.check_range(&dst.at(offset), src.len() as u64, "copy in")?;
         self.inner.staging.copy_in(&*self.inner.copy, dst, offset, src)

@@ -171,14 +171,17 @@ fn ecc_errors(gpu: &Gpu) -> Option<(u64, u64)> {
         let units = || units.chunks_exact(ECC_UNIT_BYTES);
         (units().map(|u| word(u, ECC_SINGLE)).sum(), units().map(|u| word(u, ECC_DOUBLE)).sum())
     };
-    if gpu.driver.release().major >= 595 {
+    let new = || {
         let mut args = nvrm::EccStatusV595::default();
-        gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS_V595, &mut args).ok()?;
-        return Some(count(&args.units));
-    }
-    let mut args = nvrm::EccStatus::default();
-    gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS, &mut args).ok()?;
-    Some(count(&args.units))
+        gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS_V595, &mut args)?;
+        Ok(count(&args.units))
+    };
+    let old = || {
+        let mut args = nvrm::EccStatus::default();
+        gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS, &mut args)?;
+        Ok(count(&args.units))
+    };
+    gpu.driver.by_form(595, new, old).ok()
 }
 
 fn channel_errors(gpu: &Gpu) -> Option<u32> {

@@ -27,6 +27,10 @@ pub struct Config {
     pub shuffle: u64,
     /// Checks of waves that no hardware makes, and how they are interleaved.
     pub waves: Strict,
+    /// The bytes of each card's `gpu_metrics`; `None`: there is no such file.
+    pub metrics: Option<Vec<u8>>,
+    /// Speed and lanes of a card's link to the host now, as sysfs writes them.
+    pub link: (&'static str, u32),
 }
 
 impl Config {
@@ -45,6 +49,8 @@ impl Config {
             strict: true,
             shuffle: 0,
             waves: Strict::on(),
+            metrics: None,
+            link: ("32.0 GT/s PCIe", 16),
         }
     }
 

@@ -26,7 +26,7 @@ const MINOR_WITH_SAVE_SIZES: u32 = 17;
 /// The files, with the error of those that may not be read.
 #[derive(Debug, Default)]
 pub struct Sysfs {
-    files: BTreeMap<String, Result<String, Errno>>,
+    files: BTreeMap<String, Result<Vec<u8>, Errno>>,
 }
 
 /// A card's id: 16 bits, never 0.
@@ -51,11 +51,12 @@ impl Sysfs {
         for gpu in 0..nodes - 1 - config.hidden_nodes {
             sysfs.card(config, gpu);
             sysfs.render(config.chip.facts(), gpu);
+            sysfs.telemetry(config, gpu);
         }
         sysfs
     }
 
-    fn add(&mut self, path: String, text: impl Into<String>) {
+    fn add(&mut self, path: String, text: impl Into<Vec<u8>>) {
         self.files.insert(path, Ok(text.into()));
     }
 
@@ -106,6 +107,19 @@ impl Sysfs {
         self.add(format!("{device}/uevent"), uevent);
     }
 
+    /// What a card says of itself while it runs.
+    fn telemetry(&mut self, config: &Config, gpu: usize) {
+        let device = format!("/sys/class/drm/renderD{}/device", FIRST_RENDER_MINOR + gpu);
+        if let Some(table) = &config.metrics {
+            self.add(format!("{device}/gpu_metrics"), table.clone());
+        }
+        let (speed, lanes) = config.link;
+        self.add(format!("{device}/current_link_speed"), format!("{speed}\n"));
+        self.add(format!("{device}/current_link_width"), format!("{lanes}\n"));
+        self.add(format!("{device}/max_link_speed"), "32.0 GT/s PCIe\n");
+        self.add(format!("{device}/max_link_width"), "16\n");
+    }
+
     /// A file's bytes.
     ///
     /// # Errors
@@ -113,7 +127,7 @@ impl Sysfs {
     pub fn read(&self, path: &str) -> Result<Vec<u8>, Errno> {
         let path = &*real(path);
         match self.files.get(path) {
-            Some(Ok(text)) => Ok(text.clone().into_bytes()),
+            Some(Ok(bytes)) => Ok(bytes.clone()),
             Some(Err(errno)) => Err(*errno),
             None if self.list(path).is_ok() => Err(Errno::EISDIR),
             None => Err(Errno::ENOENT),

@@ -199,6 +199,10 @@ impl SoftNv {
     /// Bytes of a class's params in this release.
     fn params_len(&self, class: u32) -> usize {
         let layout = chosen(nvrm::CLASSES, class).and_then(|choice| choice.layout);
+        let is_moved = self.config.release.major >= nvrm::CHANNELS_MOVED;
+        if is_moved && layout.is_some_and(|l| *l == nvrm::ChannelAlloc::LAYOUT) {
+            return size_of::<nvrm::ChannelAllocV610>();
+        }
         layout.map_or(0, |l| self.config.release.len_bytes(l.name, l.len_bytes) as usize).min(MAX_PARAMS)
     }
 
@@ -521,7 +525,10 @@ fn userd(
 }
 
 fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
-    let params: nvrm::ChannelAlloc = making.params();
+    let params: nvrm::ChannelAlloc = match nv.config.release.major {
+        ..nvrm::CHANNELS_MOVED => making.params(),
+        _ => making.params::<nvrm::ChannelAllocV610>().into(),
+    };
     if nv.config.mig {
         return Err(status::INVALID_STATE);
     }

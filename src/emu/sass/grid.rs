@@ -226,6 +226,7 @@ fn run_cluster(
     stats.warps += warps.len() as u64;
     let mut barrier = ClusterBarrier::default();
     let mut total = 0;
+    let mut of_first = 0;
     loop {
         let (mut alive, mut done) = (None, 0);
         for (k, warp) in warps.iter_mut().enumerate().filter(|(_, w)| !w.is_done()) {
@@ -242,6 +243,9 @@ fn run_cluster(
             match slice {
                 Ok(slice) => {
                     done += u64::from(slice.instructions);
+                    if (k, index) == (0, 0) {
+                        of_first = flipped(warp, machine.options, (of_first, slice.instructions));
+                    }
                     stats.lane_operations += slice.lane_operations;
                 }
                 Err((pc, kind)) => return Err(fault(warp, &ctas, pc, *kind)),
@@ -263,6 +267,18 @@ fn run_cluster(
         let (block, text) = (ctas[warps[k].cta].index, program::text(pc, machine));
         return Err(Fault { kind, pc, block, warp: warps[k].number, text });
     }
+}
+
+/// Flips the configured bit if its time is within the instructions that the warp has just executed; returns how many it
+/// has executed by now.
+fn flipped(warp: &mut Warp, options: &Options, (before, more): (u64, u32)) -> u64 {
+    let now = before + u64::from(more);
+    if let Some(flip) = options.flip.filter(|flip| (before..now).contains(&flip.after))
+        && let Some(lanes) = warp.registers.get_mut(usize::from(flip.register.min(254)))
+    {
+        lanes[usize::from(flip.lane % 32)] ^= 1 << (flip.bit % 32);
+    }
+    now
 }
 
 /// What the first path of a warp waits for.

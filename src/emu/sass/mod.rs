@@ -105,6 +105,18 @@ pub struct Options {
     /// The im2col fields of all maps that the launch copies by im2col: where a map stores them is not published. A
     /// launch with such a copy and without this option stops.
     pub im2col: Option<Im2col>,
+    /// A defect of the hardware: a bit of a register that flips in every launch.
+    pub flip: Option<Flip>,
+}
+
+/// A bit of a register of the first warp of a grid's first CTA, which flips when the warp has executed about so many
+/// instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flip {
+    pub after: u64,
+    pub register: u8,
+    pub lane: u8,
+    pub bit: u8,
 }
 
 impl Default for Options {
@@ -119,6 +131,7 @@ impl Default for Options {
             max_instructions: 0,
             guess_error: 0,
             im2col: None,
+            flip: None,
         }
     }
 }

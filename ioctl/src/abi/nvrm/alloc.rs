@@ -141,6 +141,113 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// The same in releases from 610: one handle more, which moves all that follows.
+    ChannelAllocV610 = "NV_CHANNEL_ALLOC_PARAMS", 376 {
+        h_object_error as "hObjectError": u32, In, Handle;
+        h_object_buffer as "hObjectBuffer": u32, In, Handle;
+        gp_fifo_offset as "gpFifoOffset": u64, In, Address;
+        gp_fifo_entries as "gpFifoEntries": u32, In, Dec;
+        flags: u32, In, Hex;
+        h_context_share as "hContextShare": u32, In, Handle;
+        h_va_space as "hVASpace": u32, In, Handle;
+        h_handle_va_space as "hHandleVASpace": u32, In, Handle;
+        h_userd_memory as "hUserdMemory": [u32; 8], In, Handle;
+        pad0 as "": u32, In, Reserved;
+        userd_offset as "userdOffset": [u64; 8], In, Hex;
+        engine_type as "engineType": u32, In, Dec;
+        cid: u32, In, Dec;
+        sub_device_id as "subDeviceId": u32, In, Dec;
+        h_object_ecc_error as "hObjectEccError": u32, In, Handle;
+        instance_mem as "instanceMem": MemoryDesc, In, Nested(&MemoryDesc::LAYOUT);
+        userd_mem as "userdMem": MemoryDesc, In, Nested(&MemoryDesc::LAYOUT);
+        ramfc_mem as "ramfcMem": MemoryDesc, In, Nested(&MemoryDesc::LAYOUT);
+        mthdbuf_mem as "mthdbufMem": MemoryDesc, In, Nested(&MemoryDesc::LAYOUT);
+        h_phys_channel_group as "hPhysChannelGroup": u32, In, Handle;
+        internal_flags as "internalFlags": u32, In, Hex;
+        error_notifier_mem as "errorNotifierMem": MemoryDesc, In, Nested(&MemoryDesc::LAYOUT);
+        ecc_error_notifier_mem as "eccErrorNotifierMem": MemoryDesc, In, Nested(&MemoryDesc::LAYOUT);
+        process_id as "ProcessID": u32, In, Dec;
+        sub_process_id as "SubProcessID": u32, In, Dec;
+        encrypt_iv as "encryptIv": [u8; 12], In, Hex;
+        decrypt_iv as "decryptIv": [u8; 12], In, Hex;
+        hmac_nonce as "hmacNonce": [u8; 32], In, Hex;
+        tpc_config_id as "tpcConfigID": u32, In, Dec;
+        pad1 as "": u32, In, Reserved;
+    }
+}
+
+impl From<ChannelAlloc> for ChannelAllocV610 {
+    fn from(old: ChannelAlloc) -> Self {
+        Self {
+            h_object_error: old.h_object_error,
+            h_object_buffer: old.h_object_buffer,
+            gp_fifo_offset: old.gp_fifo_offset,
+            gp_fifo_entries: old.gp_fifo_entries,
+            flags: old.flags,
+            h_context_share: old.h_context_share,
+            h_va_space: old.h_va_space,
+            h_userd_memory: old.h_userd_memory,
+            userd_offset: old.userd_offset,
+            engine_type: old.engine_type,
+            cid: old.cid,
+            sub_device_id: old.sub_device_id,
+            h_object_ecc_error: old.h_object_ecc_error,
+            instance_mem: old.instance_mem,
+            userd_mem: old.userd_mem,
+            ramfc_mem: old.ramfc_mem,
+            mthdbuf_mem: old.mthdbuf_mem,
+            h_phys_channel_group: old.h_phys_channel_group,
+            internal_flags: old.internal_flags,
+            error_notifier_mem: old.error_notifier_mem,
+            ecc_error_notifier_mem: old.ecc_error_notifier_mem,
+            process_id: old.process_id,
+            sub_process_id: old.sub_process_id,
+            encrypt_iv: old.encrypt_iv,
+            decrypt_iv: old.decrypt_iv,
+            hmac_nonce: old.hmac_nonce,
+            tpc_config_id: old.tpc_config_id,
+            pad1: old.pad1,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<ChannelAllocV610> for ChannelAlloc {
+    fn from(new: ChannelAllocV610) -> Self {
+        Self {
+            h_object_error: new.h_object_error,
+            h_object_buffer: new.h_object_buffer,
+            gp_fifo_offset: new.gp_fifo_offset,
+            gp_fifo_entries: new.gp_fifo_entries,
+            flags: new.flags,
+            h_context_share: new.h_context_share,
+            h_va_space: new.h_va_space,
+            h_userd_memory: new.h_userd_memory,
+            userd_offset: new.userd_offset,
+            engine_type: new.engine_type,
+            cid: new.cid,
+            sub_device_id: new.sub_device_id,
+            h_object_ecc_error: new.h_object_ecc_error,
+            instance_mem: new.instance_mem,
+            userd_mem: new.userd_mem,
+            ramfc_mem: new.ramfc_mem,
+            mthdbuf_mem: new.mthdbuf_mem,
+            h_phys_channel_group: new.h_phys_channel_group,
+            internal_flags: new.internal_flags,
+            error_notifier_mem: new.error_notifier_mem,
+            ecc_error_notifier_mem: new.ecc_error_notifier_mem,
+            process_id: new.process_id,
+            sub_process_id: new.sub_process_id,
+            encrypt_iv: new.encrypt_iv,
+            decrypt_iv: new.decrypt_iv,
+            hmac_nonce: new.hmac_nonce,
+            tpc_config_id: new.tpc_config_id,
+            pad1: new.pad1,
+        }
+    }
+}
+
+abi_struct! {
     /// Classes *_USERMODE_A from Hopper on.
     UsermodeAlloc = "NV_HOPPER_USERMODE_A_PARAMS", 2 {
         b_bar1_mapping as "bBar1Mapping": u8, In, Dec;

@@ -19,7 +19,7 @@ pub use control::*;
 pub use control_names::CONTROLS;
 pub use escape::*;
 pub use notify::*;
-pub use release::{GROWN, KNOWN_MAJORS, Release, ReleaseError};
+pub use release::{CHANNELS_MOVED, GROWN, KNOWN_MAJORS, Release, ReleaseError};
 pub use status::{STATUSES, Status};
 
 use super::{Count, Desc, Dir, Element, Embedded, Ioctl, Kind, Layout};

@@ -1,7 +1,7 @@
 //! Releases of NVIDIA's driver, and which form of a struct each has.
 //!
 //! Source: the headers of 580.142 and 595.45 compiled (`tests/nv_layout.tsv`); for 535 to 570 the tables that gVisor's
-//! nvproxy has for each release. UNMAP_MEMORY_DMA, MIGRATE and ALLOC_SEMAPHORE_POOL of releases before 550 are not
+//! nvproxy has for each release, and for 610 to 620, which moved the fields of channels. UNMAP_MEMORY_DMA, MIGRATE and ALLOC_SEMAPHORE_POOL of releases before 550 are not
 //! described: nothing here makes those calls. Fields that a release appended to a struct are a length here; a struct
 //! whose fields moved is a struct of its own.
 
@@ -15,18 +15,17 @@ pub struct Release {
     pub patch: u32,
 }
 
-/// Releases whose structs are known: by major number.
-pub const KNOWN_MAJORS: std::ops::RangeInclusive<u32> = 535..=595;
+/// Releases whose structs are known: by major number, each as it is in the public headers or in nvproxy's tables.
+pub const KNOWN_MAJORS: &[std::ops::RangeInclusive<u32>] = &[535..=595, 610..=610, 615..=615, 620..=620];
+/// The release that moved the fields of NV_CHANNEL_ALLOC_PARAMS.
+pub const CHANNELS_MOVED: u32 = 610;
 
 /// Why a release is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
     #[error("driver release {0:?} is not of the form 580.159.04")]
     Malformed(String),
-    #[error(
-        "driver release {0} is untested; tested are {first} to {last} (NV_ANY_DRIVER=1 uses the nearest one's structs)",
-        first = KNOWN_MAJORS.start(), last = KNOWN_MAJORS.end()
-    )]
+    #[error("driver release {0} is unknown; known are 535 to 595, 610, 615 and 620")]
     Untested(Release),
 }
 
@@ -50,7 +49,8 @@ impl Release {
     /// # Errors
     /// `Untested` outside of [`KNOWN_MAJORS`].
     pub fn known(self) -> Result<Self, ReleaseError> {
-        if KNOWN_MAJORS.contains(&self.major) { Ok(self) } else { Err(ReleaseError::Untested(self)) }
+        let is_known = KNOWN_MAJORS.iter().any(|range| range.contains(&self.major));
+        if is_known { Ok(self) } else { Err(ReleaseError::Untested(self)) }
     }
 
     /// Bytes of a struct of which this release has only the beginning: `name` is C's, `len_bytes` what release 580 has.
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn untested_release_is_refused_with_the_range() {
-        for major in [535, 550, 570, 580, 595] {
-            assert!(Release { major, minor: 1, patch: 1 }.known().is_ok());
-        }
-        let error = Release::parse("610.43.02").unwrap().known().unwrap_err();
+    fn unknown_releases_are_those_between_and_beyond_the_known_ones() {
+        let known = |major| Release { major, minor: 1, patch: 1 }.known().is_ok();
+        assert!([535, 550, 570, 580, 595, 610, 615, 620].into_iter().all(known));
+        assert!(![534, 596, 600, 611, 619, 621, 700].into_iter().any(known));
+        let error = Release::parse("630.10.02").unwrap().known().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "driver release 610.43.02 is untested; tested are 535 to 595 (NV_ANY_DRIVER=1 uses the nearest one's structs)"
+            "driver release 630.10.02 is unknown; known are 535 to 595, 610, 615 and 620"
         );
     }
 

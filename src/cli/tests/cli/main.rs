@@ -1,6 +1,7 @@
 //! The `doorbell` program from its users' side: exit codes, JSON, files, signals.
 
 mod asm;
+mod bench;
 mod dump;
 mod files;
 mod launch;

@@ -1,0 +1,128 @@
+//! Costs of launches: one at a time, in lists, recorded, at queue depths, and the parts of one.
+//!
+//! The kernel does nothing where one was written for the device, else it stores one number.
+
+use super::inputs::captured;
+use crate::case::{Case, Point, Subject, Unit, sizes, words};
+use crate::error::BenchError;
+use crate::machine::{Kind, Machine};
+use doorbell::device::{Command, QueueKind};
+use doorbell::tensor::prelude::*;
+use doorbell_ioctl::port::monotonic_ns;
+use std::time::Instant;
+
+/// Launches of a list.
+const LIST: crate::case::Axis = sizes("kernels", &[16, 1000], &[16, 256], &[16]);
+
+/// The entries.
+#[rustfmt::skip]
+pub const CASES: &[Case] = &[
+    entry("launch/wait", "submits one kernel and waits for it, by the host's clock", &[], wait),
+    entry("launch/depth", "a kernel of several that are submitted one by one before a wait",
+        &[sizes("depth", &[1, 4, 16, 64, 256, 1024], &[1, 16, 256], &[1, 16])], depth),
+    entry("launch/list", "a kernel of a list in one submission", &[LIST], list),
+    entry("launch/replay", "a kernel of a recorded list", &[LIST], replay),
+    entry("launch/part", "parts of a launch: submit is the host's, start from there to the kernel's start, run the \
+        kernel's, wake from its end to the host's return",
+        &[words("part", &["submit", "start", "run", "wake"])], part),
+];
+
+const fn entry(
+    name: &'static str,
+    about: &'static str,
+    axes: &'static [crate::case::Axis],
+    make: fn(&Machine, &Point) -> Result<Subject, BenchError>,
+) -> Case {
+    Case { name, about, unit: Unit::Nanoseconds, axes, make }
+}
+
+/// A launch of almost nothing.
+fn nothing(machine: &Machine) -> Result<Command, BenchError> {
+    if machine.kind == Kind::Nv {
+        return Ok(machine.launch(&machine.hand("nothing")?, 1, 128, vec![]));
+    }
+    let (_, captured) = captured(|| Tensor::full_of([1], 7, Scalar::I32).contiguous())?;
+    captured.commands.into_iter().next().ok_or_else(|| BenchError::Empty("no kernel stores a number".into()))
+}
+
+fn nanoseconds(began: Instant) -> f64 {
+    began.elapsed().as_nanos() as f64
+}
+
+fn wait(machine: &Machine, _: &Point) -> Result<Subject, BenchError> {
+    let one = [nothing(machine)?];
+    Ok(Subject::host(1.0, move |machine, runs| {
+        let began = Instant::now();
+        for _ in 0..runs {
+            machine.run(QueueKind::Compute, &one)?;
+        }
+        Ok(nanoseconds(began))
+    }))
+}
+
+fn depth(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let (one, depth) = ([nothing(machine)?], point.number("depth"));
+    Ok(Subject::host(depth as f64, move |machine, runs| {
+        let began = Instant::now();
+        for _ in 0..runs {
+            let mut last = None;
+            for _ in 0..depth {
+                last = Some(machine.device().submit(QueueKind::Compute, &one)?);
+            }
+            if let Some(point) = last {
+                machine.device().wait(&point, machine.patience())?;
+            }
+        }
+        Ok(nanoseconds(began))
+    }))
+}
+
+fn list(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let many = vec![nothing(machine)?; point.size("kernels")];
+    Ok(Subject::host(many.len() as f64, move |machine, runs| {
+        let began = Instant::now();
+        for _ in 0..runs {
+            machine.run(QueueKind::Compute, &many)?;
+        }
+        Ok(nanoseconds(began))
+    }))
+}
+
+fn replay(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let many = vec![nothing(machine)?; point.size("kernels")];
+    let mut recorded = machine.device().record(&many)?;
+    Ok(Subject::host(many.len() as f64, move |machine, runs| {
+        let began = Instant::now();
+        for _ in 0..runs {
+            let point = recorded.replay(&[])?;
+            machine.device().wait(&point, machine.patience())?;
+        }
+        Ok(nanoseconds(began))
+    }))
+}
+
+/// The device's times are on the host's clock, as good as the device's calibration of it.
+fn part(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let stamp = machine.device().stamp()?;
+    let one = [nothing(machine)?.stamped(stamp.clone())];
+    let part = point.word("part").to_owned();
+    Ok(Subject::host(1.0, move |machine, runs| {
+        let mut sum = 0.0;
+        for _ in 0..runs {
+            let began = monotonic_ns();
+            let point = machine.device().submit(QueueKind::Compute, &one)?;
+            let submitted = monotonic_ns();
+            machine.device().wait(&point, machine.patience())?;
+            let ended = monotonic_ns();
+            let (start, stop) = stamp.times_ns();
+            let between = |a: u64, b: u64| b.saturating_sub(a) as f64;
+            sum += match part.as_str() {
+                "submit" => between(began, submitted),
+                "start" => between(submitted, start).max(1.0),
+                "run" => between(start, stop).max(1.0),
+                _ => between(stop, ended).max(1.0),
+            };
+        }
+        Ok(sum)
+    }))
+}

@@ -1,0 +1,30 @@
+//! Benchmarks of devices: what `doorbell bench` runs. Speed is measured and data is checked by the same kernels, on
+//! every device that the library opens, without a vendor's library.
+//!
+//! Structure: `case` and `cases` (the table: one file a family, one entry a case) → `machine` (an open device and its
+//! hand-written kernels) → `measure` (warm-up, samples, when to stop) → `stats` → `record` (the results as data) →
+//! `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `burn` (load that is checked on the device); `verdict` (what
+//! all of it says of a device).
+//! Layer: above the library; the command line is the only user. Left out: power of NVIDIA's cards, whose commands are
+//! not public.
+#![forbid(unsafe_code)]
+
+pub mod burn;
+pub mod case;
+pub mod cases;
+pub mod compare;
+mod error;
+mod hand;
+pub mod machine;
+pub mod measure;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod stats;
+pub mod telemetry;
+pub mod verdict;
+
+pub use case::{Case, Point, Subject, Unit};
+pub use error::BenchError;
+pub use machine::Machine;
+pub use measure::Settings;

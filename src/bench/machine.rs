@@ -1,0 +1,158 @@
+//! A device under measurement: its session, what it is, and its hand-written kernels.
+
+use crate::error::BenchError;
+use crate::hand::Library;
+use crate::telemetry;
+use doorbell::device::{Arg, Command, Device, Geometry, Kernel, Memory, QueueKind};
+use doorbell::engine::{Entered, OpenDevice, Options, Session};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What kind of device it is, by its architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Cpu,
+    Amd,
+    Nv,
+    Metal,
+    Other,
+}
+
+impl Kind {
+    fn of_arch(arch: &str) -> Self {
+        let starts = |with: &str| arch.starts_with(with);
+        match () {
+            () if starts("x86_64") => Self::Cpu,
+            () if starts("gfx") => Self::Amd,
+            () if starts("sm_") => Self::Nv,
+            () if starts("apple") => Self::Metal,
+            () => Self::Other,
+        }
+    }
+}
+
+/// An open device with what its cases need.
+pub struct Machine {
+    pub name: String,
+    pub kind: Kind,
+    /// Software GPUs: values are checked there, times mean nothing.
+    pub is_software: bool,
+    /// Sizes are small: software GPUs, and where speed is of no interest.
+    pub is_small: bool,
+    pub session: Arc<Session>,
+    pub open: Arc<OpenDevice>,
+    library: Library,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Machine({})", self.name)
+    }
+}
+
+impl Machine {
+    /// Opens the device of that name.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be opened; it executes nothing.
+    pub fn open(name: &str, options: Options, is_quick: bool) -> Result<Self, BenchError> {
+        let session = Session::open(Options { device: name.into(), ..options })?;
+        let open = session.device(name)?;
+        if !open.runs_kernels() {
+            return Err(BenchError::LeftOut(format!("{name} executes nothing")));
+        }
+        let is_software = open.name.contains("emu");
+        let kind = Kind::of_arch(&open.device.info().arch);
+        let library = Library::of(kind, open.target().name);
+        let is_small = is_software || is_quick;
+        Ok(Self { name: open.name.to_string(), kind, is_software, is_small, session, open, library })
+    }
+
+    /// Makes its session that of the calling thread, for Tensors.
+    #[must_use = "the thread leaves the session when this is dropped"]
+    pub fn enter(&self) -> Entered {
+        self.session.enter()
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &dyn Device {
+        self.open.device.as_ref()
+    }
+
+    /// Cores or compute units.
+    #[must_use]
+    pub fn units(&self) -> u32 {
+        self.device().info().threads.max(1)
+    }
+
+    /// How long work may take before the device counts as hung.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.device().patience()
+    }
+
+    /// What the driver, or for a CPU the system, says of the device now.
+    #[must_use]
+    pub fn state(&self) -> serde_json::Value {
+        match self.device().state() {
+            Some(state) => state.values,
+            None if self.kind == Kind::Cpu => serde_json::to_value(telemetry::cpu()).unwrap_or_default(),
+            None => serde_json::Value::Null,
+        }
+    }
+
+    /// The hand-written kernel of that name.
+    ///
+    /// # Errors
+    /// `LeftOut`: there is none for this chip, or its assembler refuses it.
+    pub fn hand(&self, name: &str) -> Result<Kernel, BenchError> {
+        self.library.load(&self.open, name)
+    }
+
+    /// A launch of a hand-written kernel. On a CPU, `groups` is the number of calls.
+    #[must_use]
+    pub fn launch(&self, kernel: &Kernel, groups: u32, local: u32, args: Vec<Arg>) -> Command {
+        match self.kind {
+            Kind::Cpu => Command::exec(kernel, args, groups),
+            _ => Command::exec(kernel, args, 1).over(Geometry::of([groups, 1, 1], [local, 1, 1])),
+        }
+    }
+
+    /// Runs commands to their end.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn run(&self, queue: QueueKind, commands: &[Command]) -> Result<(), BenchError> {
+        let point = self.device().submit(queue, commands)?;
+        Ok(self.device().wait(&point, self.patience())?)
+    }
+
+    /// The bytes of a memory.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn bytes(&self, memory: &Memory, len: usize) -> Result<Vec<u8>, BenchError> {
+        let mut bytes = vec![0; len];
+        self.device().copy_out(memory, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Memory with these bytes.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn memory(&self, bytes: &[u8]) -> Result<Memory, BenchError> {
+        let memory = self.device().alloc(bytes.len() as u64)?;
+        self.device().copy_in(&memory, 0, bytes)?;
+        Ok(memory)
+    }
+
+    /// MHz of a core or compute unit, counted inside a kernel; `None` where no kernel can count.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn clock_mhz(&self) -> Result<Option<f64>, BenchError> {
+        self.library.clock_mhz(self)
+    }
+}

@@ -1,0 +1,170 @@
+//! Results as data: what JSON files hold, what `compare` reads.
+//!
+//! The schema has a number; a file of another one is refused.
+
+use crate::case::{Unit, Value};
+use crate::stats::Summary;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Number of this form of the file.
+pub const SCHEMA: u32 = 1;
+
+/// How a case ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Ok,
+    /// The device has none of it.
+    LeftOut,
+    /// It computed something wrong.
+    Wrong,
+    Failed,
+    /// The device did not end in time.
+    Hung,
+    /// The device ended its work, or a fault did.
+    Lost,
+}
+
+impl Status {
+    /// Its word in files.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::LeftOut => "left_out",
+            Self::Wrong => "wrong",
+            Self::Failed => "failed",
+            Self::Hung => "hung",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Whether something is wrong with the device or the program.
+    #[must_use]
+    pub const fn is_bad(self) -> bool {
+        !matches!(self, Self::Ok | Self::LeftOut)
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    pub schema: u32,
+    pub version: String,
+    /// Seconds since 1970.
+    pub unix_time: u64,
+    pub host: Host,
+    pub settings: BTreeMap<String, serde_json::Value>,
+    pub devices: Vec<DeviceRecord>,
+    pub results: Vec<CaseRecord>,
+    pub seconds: f64,
+}
+
+/// The machine around the devices.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Host {
+    pub name: String,
+    pub kernel: String,
+    pub cpu: String,
+    pub cores: usize,
+}
+
+/// A device of the run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceRecord {
+    pub name: String,
+    pub arch: String,
+    pub units: u32,
+    pub memory_bytes: u64,
+    pub is_software: bool,
+    /// What the driver says of it, before and after.
+    pub state: serde_json::Value,
+    pub state_after: serde_json::Value,
+}
+
+/// A case at one point of its axes on one device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CaseRecord {
+    pub device: String,
+    /// `name[parameter=value,...]`.
+    pub id: String,
+    pub case: String,
+    pub parameters: BTreeMap<String, Value>,
+    pub status: Status,
+    /// Why it is not `Ok`.
+    pub reason: Option<String>,
+    pub unit: Unit,
+    /// The value at the median time; `null` without samples.
+    pub value: Option<f64>,
+    /// Work of one run: bytes, operations, or how many share the time.
+    pub work: f64,
+    /// Which clock: `device` or `host`.
+    pub clock: String,
+    /// Nanoseconds of one run.
+    pub ns: Option<Summary>,
+    /// Runs that one sample is the mean of.
+    pub runs: u64,
+    /// Samples in the order in which they were taken, a list for each pass; nanoseconds of one run.
+    pub samples: Vec<Vec<f64>>,
+    /// Numbers of samples (through all passes) that were taken while the clock was low.
+    pub throttled: usize,
+    /// MHz of a core, counted in kernels: lowest and highest during the case.
+    pub clock_mhz: Option<[f64; 2]>,
+    /// Nanoseconds that making, the first run and the check took.
+    pub made_ns: u64,
+    /// How sampling ended: `precision`, `budget` or `samples`.
+    pub ended: String,
+    /// What the driver said of the device after the samples.
+    pub telemetry: serde_json::Value,
+}
+
+impl CaseRecord {
+    /// All samples.
+    #[must_use]
+    pub fn all_samples(&self) -> Vec<f64> {
+        self.samples.concat()
+    }
+}
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("{path}: {source}")]
+    File { path: String, source: std::io::Error },
+    #[error("{path}: no record of a benchmark: {why}")]
+    Malformed { path: String, why: String },
+    #[error("{path}: schema {found}, this program reads {SCHEMA}")]
+    Schema { path: String, found: u32 },
+}
+
+impl Record {
+    /// Reads a file that `--out` or `--json` made; of several lines the last counts.
+    ///
+    /// # Errors
+    /// The file, its JSON, its schema.
+    pub fn read(path: &std::path::Path) -> Result<Self, RecordError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| RecordError::File { path: name.clone(), source })?;
+        Self::parse(&name, &text)
+    }
+
+    /// As `read`, from the text.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn parse(name: &str, text: &str) -> Result<Self, RecordError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u32,
+        }
+        let malformed = |e: serde_json::Error| RecordError::Malformed { path: name.into(), why: e.to_string() };
+        let last = text.trim_end().lines().last().unwrap_or_default();
+        let text = if serde_json::from_str::<Head>(last).is_ok() { last } else { text };
+        let head: Head = serde_json::from_str(text).map_err(malformed)?;
+        if head.schema != SCHEMA {
+            return Err(RecordError::Schema { path: name.into(), found: head.schema });
+        }
+        serde_json::from_str(text).map_err(malformed)
+    }
+}

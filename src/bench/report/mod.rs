@@ -1,0 +1,124 @@
+//! A record as text, CSV, JUnit, lines of samples, and plots.
+
+pub mod plot;
+pub mod table;
+
+use crate::record::{CaseRecord, Record, Status};
+use std::fmt::Write;
+
+/// Columns of the CSV file.
+pub const COLUMNS: &[&str] = &[
+    "device", "case", "id", "status", "reason", "value", "unit", "n", "min_ns", "q1_ns", "median_ns", "q3_ns", "p99_ns",
+    "low_ns", "high_ns", "work", "clock", "throttled", "clock_mhz_low", "clock_mhz_high",
+];
+
+/// A line a case.
+///
+/// # Errors
+/// None that memory does not give.
+pub fn csv(record: &Record) -> Result<String, csv::Error> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(COLUMNS)?;
+    for r in &record.results {
+        out.write_record(fields(r))?;
+    }
+    let bytes = out.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn fields(r: &CaseRecord) -> Vec<String> {
+    let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
+    let of = |f: fn(&crate::stats::Summary) -> f64| number(r.ns.as_ref().map(f));
+    vec![
+        r.device.clone(),
+        r.case.clone(),
+        r.id.clone(),
+        r.status.word().into(),
+        r.reason.clone().unwrap_or_default(),
+        number(r.value),
+        r.unit.symbol().into(),
+        r.ns.map_or_else(String::new, |s| s.n.to_string()),
+        of(|s| s.min),
+        of(|s| s.q1),
+        of(|s| s.median),
+        of(|s| s.q3),
+        of(|s| s.p99),
+        of(|s| s.low),
+        of(|s| s.high),
+        r.work.to_string(),
+        r.clock.clone(),
+        r.throttled.to_string(),
+        number(r.clock_mhz.map(|[low, _]| low)),
+        number(r.clock_mhz.map(|[_, high]| high)),
+    ]
+}
+
+/// A line of JSON for each sample: device, id, pass, number, nanoseconds.
+#[must_use]
+pub fn samples(record: &Record) -> String {
+    let mut out = String::new();
+    for r in &record.results {
+        for (pass, list) in r.samples.iter().enumerate() {
+            for (n, ns) in list.iter().enumerate() {
+                let line = serde_json::json!({"device": r.device, "id": r.id, "pass": pass, "sample": n, "ns": ns});
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+    out
+}
+
+/// JUnit's XML: a suite a device, a test a case. What a device lacks is skipped; a case that was wrong fails; one that
+/// could not be run to its end is an error.
+#[must_use]
+pub fn junit(record: &Record) -> String {
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"doorbell bench\">\n");
+    let mut names: Vec<&str> = record.results.iter().map(|r| r.device.as_str()).collect();
+    names.dedup();
+    for name in names {
+        let of = || record.results.iter().filter(|r| r.device == name);
+        let count = |statuses: &[Status]| of().filter(|r| statuses.contains(&r.status)).count();
+        let errors = count(&[Status::Failed, Status::Hung, Status::Lost]);
+        let _ = writeln!(
+            out,
+            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{errors}\" skipped=\"{}\">",
+            escaped(name),
+            of().count(),
+            count(&[Status::Wrong]),
+            count(&[Status::LeftOut])
+        );
+        of().for_each(|r| test(&mut out, r));
+        out += "  </testsuite>\n";
+    }
+    out + "</testsuites>\n"
+}
+
+fn test(out: &mut String, r: &CaseRecord) {
+    let seconds = (r.made_ns as f64 + r.all_samples().iter().sum::<f64>() * r.runs as f64) / 1e9;
+    let _ = write!(out, "    <testcase classname=\"{}\" name=\"{}\" time=\"{seconds:.6}\"", escaped(&r.case), escaped(&r.id));
+    let reason = escaped(r.reason.as_deref().unwrap_or_default());
+    let tag = match r.status {
+        Status::Ok => {
+            *out += "/>\n";
+            return;
+        }
+        Status::LeftOut => "skipped",
+        Status::Wrong => "failure",
+        _ => "error",
+    };
+    let _ = writeln!(out, ">\n      <{tag} message=\"{reason}\"/>\n    </testcase>");
+}
+
+/// Text as XML has it; control characters that XML forbids become blanks.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let one = |c: char| match c {
+        '&' => "&amp;".into(),
+        '<' => "&lt;".into(),
+        '>' => "&gt;".into(),
+        '"' => "&quot;".into(),
+        c if c.is_control() => " ".into(),
+        c => c.to_string(),
+    };
+    text.chars().map(one).collect::<String>()
+}

@@ -1,0 +1,210 @@
+//! Cases on devices: which of them, in which order, and their records.
+
+use crate::case::{Case, Point};
+use crate::cases;
+use crate::error::BenchError;
+use crate::machine::Machine;
+use crate::measure::{Measured, Settings, Warmth, measure};
+use crate::record::{CaseRecord, DeviceRecord, Host, Record, SCHEMA, Status};
+use crate::stats::Summary;
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+/// Which cases to run: those whose id contains one of the words (all, without words).
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub only: Vec<String>,
+    pub without: Vec<String>,
+}
+
+impl Filter {
+    /// Whether a case is wanted.
+    #[must_use]
+    pub fn wants(&self, id: &str) -> bool {
+        let meets = |list: &[String]| list.iter().any(|word| id.contains(word.as_str()));
+        (self.only.is_empty() || meets(&self.only)) && !meets(&self.without)
+    }
+}
+
+/// A case with its parameters.
+pub type Planned = (&'static Case, Point);
+
+/// What would run on a device, in order.
+#[must_use]
+pub fn plan(machine: &Machine, filter: &Filter) -> Vec<Planned> {
+    let all = cases::ALL.iter().flat_map(|family| family.iter());
+    let points = all.flat_map(|case| case.points(machine).into_iter().map(move |point| (case, point)));
+    points.filter(|(case, point)| filter.wants(&case.id(point))).collect()
+}
+
+/// Makes a case without running it: why it is left out, if it is.
+#[must_use]
+pub fn left_out(machine: &Machine, (case, point): &Planned) -> Option<String> {
+    let _session = machine.enter();
+    (case.make)(machine, point).err().map(|e| e.to_string())
+}
+
+/// Is told of each case when it begins and when it has ended.
+pub trait Watch {
+    /// Number `at` of `of` begins.
+    fn begins(&mut self, _device: &str, _id: &str, _at: usize, _of: usize) {}
+    /// It has ended.
+    fn ended(&mut self, _record: &CaseRecord) {}
+    /// Whether to end now.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Runs the cases on each device in turn.
+pub fn run(machines: &[Machine], filter: &Filter, settings: &Settings, watch: &mut dyn Watch) -> Record {
+    let began = Instant::now();
+    let mut results: Vec<CaseRecord> = Vec::new();
+    let before: Vec<_> = machines.iter().map(Machine::state).collect();
+    'passes: for pass in 0..settings.passes.max(1) {
+        for machine in machines {
+            let planned = plan(machine, filter);
+            let mut warmth = Warmth::default();
+            for (at, one) in planned.iter().enumerate() {
+                if watch.is_stopped() {
+                    break 'passes;
+                }
+                watch.begins(&machine.name, &one.0.id(&one.1), at, planned.len());
+                let record = run_one(machine, one, settings, &mut warmth);
+                watch.ended(&record);
+                let is_dead = matches!(record.status, Status::Hung | Status::Lost);
+                keep(&mut results, record, pass);
+                if is_dead {
+                    break;
+                }
+            }
+        }
+    }
+    let after = machines.iter().map(Machine::state);
+    let devices = machines.iter().zip(before).zip(after).map(|((m, before), after)| device(m, before, after));
+    Record {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").into(),
+        unix_time: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        host: host(),
+        settings: told(settings),
+        devices: devices.collect(),
+        results,
+        seconds: began.elapsed().as_secs_f64(),
+    }
+}
+
+/// Adds a record; one of a later pass joins that of the first.
+fn keep(results: &mut Vec<CaseRecord>, new: CaseRecord, pass: usize) {
+    let same = |r: &&mut CaseRecord| r.device == new.device && r.id == new.id;
+    let Some(known) = results.iter_mut().find(same).filter(|_| pass > 0) else {
+        results.push(new);
+        return;
+    };
+    if new.status.is_bad() {
+        (known.status, known.reason) = (new.status, new.reason);
+    }
+    known.samples.extend(new.samples);
+    known.throttled += new.throttled;
+    known.ns = Summary::of(&known.all_samples());
+    known.value = known.ns.map(|ns| known.unit.value(known.work, ns.median));
+}
+
+/// One case at one point.
+#[must_use]
+pub fn run_one(machine: &Machine, (case, point): &Planned, settings: &Settings, warmth: &mut Warmth) -> CaseRecord {
+    let began = Instant::now();
+    let _session = machine.enter();
+    let made = (case.make)(machine, point);
+    let made_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let work = made.as_ref().map_or(0.0, |subject| subject.work);
+    let measured = made.and_then(|subject| measure(machine, subject, settings, warmth));
+    let (status, reason, measured) = match measured {
+        Ok(measured) => (Status::Ok, None, measured),
+        Err(e) => (e.status(), Some(e.to_string()), Measured::default()),
+    };
+    let ns = Summary::of(&measured.samples);
+    let telemetry = if machine.is_software { serde_json::Value::Null } else { machine.state() };
+    CaseRecord {
+        device: machine.name.clone(),
+        id: case.id(point),
+        case: case.name.into(),
+        parameters: point.0.iter().map(|(name, value)| ((*name).into(), value.clone())).collect(),
+        status,
+        reason,
+        unit: case.unit,
+        value: ns.map(|ns| case.unit.value(work, ns.median)),
+        work,
+        clock: if measured.is_device_clock { "device" } else { "host" }.into(),
+        ns,
+        runs: measured.runs,
+        samples: if measured.samples.is_empty() { Vec::new() } else { vec![measured.samples] },
+        throttled: measured.throttled,
+        clock_mhz: measured.clock_mhz,
+        made_ns,
+        ended: measured.ended.into(),
+        telemetry,
+    }
+}
+
+fn device(machine: &Machine, state: serde_json::Value, state_after: serde_json::Value) -> DeviceRecord {
+    let info = machine.device().info();
+    DeviceRecord {
+        name: machine.name.clone(),
+        arch: info.arch.clone(),
+        units: info.threads,
+        memory_bytes: info.memory_bytes,
+        is_software: machine.is_software,
+        state,
+        state_after,
+    }
+}
+
+fn told(settings: &Settings) -> BTreeMap<String, serde_json::Value> {
+    let pairs = [
+        ("budget_s", settings.budget.as_secs_f64().into()),
+        ("precision", settings.precision.into()),
+        ("passes", settings.passes.into()),
+        ("cold", settings.is_cold.into()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Names of the host, its kernel and its processor, where the system tells them.
+#[must_use]
+pub fn host() -> Host {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = text("/proc/cpuinfo");
+    let cpu = cpu.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
+    Host {
+        name: text("/proc/sys/kernel/hostname").trim().into(),
+        kernel: text("/proc/sys/kernel/osrelease").trim().into(),
+        cpu: cpu.map_or("", |(_, name)| name.trim()).into(),
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+    }
+}
+
+/// An error of one device as a record of no case, for devices that could not be opened.
+#[must_use]
+pub fn unopened(name: &str, error: &BenchError) -> CaseRecord {
+    CaseRecord {
+        device: name.into(),
+        id: "open".into(),
+        case: "open".into(),
+        parameters: BTreeMap::new(),
+        status: error.status(),
+        reason: Some(error.to_string()),
+        unit: crate::case::Unit::Nanoseconds,
+        value: None,
+        work: 0.0,
+        clock: "host".into(),
+        ns: None,
+        runs: 0,
+        samples: Vec::new(),
+        throttled: 0,
+        clock_mhz: None,
+        made_ns: 0,
+        ended: String::new(),
+        telemetry: serde_json::Value::Null,
+    }
+}

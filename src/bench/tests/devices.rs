@@ -1,0 +1,85 @@
+//! Every case on the CPU and on software GPUs of each vendor: small sizes, values checked by the cases themselves, no
+//! time asserted. What a device lacks is left out, and how much that is is known.
+
+use doorbell::engine::Options;
+use doorbell_bench::machine::Machine;
+use doorbell_bench::measure::Settings;
+use doorbell_bench::record::{Record, Status};
+use doorbell_bench::run::{Filter, Watch, run};
+
+/// Ignores progress.
+struct Quiet;
+
+impl Watch for Quiet {}
+
+/// Runs the cases of some families on a device, with those left out.
+fn cases(device: &str, only: &[&str]) -> Record {
+    let machine = Machine::open(device, Options::default(), true).unwrap();
+    let filter = Filter { only: only.iter().map(|w| (*w).to_owned()).collect(), without: Vec::new() };
+    run(&[machine], &filter, &Settings::quick(), &mut Quiet)
+}
+
+/// Fails with the reasons of all bad cases; the numbers of good ones and those left out.
+fn counts(record: &Record) -> (usize, usize) {
+    let bad: Vec<String> = record
+        .results
+        .iter()
+        .filter(|r| r.status.is_bad())
+        .map(|r| format!("{} {}: {}", r.id, r.status.word(), r.reason.as_deref().unwrap_or_default()))
+        .collect();
+    assert!(bad.is_empty(), "{} bad:\n{}", bad.len(), bad.join("\n"));
+    let count = |status: Status| record.results.iter().filter(|r| r.status == status).count();
+    (count(Status::Ok), count(Status::LeftOut))
+}
+
+/// Ids of the cases that were left out.
+fn left_out(record: &Record) -> Vec<&str> {
+    record.results.iter().filter(|r| r.status == Status::LeftOut).map(|r| r.id.as_str()).collect()
+}
+
+#[test]
+fn all_cases_on_the_cpu() {
+    let record = cases("CPU", &[]);
+    let (good, _) = counts(&record);
+    assert!(good >= 50, "{good} good, left out: {:?}", left_out(&record));
+}
+
+#[test]
+fn hand_written_kernels_on_a_software_hopper() {
+    let record = cases("NV:emu=sm_90", &["arithmetic", "matrix", "latency", "launch"]);
+    let (good, _) = counts(&record);
+    let left = left_out(&record);
+    assert_eq!(left, ["arithmetic/clock"], "{good} good");
+}
+
+#[test]
+fn memory_and_copies_on_a_software_hopper() {
+    let record = cases("NV:emu=sm_90", &["memory", "copies"]);
+    counts(&record);
+    assert_eq!(left_out(&record), ["memory/triad[bytes=65536,by=asm]"]);
+}
+
+#[test]
+fn products_and_programs_on_a_software_hopper() {
+    let record = cases("NV:emu=sm_90", &["product", "program", "compile"]);
+    counts(&record);
+    assert_eq!(left_out(&record), [""; 0]);
+}
+
+#[test]
+fn all_cases_on_amds_software_gpus() {
+    for device in ["AMD:emu=gfx1100", "AMD:emu=gfx942", "AMD:emu=gfx1201"] {
+        let record = cases(device, &["arithmetic", "matrix", "memory", "copies", "launch"]);
+        let (good, _) = counts(&record);
+        assert!(good >= 25, "{device}: {good} good, left out: {:?}", left_out(&record));
+    }
+}
+
+#[test]
+fn products_on_amds_and_apples_software_gpus() {
+    for device in ["AMD:emu=gfx1201", "METAL:emu"] {
+        let record = cases(device, &["product", "launch", "memory/read", "arithmetic"]);
+        let (good, _) = counts(&record);
+        assert!(good >= 10, "{device}: {good} good, left out: {:?}", left_out(&record));
+    }
+}

@@ -1,0 +1,400 @@
+//! `doorbell bench`: measures devices, checks what they compute, compares runs.
+
+use super::{CliError, Output};
+use clap::{Args, Subcommand};
+use doorbell::engine::session;
+use doorbell_bench::compare::{self, Limits};
+use doorbell_bench::machine::Machine;
+use doorbell_bench::measure::Settings;
+use doorbell_bench::record::{CaseRecord, Record};
+use doorbell_bench::report::{self, table};
+use doorbell_bench::run::{self, Filter, Watch};
+use doorbell_bench::{BenchError, burn, cases, verdict};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum BenchCommand {
+    /// List the cases with their parameters
+    List,
+    /// Print what would run on the devices, how long it takes at most, and what is left out and why
+    Plan(RunArgs),
+    /// Measure the devices of --device (several with commas; the default device without one)
+    Run(RunArgs),
+    /// Compare records: the last file with those before it. Exit code 1 if a case is slower or broken
+    Compare(CompareArgs),
+    /// Load the devices with work whose every result is checked. Exit code 1 if anything is wrong
+    Burn(BurnArgs),
+    /// Say PASS, WARNING, CRITICAL or UNKNOWN of each device, with numbered reasons. Exit code 0, 1, 1 or 2
+    Verdict(VerdictArgs),
+}
+
+#[derive(Args, Debug)]
+struct BurnArgs {
+    /// How long, in seconds; until Ctrl-C without it
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Share of the free memory to test
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = share)]
+    memory: f64,
+    /// Pause after each product, in milliseconds: load that comes and goes
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pause: u64,
+    /// Small sizes (always so on a software GPU)
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Args, Debug)]
+struct VerdictArgs {
+    /// Records of devices of this kind that are good: what is expected is learnt from them
+    #[arg(long = "expect", value_name = "FILE")]
+    expect: Vec<PathBuf>,
+    /// Seconds of burning
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
+    burn: f64,
+    /// Seconds of samples for a case
+    #[arg(long, value_name = "S", default_value_t = 0.2, value_parser = seconds)]
+    budget: f64,
+    /// Judge by cases whose name contains one of these words alone
+    #[arg(value_name = "WORD")]
+    only: Vec<String>,
+    /// Small sizes (always so on a software GPU)
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    /// Cases whose name contains one of these words: memory, launch/wait, type=f16 (all without any)
+    #[arg(value_name = "WORD")]
+    only: Vec<String>,
+    /// Leave out cases whose name contains WORD
+    #[arg(long, value_name = "WORD")]
+    without: Vec<String>,
+    /// Seconds of samples for a case
+    #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = seconds)]
+    budget: f64,
+    /// Stop a case when its median is known to this share
+    #[arg(long, value_name = "SHARE", default_value_t = 0.005, value_parser = share)]
+    precision: f64,
+    /// Run the whole list so many times: each case gets other memory and other surroundings
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    passes: u32,
+    /// Empty the caches before each run
+    #[arg(long)]
+    cold: bool,
+    /// Small sizes and few samples: values are checked, times mean little (always so on a software GPU)
+    #[arg(long)]
+    quick: bool,
+    /// Write the record to FILE as JSON, to compare with later
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write a table to FILE
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write JUnit's XML to FILE
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write every sample to FILE, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    jsonl: Option<PathBuf>,
+    /// Draw the results to FILE
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct CompareArgs {
+    /// Records of `bench run --out`; several before the last one are one baseline
+    #[arg(value_name = "FILE", num_args = 2.., required = true)]
+    files: Vec<PathBuf>,
+    /// A change below this share is of no interest
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = share)]
+    least: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    within(text, 0.001, 86_400.0)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    within(text, 0.0001, 1.0)
+}
+
+fn within(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let n: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if (low..=high).contains(&n) { Ok(n) } else { Err(format!("{low} to {high} are possible")) }
+}
+
+/// Runs the command. `devices` is what `--device` says: names with commas between them.
+pub fn run(args: &BenchArgs, devices: &str, output: Output) -> Result<(), CliError> {
+    match &args.command {
+        BenchCommand::List => list(output),
+        BenchCommand::Plan(args) => plan(args, devices, output),
+        BenchCommand::Run(args) => measure(args, devices, output),
+        BenchCommand::Compare(args) => compare_files(args, output),
+        BenchCommand::Burn(args) => burn_devices(args, devices, output),
+        BenchCommand::Verdict(args) => verdicts(args, devices, output),
+    }
+}
+
+fn list(output: Output) -> Result<(), CliError> {
+    let mut all = Vec::new();
+    for case in cases::ALL.iter().flat_map(|family| family.iter()) {
+        let axes: Vec<&str> = case.axes.iter().map(|axis| axis.name).collect();
+        let parameters = if axes.is_empty() { String::new() } else { format!("[{}]", axes.join(",")) };
+        output.say(&format!("{:<42} {:<6} {}", format!("{}{parameters}", case.name), case.unit.symbol(), case.about));
+        let unit = case.unit.symbol();
+        all.push(serde_json::json!({"case": case.name, "about": case.about, "unit": unit, "parameters": axes}));
+    }
+    output.result(&serde_json::json!({"cases": all}));
+    Ok(())
+}
+
+impl RunArgs {
+    fn filter(&self) -> Filter {
+        Filter { only: self.only.clone(), without: self.without.clone() }
+    }
+
+    fn settings(&self, is_small: bool) -> Settings {
+        let budget = Duration::from_secs_f64(self.budget);
+        let wanted = Settings { budget, precision: self.precision, ..Settings::default() };
+        let settings = if is_small { Settings::quick() } else { wanted };
+        Settings { passes: self.passes as usize, is_cold: self.cold, ..settings }
+    }
+}
+
+/// Opens the devices; what cannot be opened is an error of the command.
+fn open(devices: &str, is_quick: bool) -> Result<Vec<Machine>, CliError> {
+    let options = session()?.options.clone();
+    let open = |name: &str| {
+        Machine::open(name, options.clone(), is_quick).map_err(|e| CliError::CouldNotRun(e.to_string()))
+    };
+    devices.split(',').filter(|name| !name.is_empty()).map(open).collect()
+}
+
+fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
+    let mut all = Vec::new();
+    for machine in open(devices, args.quick)? {
+        let settings = args.settings(machine.is_small);
+        let planned = run::plan(&machine, &args.filter());
+        let mut runs = 0;
+        for one in &planned {
+            let id = one.0.id(&one.1);
+            let why = run::left_out(&machine, one);
+            runs += usize::from(why.is_none());
+            let told = why.as_deref().map_or_else(String::new, |why| format!("left out: {why}"));
+            output.say(&format!("{:<10} {id:<52} {told}", machine.name));
+            all.push(serde_json::json!({"device": machine.name, "id": id, "left_out": why}));
+        }
+        let most = settings.budget.as_secs_f64() * (runs * settings.passes) as f64;
+        output.say(&format!("{}: {runs} of {} cases, at most {most:.0} s of samples", machine.name, planned.len()));
+    }
+    output.result(&serde_json::json!({"plan": all}));
+    Ok(())
+}
+
+/// Progress and results for a person.
+struct Live {
+    output: Output,
+    is_terminal: bool,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch for Live {
+    fn begins(&mut self, device: &str, id: &str, at: usize, of: usize) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K{}/{of} {device} {id}", at + 1);
+        }
+    }
+    fn ended(&mut self, record: &CaseRecord) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+        self.output.say(&table::line(record));
+    }
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Live {
+    fn new(output: Output) -> Live {
+        Live { output, is_terminal: std::io::stderr().is_terminal(), stop: until_interrupted() }
+    }
+}
+
+/// A flag that Ctrl-C sets; a second one ends the program.
+fn until_interrupted() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let handler = move || {
+        if stopped.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    // A second handler is refused: then Ctrl-C ends the program as ever.
+    let _ends_early = ctrlc::set_handler(handler);
+    stop
+}
+
+impl burn::Watch for Live {
+    fn round(&mut self, report: &burn::Report) {
+        if self.is_terminal {
+            let (rounds, bad) = (report.rounds, report.findings.len());
+            eprint!("\r\x1b[K{}: {rounds} rounds, {:.0} s, {bad} findings", report.device, report.seconds);
+        }
+    }
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn burn_devices(args: &BurnArgs, devices: &str, output: Output) -> Result<(), CliError> {
+    let options = burn::Options {
+        duration: args.seconds.map(Duration::from_secs_f64),
+        share: args.memory,
+        pause: Duration::from_millis(args.pause),
+        ..burn::Options::default()
+    };
+    let mut live = Live::new(output);
+    let mut reports = Vec::new();
+    for machine in open(devices, args.quick)? {
+        let report = burn::burn(&machine, &options, &mut live);
+        if live.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+        say_burn(&report, output);
+        reports.push(report);
+    }
+    let is_good = reports.iter().all(burn::Report::is_good);
+    output.result(&serde_json::json!({"burn": reports, "ok": is_good}));
+    if is_good { Ok(()) } else { Err(CliError::Reported) }
+}
+
+fn say_burn(report: &burn::Report, output: Output) {
+    let rate = report.operations / report.seconds.max(1e-9) / 1e12;
+    output.say(&format!(
+        "{}: {} rounds in {:.1} s, {rate:.3} Top/s over all, {} elements compared, {} MiB of memory a round; ended by {}",
+        report.device,
+        report.rounds,
+        report.seconds,
+        report.elements,
+        report.memory_bytes_a_round >> 20,
+        report.ended
+    ));
+    for f in &report.findings {
+        output.say(&format!("{}: WRONG in round {}, {}: {}", report.device, f.round, f.test, f.text));
+    }
+    if report.findings.is_empty() && !report.is_good() {
+        output.say(&format!("{}: nothing was checked to the end", report.device));
+    }
+}
+
+fn verdicts(args: &VerdictArgs, devices: &str, output: Output) -> Result<(), CliError> {
+    let read = |path: &PathBuf| Record::read(path).map_err(|e| CliError::CouldNotRun(e.to_string()));
+    let learnt = args.expect.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let options = session()?.options.clone();
+    let mut live = Live::new(Output { json: true });
+    let mut all = Vec::new();
+    for name in devices.split(',').filter(|name| !name.is_empty()) {
+        let verdict = match Machine::open(name, options.clone(), args.quick) {
+            Ok(machine) => verdict_on(&machine, args, &learnt, &mut live),
+            Err(e) => verdict::unopened(name, &e.to_string()),
+        };
+        say_verdict(&verdict, output);
+        all.push(verdict);
+    }
+    let worst = all.iter().map(|v| v.level).max().unwrap_or(verdict::Level::Unknown);
+    output.result(&serde_json::json!({"verdicts": all, "worst": worst}));
+    match worst.exit_code() {
+        0 => Ok(()),
+        2 => Err(CliError::NoAnswer),
+        _ => Err(CliError::Reported),
+    }
+}
+
+fn verdict_on(machine: &Machine, args: &VerdictArgs, learnt: &[Record], live: &mut Live) -> verdict::Verdict {
+    let filter = Filter { only: args.only.clone(), without: vec!["compile/".into()] };
+    let budget = Duration::from_secs_f64(args.budget);
+    let settings = if machine.is_small { Settings::quick() } else { Settings { budget, ..Settings::default() } };
+    let record = run::run(std::slice::from_ref(machine), &filter, &settings, live);
+    let options = burn::Options { duration: Some(Duration::from_secs_f64(args.burn)), ..burn::Options::default() };
+    let burnt = burn::burn(machine, &options, live);
+    match record.devices.first() {
+        Some(device) => verdict::judge(device, &record, learnt, Some(&burnt)),
+        None => verdict::unopened(&machine.name, "there is no record of it"),
+    }
+}
+
+fn say_verdict(verdict: &verdict::Verdict, output: Output) {
+    let (device, word) = (&verdict.device, verdict.level.word());
+    let (measured, expected) = (verdict.measured, verdict.expected);
+    output.say(&format!("{device}: {word} ({measured} cases measured, {expected} with an expected range)"));
+    for r in &verdict.reasons {
+        output.say(&format!("{device}: {} {}: {}: {}; {}", r.number, r.level.word(), r.text, r.seen, r.remedy));
+    }
+}
+
+fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
+    let machines = open(devices, args.quick)?;
+    let is_small = machines.iter().all(|m| m.is_small);
+    output.say(&table::head());
+    let mut live = Live::new(output);
+    let record = run::run(&machines, &args.filter(), &args.settings(is_small), &mut live);
+    write_files(args, &record)?;
+    let bad: Vec<&str> = record.results.iter().filter(|r| r.status.is_bad()).map(|r| r.id.as_str()).collect();
+    output.say(&format!("{} results in {:.1} s, {} bad", record.results.len(), record.seconds, bad.len()));
+    output.result(&serde_json::to_value(&record).unwrap_or_default());
+    if bad.is_empty() {
+        return Ok(());
+    }
+    eprintln!("doorbell: {} cases failed: {}", bad.len(), bad.join(", "));
+    Err(CliError::Reported)
+}
+
+fn write_files(args: &RunArgs, record: &Record) -> Result<(), CliError> {
+    let csv = |record: &Record| report::csv(record).map_err(|e| CliError::Failed(e.to_string()));
+    let json = |record: &Record| serde_json::to_string(record).map_err(|e| CliError::Failed(e.to_string()));
+    write(args.out.as_deref(), || Ok(json(record)? + "\n"))?;
+    write(args.csv.as_deref(), || csv(record))?;
+    write(args.junit.as_deref(), || Ok(report::junit(record)))?;
+    write(args.jsonl.as_deref(), || Ok(report::samples(record)))?;
+    write(args.svg.as_deref(), || Ok(report::plot::svg(record)))
+}
+
+fn write(path: Option<&Path>, text: impl FnOnce() -> Result<String, CliError>) -> Result<(), CliError> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, text()?).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
+}
+
+fn compare_files(args: &CompareArgs, output: Output) -> Result<(), CliError> {
+    let read = |path: &PathBuf| Record::read(path).map_err(|e| CliError::CouldNotRun(e.to_string()));
+    let mut all = args.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let Some(now) = all.pop() else { return Err(CliError::Usage("two files are needed".into())) };
+    let compared = compare::compare(&all, &now, Limits { least: args.least, ..Limits::default() });
+    for c in &compared {
+        let ratio = c.ratio.map_or_else(String::new, |r| format!("{r:.4}x the time"));
+        let between = c.interval.map_or_else(String::new, |(low, high)| format!("[{low:.4}, {high:.4}]"));
+        let why = c.reason.as_deref().unwrap_or_default();
+        output.say(&format!("{:<8} {:<10} {:<52} {ratio} {between} {why}", c.judgement.word(), c.device, c.id));
+    }
+    output.result(&serde_json::json!({"comparisons": compared, "fails": compare::fails(&compared)}));
+    if compare::fails(&compared) { Err(CliError::Reported) } else { Ok(()) }
+}
+
+impl From<BenchError> for CliError {
+    fn from(e: BenchError) -> CliError {
+        CliError::Failed(e.to_string())
+    }
+}

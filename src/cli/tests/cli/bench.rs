@@ -1,0 +1,135 @@
+//! `doorbell bench`: its files, exit codes and judgements.
+
+use super::code;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// The program, without arguments yet.
+fn doorbell() -> Command {
+    super::doorbell(Path::new("."), &[])
+}
+
+/// Exit code, standard output and standard error.
+fn run(command: &mut Command) -> (i32, String, String) {
+    let o = command.output().unwrap();
+    (code(&o), String::from_utf8_lossy(&o.stdout).into_owned(), super::err(&o))
+}
+
+/// The last line of a command's output as JSON.
+fn last(out: &str) -> Value {
+    serde_json::from_str(out.trim_end().lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn list_and_plan_name_cases_and_what_is_left_out() {
+    let (code, out, _) = run(doorbell().args(["bench", "list", "--json"]));
+    assert_eq!(code, 0);
+    let cases = last(&out)["cases"].as_array().unwrap().len();
+    assert!(cases >= 25, "{cases}");
+    let (code, out, _) = run(doorbell().args(["bench", "plan", "--device", "CPU", "matrix", "launch/wait", "--json"]));
+    assert_eq!(code, 0);
+    let plan = last(&out);
+    let why = |id: &str| {
+        let all = plan["plan"].as_array().unwrap().iter();
+        all.filter(|p| p["id"] == id).map(|p| p["left_out"].clone()).next().unwrap()
+    };
+    assert_eq!(why("launch/wait"), Value::Null);
+    assert!(why("matrix/warp[type=f16]").as_str().unwrap().contains("no hand-written kernel"));
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    [("--out", "a.json"), ("--csv", "a.csv"), ("--junit", "a.xml"), ("--jsonl", "a.jsonl"), ("--svg", "a.svg")]
+        .iter()
+        .flat_map(|(option, name)| [(*option).to_owned(), dir.join(name).display().to_string()])
+        .collect()
+}
+
+#[test]
+fn a_run_writes_every_kind_of_file_and_compares_with_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, err) = run(doorbell()
+        .args(["bench", "run", "--device", "CPU", "--quick", "memory/scale", "launch/wait", "matrix/warpgroup"])
+        .args(files(dir.path()))
+        .arg("--json"));
+    assert_eq!(code, 0, "{err}");
+    let record = last(&out);
+    assert_eq!((record["schema"].as_u64(), record["results"].as_array().unwrap().len()), (Some(1), 3));
+    for r in record["results"].as_array().unwrap() {
+        let is_measured = r["status"] == "ok";
+        assert_eq!(is_measured, r["case"] != "matrix/warpgroup");
+        assert_eq!(is_measured, r["value"].as_f64().is_some_and(|v| v > 0.0));
+        assert_eq!(r["reason"].is_null(), is_measured);
+        for field in ["min", "q1", "median", "q3", "p99", "low", "high"] {
+            assert_eq!(r["ns"][field].as_f64().is_some(), is_measured, "{field}");
+        }
+    }
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let xml = read("a.xml");
+    assert!(xml.contains("tests=\"3\" failures=\"0\" errors=\"0\" skipped=\"1\"") && xml.contains("<skipped message="));
+    assert_eq!(read("a.csv").lines().count(), 4);
+    let samples = read("a.jsonl");
+    assert!(samples.lines().count() >= 4 && samples.lines().all(|l| last(l)["ns"].as_f64().is_some()));
+    assert!(read("a.svg").ends_with("</svg>\n"));
+    let file = dir.path().join("a.json");
+    let (code, out, _) = run(doorbell().args(["bench", "compare", "--json"]).args([&file, &file]));
+    assert_eq!(code, 0, "{out}");
+    assert_eq!(last(&out)["fails"], Value::Bool(false));
+}
+
+/// A record of one case whose samples are this many times a second.
+fn record(dir: &Path, name: &str, times: f64, status: &str) -> std::path::PathBuf {
+    let samples: Vec<f64> = (0..80).map(|n| (1000.0 + f64::from(n % 7)) * times).collect();
+    let case = serde_json::json!({
+        "device": "CPU", "id": "memory/scale[bytes=1]", "case": "memory/scale", "parameters": {"bytes": 1},
+        "status": status, "reason": if status == "ok" { Value::Null } else { "element 3 is 1, not 2".into() },
+        "unit": "GB/s", "value": 1.0, "work": 1000.0, "clock": "device", "ns": null, "runs": 1, "samples": [samples],
+        "throttled": 0, "clock_mhz": null, "made_ns": 1, "ended": "budget", "telemetry": null});
+    let all = serde_json::json!({
+        "schema": 1, "version": "0", "unix_time": 0, "host": {"name": "", "kernel": "", "cpu": "", "cores": 1},
+        "settings": {}, "devices": [], "results": [case], "seconds": 1.0});
+    let path = dir.join(name);
+    std::fs::write(&path, all.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn slower_and_broken_cases_fail_a_comparison_and_faster_ones_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = record(dir.path(), "before.json", 1.0, "ok");
+    for (times, status, word, code) in [
+        (1.0, "ok", "SAME", 0),
+        (1.05, "ok", "SLOWER", 1),
+        (0.95, "ok", "FASTER", 0),
+        (1.0, "wrong", "BROKEN", 1),
+        (1.0, "hung", "BROKEN", 1),
+    ] {
+        let now = record(dir.path(), "now.json", times, status);
+        let (have, out, err) = run(doorbell().args(["bench", "compare"]).args([&before, &before, &now]));
+        assert_eq!((have, out.starts_with(word)), (code, true), "{out}{err}");
+    }
+    std::fs::write(dir.path().join("other.json"), r#"{"schema": 9}"#).unwrap();
+    let (code, _, err) = run(doorbell().args(["bench", "compare"]).args([&before, &dir.path().join("other.json")]));
+    assert!(code == 2 && err.contains("schema 9, this program reads 1"), "{err}");
+}
+
+#[test]
+fn burning_and_verdict_of_the_cpu_check_and_say_so() {
+    let (code, out, err) = run(doorbell().args(["bench", "burn", "--device", "CPU", "--quick", "--seconds", "0.2", "--json"]));
+    assert_eq!(code, 0, "{out}{err}");
+    let burn = &last(&out)["burn"][0];
+    assert!(burn["elements"].as_u64().unwrap() > 0 && burn["memory_bytes"].as_u64().unwrap() > 0, "{burn}");
+    let verdict = ["bench", "verdict", "--device", "CPU", "--quick", "--burn", "0.1", "memory/scale", "--json"];
+    let (code, out, err) = run(doorbell().args(verdict));
+    assert_eq!((code, &last(&out)["worst"]), (0, &Value::from("PASS")), "{out}{err}");
+    let (code, out, _) = run(doorbell().args(["bench", "verdict", "--device", "NV:7", "--json"]));
+    assert_eq!((code, &last(&out)["worst"]), (2, &Value::from("UNKNOWN")), "{out}");
+    assert_eq!(last(&out)["verdicts"][0]["reasons"][0]["number"], 101);
+}
+
+#[test]
+fn wrong_usage_is_refused() {
+    for args in [&["bench"][..], &["bench", "run", "--budget", "0"], &["bench", "compare", "one.json"]] {
+        assert_eq!(run(doorbell().args(args)).0, 3, "{args:?}");
+    }
+}
