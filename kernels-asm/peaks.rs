@@ -163,7 +163,8 @@ fn chain(row: &Chain) -> String {
         });
         body += "    add.f32 %t, %t, %s;\n";
     }
-    let registers = format!("    .reg .{} %x<{CHAINS}>, %m, %b;\n    .reg .b16 %h, %g;\n    .reg .b32 %w;\n", row.register);
+    let registers =
+        format!("    .reg .{} %x<{CHAINS}>, %m, %b;\n    .reg .b16 %h, %g;\n    .reg .b32 %w;\n", row.register);
     kernel(row.name, &registers, &body)
 }
 

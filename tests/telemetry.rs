@@ -22,8 +22,12 @@ const FULL: (&str, u32) = ("32.0 GT/s PCIe", 16);
 
 #[test]
 fn every_revision_is_told_in_degrees_watts_and_megahertz() {
-    let values =
-        [("temperature_hotspot", 65), ("temperature_gfx", 6500), ("average_socket_power", 300), ("curr_socket_power", 300)];
+    let values = [
+        ("temperature_hotspot", 65),
+        ("temperature_gfx", 6500),
+        ("average_socket_power", 300),
+        ("curr_socket_power", 300),
+    ];
     let revisions = (0..=8).map(|c| (1, c)).chain((0..=4).map(|c| (2, c))).chain([(3, 0)]);
     for (format, content) in revisions {
         let (line, values) = state(table(format, content, &values), FULL);

@@ -156,9 +156,7 @@ impl Case {
         for axis in self.axes {
             let values = axis.on(machine);
             let extended = |point: &Point| -> Vec<Point> {
-                let with = |value: &Value| {
-                    Point(point.0.iter().cloned().chain([(axis.name, value.clone())]).collect())
-                };
+                let with = |value: &Value| Point(point.0.iter().cloned().chain([(axis.name, value.clone())]).collect());
                 values.iter().map(with).collect()
             };
             all = all.iter().flat_map(extended).collect();

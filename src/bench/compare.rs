@@ -102,7 +102,9 @@ pub fn ratio(before: &[f64], now: &[f64], seed: u64) -> (f64, (f64, f64), f64) {
     };
     let ratios: Vec<f64> = (0..RESAMPLES).map(|_| again(now) / again(before)).collect();
     let ratios = sorted(&ratios);
-    let pairs = before.iter().flat_map(|b| now.iter().map(move |n| f64::from(u8::from(n > b)) + 0.5 * f64::from(u8::from(n == b))));
+    let pairs = before
+        .iter()
+        .flat_map(|b| now.iter().map(move |n| f64::from(u8::from(n > b)) + 0.5 * f64::from(u8::from(n == b))));
     let share = pairs.sum::<f64>() / (before.len() * now.len()).max(1) as f64;
     (middle(now) / middle(before), (quantile(&ratios, 0.025), quantile(&ratios, 0.975)), share)
 }

@@ -41,7 +41,8 @@ impl Library {
         let none = || BenchError::LeftOut(format!("there is no hand-written kernel {name} for {}", self.target));
         match self.kind {
             Kind::Cpu => {
-                let best = CPU_SUFFIXES.iter().find_map(|s| kernels::find(&format!("{name}{s}")).filter(|k| k.needs.met()));
+                let best =
+                    CPU_SUFFIXES.iter().find_map(|s| kernels::find(&format!("{name}{s}")).filter(|k| k.needs.met()));
                 let kernel = best.ok_or_else(none)?;
                 load(open, kernel.name, kernel.object)
             }

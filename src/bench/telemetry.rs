@@ -102,6 +102,9 @@ mod tests {
         write("class/hwmon/hwmon1/temp1_input", "55250\n");
         let cpu = cpu_at(dir.path());
         assert_eq!((cpu.clock_mhz, cpu.most_mhz), (Some([2400.0, 4100.0]), Some(4500.0)));
-        assert_eq!((cpu.governor.as_deref(), cpu.energy_j, cpu.temperature_c), (Some("powersave"), Some(2.5), Some(55.25)));
+        assert_eq!(
+            (cpu.governor.as_deref(), cpu.energy_j, cpu.temperature_c),
+            (Some("powersave"), Some(2.5), Some(55.25))
+        );
     }
 }

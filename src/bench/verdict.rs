@@ -192,10 +192,12 @@ fn room(low: f64, high: f64, count: usize) -> f64 {
 
 /// The times of a run that are expected of a case: learnt from records of devices of the same architecture and size.
 fn range(r: &CaseRecord, device: &DeviceRecord, learnt: &[Record]) -> Option<(f64, f64)> {
-    let alike = |d: &&DeviceRecord| (&d.arch, d.units, d.is_software) == (&device.arch, device.units, device.is_software);
+    let alike =
+        |d: &&DeviceRecord| (&d.arch, d.units, d.is_software) == (&device.arch, device.units, device.is_software);
     let of_record = |record: &Record| -> Vec<f64> {
         let names: Vec<&str> = record.devices.iter().filter(alike).map(|d| d.name.as_str()).collect();
-        let same = record.results.iter().filter(|o| names.contains(&o.device.as_str()) && o.id == r.id && o.work == r.work);
+        let same =
+            record.results.iter().filter(|o| names.contains(&o.device.as_str()) && o.id == r.id && o.work == r.work);
         same.filter(|o| o.status == Status::Ok).filter_map(|o| o.ns.map(|ns| ns.median)).collect()
     };
     let times: Vec<f64> = learnt.iter().flat_map(of_record).collect();
@@ -242,9 +244,7 @@ mod tests {
     #[test]
     fn states_of_both_vendors_are_judged() {
         assert_eq!(numbers(&Value::Null, &Value::Null), [0; 0]);
-        let nv = |corrected, uncorrected, needs_reset| {
-            json!({"ecc_errors": [corrected, uncorrected], "needs_reset": needs_reset, "link": [5, 16]})
-        };
+        let nv = |corrected, uncorrected, needs_reset| json!({"ecc_errors": [corrected, uncorrected], "needs_reset": needs_reset, "link": [5, 16]});
         assert_eq!(numbers(&nv(0, 0, false), &nv(0, 0, false)), [0; 0]);
         assert_eq!(numbers(&nv(1, 0, false), &nv(1, 0, false)), [302]);
         assert_eq!(numbers(&nv(0, 0, false), &nv(2, 1, true)), [301, 302, 303, 304]);

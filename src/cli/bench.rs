@@ -177,9 +177,8 @@ impl RunArgs {
 /// Opens the devices; what cannot be opened is an error of the command.
 fn open(devices: &str, is_quick: bool) -> Result<Vec<Machine>, CliError> {
     let options = session()?.options.clone();
-    let open = |name: &str| {
-        Machine::open(name, options.clone(), is_quick).map_err(|e| CliError::CouldNotRun(e.to_string()))
-    };
+    let open =
+        |name: &str| Machine::open(name, options.clone(), is_quick).map_err(|e| CliError::CouldNotRun(e.to_string()));
     devices.split(',').filter(|name| !name.is_empty()).map(open).collect()
 }
 

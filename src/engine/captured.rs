@@ -1,7 +1,7 @@
 //! The commands of a computation as a value, for programs that run them again and time them.
 
-use super::jit_capture::Open;
 use super::Error;
+use super::jit_capture::Open;
 use crate::device::Command;
 use crate::tensor::Tensor;
 

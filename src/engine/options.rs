@@ -44,7 +44,7 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// NVIDIA's assembler, to use for PTX instead of this project's own (`PTXAS=path`).
     pub ptxas: Option<PathBuf>,
-    /// Accepts releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
+    /// No warning about a release of NVIDIA's driver whose structs are not known (`NV_ANY_DRIVER=1`).
     pub nv_any_driver: bool,
     /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): for Hopper and later, on machines
     /// where BAR0 is not passed through.

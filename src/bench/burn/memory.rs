@@ -116,7 +116,8 @@ fn value([base, counts]: [u32; 2], at: u32) -> u32 {
 /// Bytes to cover: a share of what the driver says is free, else of the device's memory.
 fn wanted(machine: &Machine, share: f64) -> u64 {
     let free = machine.state()["vram_free_bytes"].as_u64();
-    let all = free.unwrap_or_else(|| machine.device().info().memory_bytes.saturating_sub(machine.device().memory_used()));
+    let all =
+        free.unwrap_or_else(|| machine.device().info().memory_bytes.saturating_sub(machine.device().memory_used()));
     // A CPU's memory is everyone's.
     let all = if machine.kind == crate::machine::Kind::Cpu { all / 16 } else { all };
     (all as f64 * share) as u64
@@ -126,7 +127,7 @@ fn part(machine: &Machine, count: usize, [written, compared]: &[Tensor; 2]) -> R
     let of = |seed: &Tensor| {
         let at = Tensor::arange(count as i64).cast(Scalar::U32);
         let one = |n: usize| seed.shrink(&[(n, n + 1)]);
-        one(0).xor(&(&(&at * SPREAD).cast(Scalar::U32) * &one(1)))
+        one(0).bitxor(&(&(&at * SPREAD).cast(Scalar::U32) * &one(1)))
     };
     let (mut words, write) = captured_all(|| vec![of(written).contiguous()])?;
     let (checked, check) = captured_all(|| {

@@ -61,9 +61,7 @@ pub fn peak(machine: &Machine, name: &str) -> Result<Subject, BenchError> {
         let wrong = have.enumerate().find(|(thread, have)| *have != row.result(*thread as u32 % LOCAL, rounds));
         match wrong {
             None => Ok(()),
-            Some((thread, have)) => {
-                close(thread, have.into(), row.result(thread as u32 % LOCAL, rounds).into(), 0.0)
-            }
+            Some((thread, have)) => close(thread, have.into(), row.result(thread as u32 % LOCAL, rounds).into(), 0.0),
         }
     }))
 }
@@ -107,7 +105,12 @@ fn amd_fma(machine: &Machine) -> Result<Subject, BenchError> {
         for (at, b) in bytes.chunks_exact(4).enumerate() {
             let (thread, chain) = (at / 16 % 32, at % 16);
             let start = [0.0, 1.0, 2.0, 4.0].get(chain).copied().unwrap_or(0.0);
-            close(at, f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into(), start + (2 * count) as f64 * thread as f64, 0.0)?;
+            close(
+                at,
+                f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into(),
+                start + (2 * count) as f64 * thread as f64,
+                0.0,
+            )?;
         }
         Ok(())
     }))

@@ -57,7 +57,11 @@ fn ends(machine: &Machine, way: &str, len: u64) -> Result<(Memory, Memory, Vec<u
         "down" => (near()?, device.alloc(len)?),
         _ => (device.alloc(len)?, device.alloc(len)?),
     };
-    if way == "up" { write_host(&src, &bytes)? } else { device.copy_in(&src, 0, &bytes)? }
+    if way == "up" {
+        write_host(&src, &bytes)?
+    } else {
+        device.copy_in(&src, 0, &bytes)?
+    }
     Ok((dst, src, bytes))
 }
 

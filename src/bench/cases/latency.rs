@@ -43,7 +43,11 @@ fn chase(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
         let _chain = &memory;
         let bytes = machine.bytes(&out, 8)?;
         let have = u64::from_le_bytes(std::array::from_fn(|n| bytes[n]));
-        if have == want { Ok(()) } else { Err(BenchError::Wrong(format!("the chain ends at {have:#x}, not {want:#x}"))) }
+        if have == want {
+            Ok(())
+        } else {
+            Err(BenchError::Wrong(format!("the chain ends at {have:#x}, not {want:#x}")))
+        }
     }))
 }
 

@@ -60,7 +60,7 @@ pub fn places(machine: &Machine, x: &Tensor) -> Result<Memory, BenchError> {
     let lost = || BenchError::Empty(format!("a value is not in memory of {}", machine.name));
     let node = x.uop().map_err(doorbell::Error::from)?;
     let (buffer, offset) = dense_view(&node).ok_or_else(lost)?;
-    let place = buffer.buffer_ref().and_then(attached).ok_or_else(lost)?;
+    let place = buffer.buffer_ref().and_then(|b| attached(b)).ok_or_else(lost)?;
     if offset == 0 && place.offset == 0 { Ok(place.memory) } else { Err(lost()) }
 }
 
@@ -115,7 +115,12 @@ fn read_by_hand(machine: &Machine, x: &Tensor, bytes: u64) -> Result<Subject, Be
 }
 
 /// `read` of `kernels-asm/x86_64`: each call a part, whose words it adds up.
-fn read_on_cpu(machine: &Machine, kernel: &doorbell::device::Kernel, (data, bytes): (Memory, u64), words: Vec<u32>) -> Subject {
+fn read_on_cpu(
+    machine: &Machine,
+    kernel: &doorbell::device::Kernel,
+    (data, bytes): (Memory, u64),
+    words: Vec<u32>,
+) -> Subject {
     let calls = u64::from(machine.units());
     let chunk = (bytes / calls).next_multiple_of(64);
     let out = machine.device().alloc(calls * 64);
@@ -130,7 +135,8 @@ fn read_on_cpu(machine: &Machine, kernel: &doorbell::device::Kernel, (data, byte
     Subject::commands(bytes as f64, command).checked(move |machine| {
         let (_input, Some(out)) = (&data, &out) else { return Ok(()) };
         let sums = machine.bytes(out, calls as usize * 64)?;
-        let have = sums.chunks_exact(4).fold(0u32, |sum, b| sum.wrapping_add(u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+        let have =
+            sums.chunks_exact(4).fold(0u32, |sum, b| sum.wrapping_add(u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
         let want = words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
         close(0, have.into(), want.into(), 0.0)
     })
@@ -328,7 +334,8 @@ fn shared_mix(thread: u32, rounds: u32) -> u32 {
 }
 
 fn atomic(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
-    let (words, groups) = (point.number("words"), if machine.kind == Kind::Cpu { machine.units() } else { groups(machine) });
+    let (words, groups) =
+        (point.number("words"), if machine.kind == Kind::Cpu { machine.units() } else { groups(machine) });
     let rounds: i64 = if machine.is_small { 3 } else { 64 };
     let kernel = machine.hand("atomic")?;
     let dst = machine.memory(&vec![0; words as usize * 4])?;

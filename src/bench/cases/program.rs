@@ -39,7 +39,11 @@ fn recorded(machine: &Machine, commands: &[doorbell::device::Command], out: Tens
     .checked(move |_| {
         let values = out.to_f64()?;
         let is_good = values.iter().all(|v| v.is_finite()) && values.iter().any(|v| *v != 0.0);
-        if is_good { Ok(()) } else { Err(BenchError::Wrong("a result that is not finite, or nothing but zeros".into())) }
+        if is_good {
+            Ok(())
+        } else {
+            Err(BenchError::Wrong("a result that is not finite, or nothing but zeros".into()))
+        }
     }))
 }
 

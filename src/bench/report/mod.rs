@@ -8,8 +8,26 @@ use std::fmt::Write;
 
 /// Columns of the CSV file.
 pub const COLUMNS: &[&str] = &[
-    "device", "case", "id", "status", "reason", "value", "unit", "n", "min_ns", "q1_ns", "median_ns", "q3_ns", "p99_ns",
-    "low_ns", "high_ns", "work", "clock", "throttled", "clock_mhz_low", "clock_mhz_high",
+    "device",
+    "case",
+    "id",
+    "status",
+    "reason",
+    "value",
+    "unit",
+    "n",
+    "min_ns",
+    "q1_ns",
+    "median_ns",
+    "q3_ns",
+    "p99_ns",
+    "low_ns",
+    "high_ns",
+    "work",
+    "clock",
+    "throttled",
+    "clock_mhz_low",
+    "clock_mhz_high",
 ];
 
 /// A line a case.
@@ -95,7 +113,12 @@ pub fn junit(record: &Record) -> String {
 
 fn test(out: &mut String, r: &CaseRecord) {
     let seconds = (r.made_ns as f64 + r.all_samples().iter().sum::<f64>() * r.runs as f64) / 1e9;
-    let _ = write!(out, "    <testcase classname=\"{}\" name=\"{}\" time=\"{seconds:.6}\"", escaped(&r.case), escaped(&r.id));
+    let _ = write!(
+        out,
+        "    <testcase classname=\"{}\" name=\"{}\" time=\"{seconds:.6}\"",
+        escaped(&r.case),
+        escaped(&r.id)
+    );
     let reason = escaped(r.reason.as_deref().unwrap_or_default());
     let tag = match r.status {
         Status::Ok => {

@@ -45,7 +45,12 @@ fn family(r: &CaseRecord) -> &str {
 }
 
 fn panel(out: &mut String, y: &mut f64, title: &str, rows: &[&CaseRecord]) {
-    let _ = writeln!(out, r##"<text x="16" y="{:.1}" font-weight="bold" fill="#222222">{}</text>"##, *y + 18.0, escaped(title));
+    let _ = writeln!(
+        out,
+        r##"<text x="16" y="{:.1}" font-weight="bold" fill="#222222">{}</text>"##,
+        *y + 18.0,
+        escaped(title)
+    );
     *y += HEAD - 8.0;
     for r in rows {
         let same = rows.iter().filter(|other| other.unit == r.unit);

@@ -402,7 +402,8 @@ pub fn table(format: u8, content: u8, values: &[(&str, u64)]) -> Option<Vec<u8>>
     for (name, size, count) in parts.iter().copied().flatten() {
         at = at.next_multiple_of(*size);
         if let Some((_, value)) = values.iter().find(|(own, _)| own == name) {
-            (0..*count).for_each(|n| bytes[at + n * size..at + (n + 1) * size].copy_from_slice(&value.to_le_bytes()[..*size]));
+            (0..*count)
+                .for_each(|n| bytes[at + n * size..at + (n + 1) * size].copy_from_slice(&value.to_le_bytes()[..*size]));
         }
         at += size * count;
     }
@@ -470,10 +471,7 @@ mod tests {
         assert_eq!(Metrics::parse(&[96, 0, 1, 9]), Err(MetricsError::Unknown(1, 9)));
         let mut other = good;
         other[0] = 96;
-        assert_eq!(
-            Metrics::parse(&other),
-            Err(MetricsError::Size { format: 1, content: 3, found: 96, expected: 120 })
-        );
+        assert_eq!(Metrics::parse(&other), Err(MetricsError::Size { format: 1, content: 3, found: 96, expected: 120 }));
         for len in 0..200 {
             let _no_panic = Metrics::parse(&vec![0x55; len]);
         }

@@ -97,10 +97,7 @@ mod tests {
         assert!([535, 550, 570, 580, 595, 610, 615, 620].into_iter().all(known));
         assert!(![534, 596, 600, 611, 619, 621, 700].into_iter().any(known));
         let error = Release::parse("630.10.02").unwrap().known().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "driver release 630.10.02 is unknown; known are 535 to 595, 610, 615 and 620"
-        );
+        assert_eq!(error.to_string(), "driver release 630.10.02 is unknown; known are 535 to 595, 610, 615 and 620");
     }
 
     #[test]

@@ -115,7 +115,8 @@ fn slower_and_broken_cases_fail_a_comparison_and_faster_ones_do_not() {
 
 #[test]
 fn burning_and_verdict_of_the_cpu_check_and_say_so() {
-    let (code, out, err) = run(doorbell().args(["bench", "burn", "--device", "CPU", "--quick", "--seconds", "0.2", "--json"]));
+    let (code, out, err) =
+        run(doorbell().args(["bench", "burn", "--device", "CPU", "--quick", "--seconds", "0.2", "--json"]));
     assert_eq!(code, 0, "{out}{err}");
     let burn = &last(&out)["burn"][0];
     assert!(burn["elements"].as_u64().unwrap() > 0 && burn["memory_bytes"].as_u64().unwrap() > 0, "{burn}");

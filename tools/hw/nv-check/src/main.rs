@@ -62,7 +62,7 @@ pub struct Args {
     /// CUDA's driver library
     #[arg(long, value_name = "FILE", default_value = "libcuda.so.1")]
     cuda: PathBuf,
-    /// Take driver releases that were not tested
+    /// No warning about a driver release whose structs are not known
     #[arg(long)]
     any_driver: bool,
     /// Doorbells through BAR1 (from Hopper on): BAR0 is held back by a hypervisor

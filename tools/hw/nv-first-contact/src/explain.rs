@@ -172,7 +172,6 @@ const SEEN: &[(&str, &str)] = &[
     ("channel error 69", "a method with bad data for this class"),
     ("channel error 43", "the channel was reset"),
     ("channel error 45", "another channel of its group failed"),
-    ("is untested", "another driver release than those whose structs are known: --any-driver takes the nearest ones"),
     ("confidential computing is on", "the machine encrypts: not supported by this design"),
     ("compute mode", "nvidia-smi -c 0 makes it shared again"),
     (

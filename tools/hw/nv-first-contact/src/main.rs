@@ -63,7 +63,7 @@ pub struct Args {
     /// How long any step may take; without it 10, and 60 on a software GPU
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: Option<u64>,
-    /// Take driver releases that were not tested
+    /// No warning about a driver release whose structs are not known
     #[arg(long)]
     any_driver: bool,
     /// Map the doorbells through BAR1 (from Hopper on)
