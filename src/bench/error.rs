@@ -53,6 +53,7 @@ impl From<engine::Error> for BenchError {
         match error {
             engine::Error::Device(e) => e.into(),
             engine::Error::Isa(e) => e.into(),
+            engine::Error::In { source, .. } if matches!(*source, engine::Error::Isa(_)) => (*source).into(),
             error => Self::Engine(error),
         }
     }

@@ -41,7 +41,7 @@ pub struct Machine {
     pub is_small: bool,
     pub session: Arc<Session>,
     pub open: Arc<OpenDevice>,
-    library: Library,
+    kernels: Library,
 }
 
 impl std::fmt::Debug for Machine {
@@ -63,9 +63,9 @@ impl Machine {
         }
         let is_software = open.name.contains("emu");
         let kind = Kind::of_arch(&open.device.info().arch);
-        let library = Library::of(kind, open.target().name);
+        let kernels = Library::of(kind, open.target().name);
         let is_small = is_software || is_quick;
-        Ok(Self { name: open.name.to_string(), kind, is_software, is_small, session, open, library })
+        Ok(Self { name: open.name.to_string(), kind, is_software, is_small, session, open, kernels })
     }
 
     /// Makes its session that of the calling thread, for Tensors.
@@ -107,7 +107,7 @@ impl Machine {
     /// # Errors
     /// `LeftOut`: there is none for this chip, or its assembler refuses it.
     pub fn hand(&self, name: &str) -> Result<Kernel, BenchError> {
-        self.library.load(&self.open, name)
+        self.kernels.load(&self.open, name)
     }
 
     /// A launch of a hand-written kernel. On a CPU, `groups` is the number of calls.
@@ -153,6 +153,6 @@ impl Machine {
     /// # Errors
     /// The device's.
     pub fn clock_mhz(&self) -> Result<Option<f64>, BenchError> {
-        self.library.clock_mhz(self)
+        self.kernels.clock_mhz(self)
     }
 }
