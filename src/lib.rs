@@ -128,6 +128,7 @@ pub use doorbell_device as device;
 pub use doorbell_elf as elf;
 #[cfg(feature = "emu")]
 pub use doorbell_emu as emu;
+pub use doorbell_explorer as explorer;
 pub use doorbell_hcq as hcq;
 use doorbell_sort as sort;
 pub use doorbell_uop as uop;

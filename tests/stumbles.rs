@@ -14,7 +14,7 @@ mod accelerator;
 fn child(test: &str, vars: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env("STUMBLES_CHILD", "1");
-    for name in ["DEV", "DEBUG", "NOOPT", "BEAM", "PROFILE"] {
+    for name in ["DEV", "DEBUG", "NOOPT", "BEAM", "PROFILE", "VIZ"] {
         command.env_remove(name);
     }
     command.envs(vars.iter().copied()).output().unwrap()

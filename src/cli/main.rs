@@ -12,14 +12,15 @@ mod dump_jobs;
 mod launch;
 #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
 mod object;
+mod profile;
 mod programs;
+mod serve;
 #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
 mod trace;
 mod train;
+mod viz;
 
-#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
-use clap::CommandFactory;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use doorbell::engine::{self, Options};
 use std::process::ExitCode;
 
@@ -75,6 +76,10 @@ enum Command {
     /// Describe an object file: sections, symbols, kernels with their descriptors
     #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
     Elf(object::FileArgs),
+    /// Run a command, and write one HTML page that shows it from the Tensor lines to the packets; or show a file
+    Viz(viz::VizArgs),
+    /// Run a command, and say what took the time; or compare two runs
+    Profile(profile::ProfileArgs),
     /// Write the traffic between a command and the GPU drivers to a file, or show such a file
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Trace(trace::TraceArgs),
@@ -86,6 +91,7 @@ enum Command {
 /// Where a command's output goes: with `--json`, only the result goes to standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
+    /// Whether the result is one line of JSON.
     json: bool,
 }
 
@@ -178,6 +184,11 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         options.device = device;
     }
     let output = Output { json: cli.json };
+    // A page is of the command that runs, not of the one that starts it.
+    if starts_another(&cli.command) {
+        (options.viz, options.profile) = (None, None);
+    }
+    let is_recorded = options.viz.is_some();
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let tracing = match (&cli.trace, &cli.record, &cli.command) {
         // A `--record` in the traced command line is for the child process.
@@ -185,7 +196,12 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         (Some(path), _, _) => Some(trace::start(path, false)?),
         (None, Some(path), _) => Some(trace::start(path, true)?),
     };
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    let calls = (is_recorded && tracing.is_none()).then(|| trace::keep(options.device.contains("emu")));
     engine::install(options)?.on_message(|text| eprintln!("{text}"));
+    if is_recorded {
+        serve::write_often()?;
+    }
     let done = match &cli.command {
         Command::Train(args) => train::run(args, output),
         Command::Devices => devices::run(output),
@@ -202,7 +218,16 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Trace(args) => trace::run(args, output),
         #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
         Command::Replay(args) => trace::replay(args, output),
+        Command::Viz(args) => viz::run(args, output),
+        Command::Profile(args) => profile::run(args, output),
     };
+    if is_recorded {
+        engine::session()?.record_limits()?;
+    }
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    if let Some(log) = calls {
+        engine::session()?.record_calls(trace::calls(&log.events()));
+    }
     let ended = engine::finish().map_err(CliError::from);
     engine::close();
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
@@ -218,8 +243,16 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     }
 }
 
+/// Whether a command runs another one, in a process of its own.
+fn starts_another(command: &Command) -> bool {
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    if let Command::Trace(_) = command {
+        return true;
+    }
+    matches!(command, Command::Viz(_) | Command::Profile(_))
+}
+
 /// Whether a word is a command of this program.
-#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
 fn is_command(word: &str) -> bool {
     Cli::command().get_subcommands().any(|c| c.get_name() == word)
 }

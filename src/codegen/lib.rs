@@ -96,7 +96,22 @@ impl std::fmt::Debug for CodegenError {
 /// # Errors
 /// The graph is not a kernel, or a given opt does not apply to it.
 pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) -> Result<Program, CodegenError> {
+    compile_observed(ast, target, opts, fast_math, &mut |_, _| {})
+}
+
+/// As [`compile`]; `observe` is given the kernel graph after each pass, with the pass's name.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_observed(
+    ast: &UOp,
+    target: &Target,
+    opts: &OptChoice,
+    fast_math: bool,
+    observe: &mut dyn FnMut(&'static str, &UOp),
+) -> Result<Program, CodegenError> {
     check(ast)?;
+    observe("kernel graph", ast);
     let info = match ast.arg() {
         Arg::Kernel(k) => k.clone(),
         _ => Arc::new(KernelInfo::default()),
@@ -114,22 +129,30 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     let ast = &fast_math_rules(ast, fast_math)?;
     let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(ast)));
     let mut kernel = OptKernel::new(separate::separate(&clean::clean(&merged))?, target);
+    observe("axes merged", &kernel.sink);
     let given = matches!(opts, OptChoice::Given(_));
     match opts {
         OptChoice::None => {}
         OptChoice::Given(list) => list.into_iter().try_for_each(|o| kernel.apply(o))?,
         OptChoice::Heuristic => opt::choose(&mut kernel),
     }
+    observe("opts applied", &kernel.sink);
     let named = grid::with_global_axes(&tile::through_scratch(&kernel.sink), target);
     let placed = separate::separate(&clean::clean(&grid::launch(&named, target)?))?;
+    observe("launch placed", &placed);
     let lanes = accumulate::widen(&lanes::to_lanes(&placed)?, target);
+    observe("lanes", &lanes);
     let lowered = decomp::lower(&lanes, target, fast_math)?;
+    observe("decomposed", &lowered);
     let mut expanded = expand::expand(&lowered);
     if folds_when_expanded(&placed) {
         // A copy that was simplified may depend on fewer loops than the other copies, and then needs a loop of its own.
         expanded = separate::separate(&expanded.simplify())?;
     }
-    let mut list = linear::linearize(&late(&transpose::transpose(&expanded, target), target)?)?;
+    observe("expanded", &expanded);
+    let last = late(&transpose::transpose(&expanded, target), target)?;
+    observe("before linearising", &last);
+    let mut list = linear::linearize(&last)?;
     if target.has_grid() {
         list = barrier::insert(list);
     }

@@ -36,7 +36,7 @@ mod timing;
 pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};
 pub use error::DeviceError;
 pub use host::{Executor, HostDevice};
-pub use memory::{Location, Memory, MemoryParts, Release, Uses};
+pub use memory::{Location, Memory, MemoryParts, MemoryWatch, Release, Uses};
 pub use record::{record_by_resubmission, record_in_order};
 pub use registry::{DeviceListing, DeviceOptions, Registry, open};
 pub use timing::time_command;

@@ -10,7 +10,7 @@ use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::{Point, Timeline, WaitError};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The submissions that may still access a memory.
@@ -180,6 +180,12 @@ impl Memory {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Sees whether this memory is still there, without keeping it.
+    #[must_use]
+    pub fn watch(&self) -> MemoryWatch {
+        MemoryWatch(Arc::downgrade(&self.0))
+    }
+
     /// The location `offset` bytes from the start.
     #[must_use]
     pub fn at(&self, offset: u64) -> Location {
@@ -195,6 +201,24 @@ impl Memory {
             Some(end) if end <= self.len_bytes() => Ok(()),
             _ => Err(DeviceError::Range { what, offset, len_bytes, size_bytes: self.len_bytes() }),
         }
+    }
+}
+
+/// Sees whether a memory is still there, without keeping it.
+#[derive(Clone, Debug)]
+pub struct MemoryWatch(Weak<Inner>);
+
+impl MemoryWatch {
+    /// Whether no handle of the memory is left.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    /// A number that no other memory has while this value exists.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.0.as_ptr().addr()
     }
 }
 

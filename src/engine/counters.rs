@@ -28,7 +28,7 @@ pub struct Totals {
     pub flops: u64,
     /// Bytes loaded and stored by the launched kernels, by their estimates.
     pub mem_bytes: u64,
-    /// Device time of the kernels that were timed (DEBUG >= 2, PROFILE).
+    /// Device time of the kernels that ran one by one to be timed (DEBUG >= 2).
     pub time_ns: u64,
     /// Kernels compiled (cache misses).
     pub compiled: u64,

@@ -18,17 +18,20 @@ use super::batches::batches;
 use super::jit_capture::{Capture, Open};
 use super::jit_inputs::{Given, Input, InputUse, Known, facts, input_places, unbound};
 use super::jit_outputs::{Call, Outputs};
+use super::profile::{Stamped, Timed};
 use super::realize::Assigned;
 use super::session::OpenDevice;
 use super::tree::{Fixed, Leaf, Outcome, Tree, shown, tensors, with_tensors};
 use super::{Error, JitError, Session, session};
 use crate::device::{Arg, Command, Location, Memory, Patch, QueueKind, Recorded};
 use crate::device::{record_by_resubmission, record_in_order};
+use crate::hcq::signal::host_ns;
 use crate::tensor::{Tensor, Value};
 use crate::uop::{Op, UOp};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What is no Tensor in an input.
 #[derive(PartialEq)]
@@ -49,6 +52,8 @@ impl Other {
 
 struct Recording<V> {
     list: Box<dyn Recorded>,
+    /// The times of its commands, if they are wanted.
+    timed: Option<Arc<Timed>>,
     inputs: Vec<Input>,
     others: Vec<Other>,
     /// (command, argument, buffer among the inputs', byte offset from its start).
@@ -211,8 +216,10 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
             let devices = devices.map(|d| &**d).collect::<Vec<_>>().join(", ");
             s.say(&format!("jit: recorded {commands} commands on {devices}, {inputs} inputs{pruned}"));
         }
+        let (list, timed) = list(s, &capture)?;
         Ok(Recording {
-            list: list(s, &capture)?,
+            list,
+            timed,
             inputs: whole.iter().map(facts).collect::<Result<_, _>>()?,
             others: others(input),
             places,
@@ -231,18 +238,25 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
 
 /// Commands for many replays: a list that the device has ready, or (`JIT=2`) one that is submitted anew. Of several
 /// devices a list for each part that runs without waiting for another one.
-fn list(s: &Session, c: &Capture) -> Result<Box<dyn Recorded>, Error> {
+fn list(s: &Session, c: &Capture) -> Result<(Box<dyn Recorded>, Option<Arc<Timed>>), Error> {
     let commands: Vec<(&Arc<str>, &Command)> = c.devices.iter().zip(&c.commands).collect();
-    let mut lists = Vec::new();
+    let (mut lists, mut stamped) = (Vec::new(), Vec::new());
     for batch in batches(&commands) {
-        let own: Vec<Command> = batch.iter().map(|k| c.commands[*k].clone()).collect();
+        let mut own: Vec<Command> = batch.iter().map(|k| c.commands[*k].clone()).collect();
         let open = s.device(&c.devices[batch[0]])?;
+        if s.is_timed() {
+            let stamp = |(k, command): (&usize, &mut Command)| -> Option<Stamped> {
+                s.profile.stamp(open.device.as_ref(), command, c.facts[*k].label?)
+            };
+            stamped.extend(batch.iter().zip(&mut own).filter_map(stamp));
+        }
         lists.push((batch, list_on(s, open, &own)?));
     }
-    Ok(match lists.len() {
+    let list = match lists.len() {
         1 => lists.swap_remove(0).1,
         _ => record_in_order(lists),
-    })
+    };
+    Ok((list, s.is_timed().then(|| Timed::new(&s.profile, stamped))))
 }
 
 fn list_on(s: &Session, open: Arc<OpenDevice>, commands: &[Command]) -> Result<Box<dyn Recorded>, Error> {
@@ -353,12 +367,24 @@ impl<V: Tree<Owned = V>> Recording<V> {
 
     /// Rings once, with these changes to the recorded list.
     fn run(&mut self, s: &Session, patches: &[Patch]) -> Result<(), Error> {
-        self.list.replay(patches)?;
+        self.start(s, patches)?;
         let [kernels, copies, flops, mem] = self.totals;
         s.counters.launched(kernels, copies, flops, mem);
         for a in &self.assigned {
             a.renew();
         }
+        Ok(())
+    }
+
+    fn start(&mut self, s: &Session, patches: &[Patch]) -> Result<(), Error> {
+        let Some(timed) = &self.timed else {
+            self.list.replay(patches)?;
+            return Ok(());
+        };
+        timed.fetch();
+        let (at_ns, began) = (host_ns(), Instant::now());
+        timed.started(self.list.replay(patches)?, at_ns);
+        s.profile.host("replay", "replay", began);
         Ok(())
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Facts {
     pub mem_bytes: u64,
     /// (argument, bytes, read, written).
     pub uses: Vec<(usize, u64, bool, bool)>,
+    /// Its number in the timeline, if there is one.
+    pub label: Option<u32>,
 }
 
 thread_local! {

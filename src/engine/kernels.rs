@@ -7,6 +7,7 @@
 
 use super::cache::Bounded;
 use super::launch;
+use super::record::{Made, Notes};
 use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::codegen::{self, Estimates, OptChoice, ParamInfo, Program};
@@ -125,7 +126,7 @@ impl Session {
             self.cache.kernels().insert((device.name.clone(), ast.clone()), c.clone());
             all.push(c);
         }
-        if self.options.profile.is_some() {
+        if self.is_timed() {
             self.profile.host("compile", &format!("{} kernels", asts.len()), began);
         }
         Ok(all)
@@ -166,9 +167,12 @@ impl Session {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Kernel, ast)?;
         }
-        let program = || match self.options.beam {
-            0 => Ok(codegen::compile(ast, device.target(), &self.choice(), self.options.fast_math)?),
-            width => self.search(device, ast, width),
+        let began = Instant::now();
+        let mut notes = Notes::default();
+        let program = || match (self.options.beam, &self.recorder) {
+            (0, Some(r)) => Ok(notes.compile((r, ast), device.target(), &self.choice(), self.options.fast_math)?),
+            (0, None) => Ok(codegen::compile(ast, device.target(), &self.choice(), self.options.fast_math)?),
+            (width, _) => self.search(device, ast, width, &mut notes),
         };
         let mut program = uop::checked(self.options.spec_level(), spec::Stage::Kernel, program)?;
         if self.options.spec >= 1 {
@@ -184,6 +188,9 @@ impl Session {
         if is_shown && binary.code != BinaryCode::None {
             self.say(&device.backend.listing(&binary)?);
         }
+        if let Some(r) = &self.recorder {
+            r.compiled(&Made { device, ast, program: &program, binary: &binary, began }, notes);
+        }
         Ok((program, binary))
     }
 
@@ -195,6 +202,7 @@ impl Session {
         if self.options.debug >= 4 {
             self.say(text);
         }
+        let began = Instant::now();
         let name = custom.name.to_string();
         let code = BinaryCode::File(device.backend.assemble(&name, text)?);
         let param = |u: &UOp| match u.arg() {
@@ -221,7 +229,11 @@ impl Session {
             opts: Vec::new(),
             fast_math: false,
         };
-        Ok((program, Binary { entry: name, code, shared_bytes: *shared_bytes, arguments }))
+        let binary = Binary { entry: name, code, shared_bytes: *shared_bytes, arguments };
+        if let Some(r) = &self.recorder {
+            r.compiled(&Made { device, ast, program: &program, binary: &binary, began }, Notes::default());
+        }
+        Ok((program, binary))
     }
 
     /// The kernels compiled for a device that are still in the cache, sorted by name.

@@ -24,6 +24,7 @@ pub mod profile;
 #[cfg(feature = "nv")]
 mod ptxas;
 mod realize;
+mod record;
 mod run;
 mod search;
 mod select;

@@ -25,9 +25,10 @@ pub struct Options {
     pub jit: bool,
     /// Whether recordings are lists that the device has ready (`JIT=2`: their commands are submitted anew each time).
     pub jit_lists: bool,
-    /// Asks for an explorer of graphs, which is not there yet: the session says so, and what there is instead
-    /// (`VIZ=1`).
-    pub viz: bool,
+    /// Write the explorer's page of this session here when it ends (`VIZ=1` or `VIZ=path`).
+    pub viz: Option<PathBuf>,
+    /// Whether that page has each applied rewrite rule (`VIZ_STEPS=0`: no, and compiling is faster).
+    pub viz_steps: bool,
     /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
     /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
@@ -95,7 +96,8 @@ impl Default for Options {
             spec: 1,
             jit: true,
             jit_lists: true,
-            viz: false,
+            viz: None,
+            viz_steps: true,
             profile: None,
             arch: None,
             threads: None,
@@ -150,12 +152,9 @@ impl Options {
             spec: number(&get, "SPEC", 1, 2, "0, 1 or 2")? as u8,
             jit: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 0,
             jit_lists: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 2,
-            viz: number(&get, "VIZ", 0, 2, "0, 1 or 2")? != 0,
-            profile: match get("PROFILE").as_deref() {
-                None | Some("0") => None,
-                Some("1") => Some(PathBuf::from("doorbell-trace.json")),
-                Some(path) => Some(PathBuf::from(path)),
-            },
+            viz: path(&get, "VIZ", "doorbell-viz.html"),
+            viz_steps: number(&get, "VIZ_STEPS", 1, 1, "0 or 1")? == 1,
+            profile: path(&get, "PROFILE", "doorbell-trace.json"),
             arch: get("ARCH"),
             threads: match number(&get, "THREADS", 0, 4096, "a number of cores, 1 to 4096")? {
                 0 => None,
@@ -175,6 +174,15 @@ impl Options {
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
         })
+    }
+}
+
+/// A file to write: none, the usual one, or a path.
+fn path(get: &impl Fn(&str) -> Option<String>, name: &str, usual: &str) -> Option<PathBuf> {
+    match get(name).as_deref() {
+        None | Some("0") => None,
+        Some("1") => Some(PathBuf::from(usual)),
+        Some(path) => Some(PathBuf::from(path)),
     }
 }
 

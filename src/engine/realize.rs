@@ -2,8 +2,10 @@
 
 use super::jit_capture::capturing;
 use super::memory::{attached, dense_view, size_of};
+use super::record::Recorder;
 use super::{Error, JitError, Session, blame, session};
 use crate::device::Memory;
+use crate::explorer::Realize;
 use crate::schedule::{self, Schedule};
 use crate::tensor::{DEVICE_SEPARATOR, Lowered, Lowering, finish_sharded, is_sharded};
 use crate::tensor::{Element, Problem, Shown, Tensor, TensorError, Value, strong};
@@ -90,10 +92,14 @@ impl Session {
         }
         let planned = || Ok::<_, Error>(schedule::schedule(&roots, &self.schedules)?);
         let schedule = uop::checked(self.options.spec_level(), spec::Stage::Scheduling, planned)?;
-        if self.options.profile.is_some() {
+        if self.is_timed() {
             self.profile.host("schedule", &format!("{} kernels", schedule.items.len()), began);
         }
+        let plan = self.recorder.as_ref().map(|r| r.scheduled(&roots, &schedule));
         self.run(&schedule)?;
+        if let (Some(r), Some(plan)) = (&self.recorder, plan) {
+            self.note_realized(r, plan, &schedule, began);
+        }
         schedule.finish();
         for (u, lowered) in &sharded {
             finish_sharded(u, lowered);
@@ -109,6 +115,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Notes what a schedule was and used.
+    fn note_realized(&self, r: &Recorder, plan: usize, schedule: &Schedule, began: Instant) {
+        let (at_ns, now_ns) = (self.profile.since_began_ns(began), self.profile.now_ns());
+        let captured = capturing(|_| ()).is_some();
+        r.realized(schedule, Realize { at_ns, length_ns: now_ns.saturating_sub(at_ns), plan, captured });
+        r.used(plan, schedule, now_ns);
     }
 
     /// Puts in the place of a root over several devices its part on each; returns what became of it and of the
@@ -164,7 +178,11 @@ impl Session {
             return Err(Error::Empty { shape: Shown(u.shape()).to_string(), dtype: t });
         }
         let mut bytes = vec![0u8; len * t.size_bytes()];
+        let began = Instant::now();
         self.source(r, t.size_bytes())?.read((offset * t.size_bytes()) as u64, &mut bytes)?;
+        if self.is_timed() {
+            self.profile.host("read", &format!("wait for and read {} B", bytes.len()), began);
+        }
         Ok((bytes, t, shape))
     }
 }

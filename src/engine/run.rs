@@ -10,6 +10,8 @@ use super::session::OpenDevice;
 use super::{Error, JitError, Session};
 use crate::codegen::{Estimates, ParamInfo};
 use crate::device::{Command, Location, QueueKind};
+use crate::explorer::{Label, LabelKind};
+use crate::hcq::signal::host_ns;
 use crate::isa::Argument;
 use crate::schedule::{Schedule, ScheduleItem};
 use crate::tensor::{FileRange, HostBytes};
@@ -51,9 +53,8 @@ impl Session {
         self.place_temps(s)?;
         let steps = self.steps(s)?;
         let launches = || steps.iter().filter_map(|step| if let Step::Launch(l) = step { Some(l) } else { None });
-        let captured = capturing(|c| launches().for_each(|l| record(c, l)));
-        let one_by_one =
-            self.options.debug >= 2 || self.options.validate || (self.options.profile.is_some() && captured.is_none());
+        capturing(|c| launches().for_each(|l| record(c, l, self.label(l))));
+        let one_by_one = self.options.debug >= 2 || self.options.validate;
         let mut rest = steps.as_slice();
         while let Some(first) = rest.first() {
             let n = match first {
@@ -68,7 +69,7 @@ impl Session {
                 Step::Launch(_) => {
                     let launches = rest.iter().map_while(|s| if let Step::Launch(l) = s { Some(&**l) } else { None });
                     let launches: Vec<&Launch> = launches.collect();
-                    submit(&launches)?;
+                    self.submit(&launches)?;
                     launches.len()
                 }
             };
@@ -251,18 +252,59 @@ impl Session {
 
     /// Tells whoever listens of a copy that the host has made.
     fn copied(&self, device: &str, from: &BufferRef, len_bytes: usize, began: Instant) {
-        if self.options.debug < 2 && self.options.profile.is_none() {
+        if self.options.debug < 2 && !self.is_timed() {
             return;
         }
         let name = format!("copy {len_bytes} B <- {}", from.device);
         let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.counters.timed(ns);
-        if self.options.profile.is_some() {
+        if self.is_timed() {
             self.profile.host("copies", &format!("{name} to {device}"), began);
         }
         if self.options.debug >= 2 {
             self.print_line(device, &name, 2, Estimates { mem_bytes: len_bytes as u64, ..Estimates::default() }, ns);
         }
+    }
+
+    /// Submits launches, on as many devices as they are of.
+    fn submit(&self, launches: &[&Launch]) -> Result<(), Error> {
+        let commands: Vec<(&Arc<str>, &Command)> = launches.iter().map(|l| (&l.device.name, &l.command)).collect();
+        for batch in batches(&commands) {
+            let mut commands: Vec<Command> = batch.iter().map(|k| launches[*k].command.clone()).collect();
+            let Some(first) = batch.first() else { continue };
+            let device = &launches[*first].device.device;
+            if !self.is_timed() {
+                device.submit(QueueKind::Compute, &commands)?;
+                continue;
+            }
+            let stamp = |(k, command): (&usize, &mut Command)| {
+                self.profile.stamp(device.as_ref(), command, self.label(launches[*k])?)
+            };
+            let stamped = batch.iter().zip(&mut commands).filter_map(stamp).collect();
+            let at_ns = host_ns();
+            let point = device.submit(QueueKind::Compute, &commands)?;
+            self.profile.submitted(point, at_ns, stamped);
+        }
+        Ok(())
+    }
+
+    /// What a launch is called in the timeline, if there is one.
+    fn label(&self, l: &Launch) -> Option<u32> {
+        if !self.is_timed() {
+            return None;
+        }
+        let Some(k) = &l.kernel else {
+            let Command::Copy { len_bytes: bytes, src, .. } = &l.command else { return None };
+            let text = format!("copy {bytes} B <- {}", src.memory.device().name());
+            return Some(self.profile.label(
+                Label { text, kind: LabelKind::Copy, kernel: None, bytes: *bytes },
+                0,
+                *bytes,
+            ));
+        };
+        let kernel = self.recorder.as_ref().and_then(|r| r.kernel_number(&l.device.name, &k.ast));
+        let label = Label { text: k.program.name.clone(), kind: LabelKind::Kernel, kernel, bytes: 0 };
+        Some(self.profile.label(label, k.program.estimates.flops, k.program.estimates.mem_bytes))
     }
 
     /// Where the host reads a buffer.
@@ -280,18 +322,19 @@ impl Session {
             Some(k) => self.expected(&l.device, k, &l.command)?,
             None => None,
         };
-        let stamp = l.device.device.stamp()?;
-        let command = l.command.clone().stamped(stamp.clone());
+        let mut command = l.command.clone();
+        let at_ns = host_ns();
+        let label = self.label(l).unwrap_or_default();
+        let stamped = self.profile.stamp(l.device.device.as_ref(), &mut command, label);
+        let stamped = stamped.ok_or_else(|| Error::Internal("a device has no room for a time".into()))?;
+        let stamp = stamped.stamp.clone();
         let point = l.device.device.submit(QueueKind::Compute, &[command])?;
         l.device.device.wait(&point, l.device.device.patience())?;
         let ns = stamp.elapsed_ns();
         self.count(l);
         self.counters.timed(ns);
-        let name = l.kernel.as_ref().map_or("copy", |k| k.program.name.as_str());
-        if self.options.profile.is_some() {
-            let e = l.kernel.as_ref().map(|k| k.program.estimates).unwrap_or_default();
-            let args = serde_json::json!({"flops": e.flops, "mem_bytes": e.mem_bytes});
-            self.profile.device(&l.device.name, name, ns, args);
+        if self.is_timed() {
+            self.profile.submitted(point, at_ns, vec![stamped]);
         }
         if self.options.debug >= 2 {
             self.print_launch(&l.device.name, l.kernel.as_deref(), &l.command, ns);
@@ -334,22 +377,10 @@ fn is_data(buffer: &UOp) -> bool {
     buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
 }
 
-/// Submits launches, on as many devices as they are of.
-fn submit(launches: &[&Launch]) -> Result<(), Error> {
-    let commands: Vec<(&Arc<str>, &Command)> = launches.iter().map(|l| (&l.device.name, &l.command)).collect();
-    for batch in batches(&commands) {
-        let commands: Vec<Command> = batch.iter().map(|k| launches[*k].command.clone()).collect();
-        if let Some(first) = batch.first() {
-            launches[*first].device.device.submit(QueueKind::Compute, &commands)?;
-        }
-    }
-    Ok(())
-}
-
 /// Adds a command to this thread's capture.
-fn record(c: &mut Capture, l: &Launch) {
+fn record(c: &mut Capture, l: &Launch, label: Option<u32>) {
     c.devices.push(l.device.name.clone());
-    c.facts.push(facts(l));
+    c.facts.push(Facts { label, ..facts(l) });
     c.vars.extend(l.vars.iter().map(|(arg, name)| (c.commands.len(), *arg, name.clone())));
     c.allocations
         .extend(l.allocations.iter().map(|(arg, allocation_id)| (c.commands.len(), *arg, allocation_id.clone())));
@@ -370,5 +401,5 @@ fn facts(l: &Launch) -> Facts {
         }
         _ => None,
     });
-    Facts { kernels: 1, flops: e.flops, mem_bytes: e.mem_bytes, uses: uses.collect() }
+    Facts { kernels: 1, flops: e.flops, mem_bytes: e.mem_bytes, uses: uses.collect(), label: None }
 }

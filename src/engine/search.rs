@@ -5,10 +5,11 @@
 
 use super::cache::DiskCache;
 use super::launch;
+use super::record::Notes;
 use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::codegen::beam::{Beam, Results};
-use crate::codegen::{self, ParamInfo, Program};
+use crate::codegen::{self, Opt, OptChoice, ParamInfo, Program};
 use crate::device::{Memory, time_command};
 use crate::uop::UOp;
 use std::collections::HashMap;
@@ -19,8 +20,15 @@ use std::time::Duration;
 const CANDIDATE: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// The fastest program found with a search of this width.
-    pub(super) fn search(&self, device: &OpenDevice, ast: &UOp, width: usize) -> Result<Program, Error> {
+    /// The fastest program found with a search of this width; candidates, and how the program came about, are added to
+    /// `notes` if the session records.
+    pub(super) fn search(
+        &self,
+        device: &OpenDevice,
+        ast: &UOp,
+        width: usize,
+        notes: &mut Notes,
+    ) -> Result<Program, Error> {
         let heuristic = || codegen::compile(ast, device.target(), &self.choice(), self.options.fast_math);
         if !device.runs_kernels() {
             return Ok(heuristic()?);
@@ -31,12 +39,19 @@ impl Session {
         let mut tried = 0;
         let best = beam.search(ast, device.target(), &kept, |p| {
             tried += 1;
-            time(device, p, &mut scratch).ok()
+            let took = time(device, p, &mut scratch).ok();
+            if self.recorder.is_some() {
+                notes.candidate(p, took);
+            }
+            took
         })?;
         if self.options.debug >= 1 {
             self.say(&format!("beam: {} from {tried} candidates, opts [{}]", best.name, best.opts.join(", ")));
         }
-        Ok(best)
+        let Some(r) = &self.recorder else { return Ok(best) };
+        let opts: Option<Vec<Opt>> = best.opts.iter().map(|o| o.parse().ok()).collect();
+        let Some(opts) = opts else { return Ok(best) };
+        Ok(notes.compile((r, ast), device.target(), &OptChoice::Given(opts), self.options.fast_math)?)
     }
 }
 

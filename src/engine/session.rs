@@ -6,6 +6,7 @@
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
+use super::record::{Recorder, write_when_interrupted};
 use super::{Counters, Error, Options, backends};
 use crate::codegen::Target;
 use crate::default_device;
@@ -30,7 +31,9 @@ pub struct Session {
     /// What it has run.
     pub counters: Counters,
     /// What it has recorded for a trace.
-    pub profile: Profile,
+    pub profile: Arc<Profile>,
+    /// What it has recorded for the explorer, if it does.
+    pub(super) recorder: Option<Recorder>,
     pub(super) cache: KernelCache,
     pub(super) schedules: ScheduleCache,
     /// Open devices by every name that was used for them.
@@ -69,10 +72,6 @@ impl OpenDevice {
         self.backend.makes_code() && self.device.executes()
     }
 }
-
-/// The answer to `VIZ=1`.
-const NO_EXPLORER: &str = "VIZ=1: there is no explorer of graphs yet; `println!(\"{}\", x.uop()?)` prints a Tensor's graph, \
-    DEBUG=4 to 7 the kernels, `uop::traced` the steps of rewrites; PROFILE=1 writes a trace for Perfetto";
 
 /// The program's session.
 static PROGRAM: OnceLock<Arc<Session>> = OnceLock::new();
@@ -113,8 +112,8 @@ pub fn session() -> Result<Arc<Session>, Error> {
     Ok(of_program(PROGRAM.get_or_init(|| new)))
 }
 
-/// Waits for the devices of the program's session and writes the trace that was asked for. The trace is written without
-/// it too, when the program's main thread ends.
+/// Waits for the devices of the program's session and writes the trace and the page that were asked for. They are
+/// written without it too, when the program's main thread ends or is interrupted.
 ///
 /// # Errors
 /// A device's work did not complete; the trace could not be written.
@@ -148,9 +147,7 @@ impl Drop for Entered {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Err(e) = self.write_profile() {
-            self.say(&format!("the trace that PROFILE asked for is lost: {e}"));
-        }
+        self.write_files();
     }
 }
 
@@ -164,7 +161,7 @@ impl Drop for AtExit {
         // A panic while a thread's values are dropped would abort the program.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| s.finish()));
         if let Ok(Err(e)) = done {
-            s.say(&format!("the trace that PROFILE asked for is lost: {e}"));
+            s.say(&format!("what PROFILE or VIZ asked for is lost: {e}"));
         }
     }
 }
@@ -175,7 +172,8 @@ thread_local! {
 
 /// The program's session, whose trace is written when the program ends.
 fn of_program(s: &Arc<Session>) -> Arc<Session> {
-    if s.options.profile.is_some() {
+    if s.is_timed() {
+        write_when_interrupted(s);
         // Fails while the thread ends, when it is too late.
         let _ = AT_EXIT.try_with(|_| ());
     }
@@ -191,12 +189,15 @@ impl Session {
         #[cfg(feature = "emu")]
         super::software::offer();
         Registry::global().name(&options.device)?;
+        let recorder = options.viz.is_some().then(|| Recorder::new(options.viz_steps));
+        let schedules = if recorder.is_some() { ScheduleCache::explain() } else { ScheduleCache::default() };
         Ok(Arc::new(Session {
             options,
             counters: Counters::default(),
-            profile: Profile::default(),
+            profile: Arc::default(),
+            recorder,
             cache: KernelCache::default(),
-            schedules: ScheduleCache::default(),
+            schedules,
             devices: Mutex::default(),
             assigning: Mutex::default(),
             messages: OnceLock::new(),
@@ -227,19 +228,30 @@ impl Session {
         }
     }
 
-    /// Waits for the devices, and writes the trace if profiling is on.
+    /// Waits for the devices, and writes the trace and the page that the options ask for.
     ///
     /// # Errors
-    /// A device's work did not complete; the trace could not be written.
+    /// A device's work did not complete; a file could not be written.
     pub fn finish(&self) -> Result<(), Error> {
         for d in self.open_devices() {
             d.device.synchronize(d.device.patience())?;
         }
-        self.write_profile()
+        self.write_profile()?;
+        self.write_page()
+    }
+
+    /// Writes what was asked for, with a message for what could not be written.
+    pub(super) fn write_files(&self) {
+        for (what, written) in [("trace that PROFILE", self.write_profile()), ("page that VIZ", self.write_page())] {
+            if let Err(e) = written {
+                self.say(&format!("the {what} asked for is lost: {e}"));
+            }
+        }
     }
 
     /// Writes the trace that was asked for, if it is not written yet as it is now.
     fn write_profile(&self) -> Result<(), Error> {
+        self.profile.settle();
         let Some(path) = self.options.profile.as_ref().filter(|_| self.profile.has_news()) else { return Ok(()) };
         self.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source })
     }
@@ -267,9 +279,6 @@ impl Session {
         let device = device::open(&own_name, &self.device_options())?;
         let backend = backends::for_device(&own_name, device.as_ref(), &self.options)?;
         let info = device.info();
-        if self.options.viz && open.is_empty() {
-            self.say(NO_EXPLORER);
-        }
         if self.options.debug >= 1 {
             self.say(&format!("opened {own_name}: {} with {} threads", info.arch, info.threads));
             if own_name == self.options.device && *default_device::choice().name == *own_name {

@@ -16,6 +16,12 @@ use std::time::{Duration, Instant};
 pub const SIGNAL_BYTES: u64 = 16;
 const PAGE_BYTES: u64 = 4096;
 
+/// Nanoseconds of the host's monotonic clock: the clock of timestamps.
+#[must_use]
+pub fn host_ns() -> u64 {
+    doorbell_ioctl::port::monotonic_ns()
+}
+
 /// Converts a device's ticks to nanoseconds of the host's monotonic clock.
 pub trait Clock: Send + Sync {
     fn ns(&self, ticks: u64) -> u64;

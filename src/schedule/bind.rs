@@ -74,6 +74,19 @@ pub struct Schedule {
     pub temps: Vec<TempMemory>,
     /// Buffers whose content changed: outputs over them get a new identity.
     pub assigned: Vec<UOp>,
+    /// Why each item is as it is; empty unless the cache explains ([`ScheduleCache::explain`]).
+    pub why: Vec<ItemWhy>,
+}
+
+/// Why an item is as it is.
+#[derive(Clone, Debug, Default)]
+pub struct ItemWhy {
+    /// The nodes of the Tensors' graph that it computes.
+    pub nodes: Vec<UOp>,
+    /// Values that it computes, and those of them that it stores.
+    pub counts: [usize; 2],
+    /// Items that read what it stores, and why they are not one with it.
+    pub cuts: Vec<(usize, &'static str)>,
 }
 
 impl Schedule {
@@ -114,11 +127,18 @@ pub struct ScheduleCache {
     plans: Mutex<HashMap<Key, Arc<Plan>>>,
     /// Devices, and types whose products run on a matrix unit there.
     units: Mutex<Vec<(Arc<str>, Scalar)>>,
+    /// Whether plans have reasons.
+    explains: bool,
 }
 
 const CACHE_LIMIT: usize = 4096;
 
 impl ScheduleCache {
+    /// A cache whose schedules say why they are as they are.
+    pub fn explain() -> ScheduleCache {
+        ScheduleCache { explains: true, ..ScheduleCache::default() }
+    }
+
     /// Notes that products of this type run on a matrix unit of this device. A kernel that computes all of a
     /// [`Op::Fused`] has no use for it, so such values keep their kernels.
     pub fn has_unit(&self, device: &Arc<str>, of: Scalar) {
@@ -141,7 +161,7 @@ impl ScheduleCache {
         if let Some(p) = known {
             return Ok(p);
         }
-        let made = Arc::new(plan(key)?);
+        let made = Arc::new(plan(key, self.explains)?);
         let mut plans = self.plans();
         if plans.len() >= CACHE_LIMIT {
             plans.clear();
@@ -201,7 +221,26 @@ fn bind(plan: &Plan, front: &Front, roots: &[(UOp, Arc<str>)]) -> Schedule {
         arenas: plan.memory.arenas.iter().map(|a| (device(a.device), a.clone())).collect(),
         temps: placed(plan, &temps),
         assigned: plan.assigned.iter().map(|s| buffer(*s)).collect(),
+        why: reasons(plan, front),
     }
+}
+
+/// The reasons in terms of the nodes that the user's calls made.
+fn reasons(plan: &Plan, front: &Front) -> Vec<ItemWhy> {
+    if plan.why.is_empty() {
+        return Vec::new();
+    }
+    let mut made: UMap<Vec<UOp>> = UMap::default();
+    for (node, stripped) in &front.done {
+        made.entry(stripped.clone()).or_default().push(node.clone());
+    }
+    let of = |u: &UOp| made.get(u).cloned().unwrap_or_default();
+    let item = |w: &super::explain::Why| ItemWhy {
+        nodes: w.nodes.iter().flat_map(of).collect(),
+        counts: [w.nodes.len(), w.stored.len()],
+        cuts: w.cuts.clone(),
+    };
+    plan.why.iter().map(item).collect()
 }
 
 fn placed(plan: &Plan, temps: &[UOp]) -> Vec<TempMemory> {

@@ -30,6 +30,8 @@ pub struct Front {
     pub var_vals: Vec<(Arc<str>, i64)>,
     /// Assign nodes and what became of them.
     pub assigns: Vec<(UOp, UOp)>,
+    /// What became of each node.
+    pub done: UMap<UOp>,
 }
 
 /// Tags from here on say for which device a root of constants is stored.
@@ -77,7 +79,7 @@ pub fn strip(roots: &[(UOp, Arc<str>)], units: Vec<(Arc<str>, Scalar)>) -> Resul
         root_devices.push(number);
     }
     let key = Key { graph: UOp::sink(stripped), devices: w.devices, root_devices };
-    Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })
+    Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns, done: w.done })
 }
 
 /// A node on the walk's stack.

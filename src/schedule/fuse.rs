@@ -5,7 +5,7 @@
 //! because a kernel is one nest of loops with values computed as far out as they can be: softmax is row { max, sum,
 //! column { out } }. Nothing is computed twice for the sake of fusion. A merge is refused when it would leave cores
 //! idle, walk memory against its layout, exceed the parameters a kernel may have, or make two kernels wait for each
-//! other.
+//! other. [`Apart`] names these reasons.
 
 use super::graph::Graph;
 use super::index::{self, Lin};
@@ -20,6 +20,37 @@ use crate::uop::{Op, UMap, UOp, USet};
 const MAX_BUFFERS: usize = 31;
 /// Work up to which the walk order of memory does not matter.
 const TINY_WORK: u64 = 1 << 12;
+
+/// Why two kernels are not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    Alone,
+    Devices,
+    Waits,
+    Indices,
+    Nesting,
+    Iterations,
+    InPlace,
+    Profit,
+    Buffers,
+}
+
+impl Apart {
+    /// In a sentence.
+    pub fn why(self) -> &'static str {
+        match self {
+            Apart::Alone => "a copy, a kernel of the user's or an attention is a step of its own",
+            Apart::Devices => "they run on different devices",
+            Apart::Waits => "another kernel has to run between them",
+            Apart::Indices => "the value is read at other indices than those of the reader's loops",
+            Apart::Nesting => "the loops of one do not lie within those of the other",
+            Apart::Iterations => "values would pass between different iterations of a loop",
+            Apart::InPlace => "memory that it overwrites is read at other elements",
+            Apart::Profit => "together they would keep fewer cores busy or walk memory against its layout",
+            Apart::Buffers => "together they would have more than 31 buffers",
+        }
+    }
+}
 
 /// Jobs that run as one kernel. Its axes are numbered; each job runs over some of them.
 #[derive(Clone, Debug, Default)]
@@ -86,29 +117,57 @@ impl Traits {
 
 /// Groups all jobs into kernels; empty kernels are those merged into others.
 pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<FusedKernel> {
-    let kernel = |(k, j): (usize, &Job)| FusedKernel {
-        jobs: vec![(k, (0..j.loops.len()).collect())],
-        axes: j.loops.iter().map(|r| r.src()[0].clone()).collect(),
-    };
-    let traits: Vec<Traits> = jobs.iter().map(Traits::of).collect();
-    let mut f = Fusion {
-        g,
-        jobs,
-        stored,
-        at: numbers(jobs),
-        users: users(jobs),
-        paths: Paths::of(jobs.len(), &edges(jobs, stored)),
-        job_traits: traits.clone(),
-        traits,
-        home: (0..jobs.len()).collect(),
-        kernels: jobs.iter().enumerate().map(kernel).collect(),
-    };
+    let mut f = Fusion::new(g, jobs, stored);
     f.merge_chains();
     f.merge_siblings();
     f.kernels
 }
 
-impl Fusion<'_> {
+/// The kernels between which values pass through memory, producer first, and why they are not one; `None`: they could
+/// be, but the value is needed in memory anyway, or was found to be better there.
+pub fn cuts(g: &Graph, jobs: &[Job], stored: &Stored, kernels: &[FusedKernel]) -> Vec<(usize, usize, Option<Apart>)> {
+    let mut f = Fusion::new(g, jobs, stored);
+    for (k, kernel) in kernels.iter().enumerate() {
+        for (j, _) in kernel.jobs.iter().filter(|(j, _)| *j != k) {
+            f.home[*j] = k;
+            f.paths.merge(*j, k);
+            f.traits[*j] = Traits::default();
+        }
+    }
+    f.traits = kernels.iter().map(|k| f.traits_of(k)).collect();
+    f.kernels = kernels.to_vec();
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    for (c, job) in jobs.iter().enumerate() {
+        let producers = job.uses.iter().filter_map(|(n, _)| f.at.get(n));
+        pairs.extend(producers.map(|p| (f.home[*p], f.home[c])).filter(|(p, c)| p != c));
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs.into_iter().map(|(p, c)| (p, c, f.join(p, c).err())).collect()
+}
+
+impl<'a> Fusion<'a> {
+    /// A kernel for each job.
+    fn new(g: &'a Graph, jobs: &'a [Job], stored: &'a Stored) -> Fusion<'a> {
+        let kernel = |(k, j): (usize, &Job)| FusedKernel {
+            jobs: vec![(k, (0..j.loops.len()).collect())],
+            axes: j.loops.iter().map(|r| r.src()[0].clone()).collect(),
+        };
+        let traits: Vec<Traits> = jobs.iter().map(Traits::of).collect();
+        Fusion {
+            g,
+            jobs,
+            stored,
+            at: numbers(jobs),
+            users: users(jobs),
+            paths: Paths::of(jobs.len(), &edges(jobs, stored)),
+            job_traits: traits.clone(),
+            traits,
+            home: (0..jobs.len()).collect(),
+            kernels: jobs.iter().enumerate().map(kernel).collect(),
+        }
+    }
+
     /// Producers into their consumers, nearest first.
     fn merge_chains(&mut self) {
         for c in 0..self.jobs.len() {
@@ -175,19 +234,24 @@ impl Fusion<'_> {
 
     /// The kernel of `a` and `b`, if they may and should be one.
     fn joined(&self, a: usize, b: usize) -> Option<FusedKernel> {
+        self.join(a, b).ok()
+    }
+
+    /// As `joined`, with the reason why not.
+    fn join(&self, a: usize, b: usize) -> Result<FusedKernel, Apart> {
         let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
-        let alone = self.traits[a].alone || self.traits[b].alone;
         let device = |k: &FusedKernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
-        if alone || device(ka) != device(kb) || self.paths.are_apart(a, b) {
-            return None;
-        }
-        let merged = self.unify(ka, kb)?;
-        let fine = self.nests(&merged)
-            && self.values_pass_within_iterations(&merged)
-            && self.in_place_is_safe(&merged)
-            && self.profits(&merged)
-            && self.buffers(&merged) <= MAX_BUFFERS;
-        fine.then_some(merged)
+        let unless = |fine: bool, why: Apart| if fine { Ok(()) } else { Err(why) };
+        unless(!self.traits[a].alone && !self.traits[b].alone, Apart::Alone)?;
+        unless(device(ka) == device(kb), Apart::Devices)?;
+        unless(!self.paths.are_apart(a, b), Apart::Waits)?;
+        let merged = self.unify(ka, kb).ok_or(Apart::Indices)?;
+        unless(self.nests(&merged), Apart::Nesting)?;
+        unless(self.values_pass_within_iterations(&merged), Apart::Iterations)?;
+        unless(self.in_place_is_safe(&merged), Apart::InPlace)?;
+        unless(self.profits(&merged), Apart::Profit)?;
+        unless(self.buffers(&merged) <= MAX_BUFFERS, Apart::Buffers)?;
+        Ok(merged)
     }
 
     /// Maps the axes of `ka` to axes of `kb`, by the values passing between them; the others by extent.

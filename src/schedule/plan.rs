@@ -3,6 +3,7 @@
 //! A plan depends on the key alone, so it is cached and bound to other buffers when the same graph comes again.
 
 use super::ScheduleError;
+use super::explain::{Why, explain};
 use super::front::{Key, device_number};
 use super::fuse::{FusedKernel, fuse, is_output, levels, nest, users};
 use super::graph::{FIRST_TEMP, Graph, is_empty, max_len, memory_dtype};
@@ -38,14 +39,16 @@ pub struct Plan {
     /// Slots whose content an Assign changes.
     pub assigned: Vec<u32>,
     pub memory: MemoryPlan,
+    /// Of each step; empty unless asked for.
+    pub why: Vec<Why>,
 }
 
-/// Plans a keyed graph.
-pub fn plan(key: &Key) -> Result<Plan, ScheduleError> {
-    match plan_graph(key) {
+/// Plans a keyed graph; with `explains`, with the reasons.
+pub fn plan(key: &Key, explains: bool) -> Result<Plan, ScheduleError> {
+    match plan_graph(key, explains) {
         Err(ScheduleError::Cycle) => {
             let (copied, before) = with_snapshots(key);
-            let mut plan = plan_graph(&copied)?;
+            let mut plan = plan_graph(&copied, explains)?;
             for (node, _) in &mut plan.assigns {
                 if let Some(old) = before.get(node) {
                     *node = old.clone();
@@ -57,7 +60,7 @@ pub fn plan(key: &Key) -> Result<Plan, ScheduleError> {
     }
 }
 
-fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
+fn plan_graph(key: &Key, explains: bool) -> Result<Plan, ScheduleError> {
     let g = Graph::new(key);
     let mut candidates = required(&g)?;
     store_reduces(&g, &mut candidates);
@@ -89,11 +92,14 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
     for u in g.order.iter().filter(|u| is_empty(u.shape()) && candidates.at.contains_key(*u)) {
         stored.insert(&g, u);
     }
-    let mut steps = Vec::new();
+    let (mut steps, mut at) = (Vec::new(), Vec::new());
     for k in order(&g, &jobs, &kernels, &candidates)? {
-        steps.extend(step(&g, &stored, &jobs, &kernels[k])?);
+        let step = step(&g, &stored, &jobs, &kernels[k])?;
+        at.extend(step.is_some().then_some(k));
+        steps.extend(step);
     }
-    finish(&g, &stored, steps)
+    let why = if explains { explain(&g, &jobs, (&candidates, &stored), &kernels, &at) } else { Vec::new() };
+    Ok(Plan { why, ..finish(&g, &stored, steps)? })
 }
 
 /// Kernels in an order that respects all edges between their jobs; empty ones are left out.
@@ -261,7 +267,7 @@ fn finish(g: &Graph, stored: &Stored, steps: Vec<Step>) -> Result<Plan, Schedule
     sort::by_key(&mut temps, slot);
     let held: USet = outputs.iter().map(|o| &o.0).chain(assigns.iter().map(|a| &a.1)).flat_map(params).collect();
     let memory = memory::plan(&uses(g, &temps, &held, &steps));
-    Ok(Plan { steps, temps, outputs, assigns, assigned, memory })
+    Ok(Plan { steps, temps, outputs, assigns, assigned, memory, why: Vec::new() })
 }
 
 /// Graph parameters below a view.

@@ -7,6 +7,7 @@ use super::matching::{Captures, MAX_CAPTURES, Match, Next, Search};
 use super::symbolic::Linear;
 use super::{Op, OpSet, Pat, UOp};
 use std::cell::OnceCell;
+use std::panic::Location;
 use std::sync::Arc;
 
 type Make<C> = Arc<dyn Fn(&Match, &mut C) -> Option<UOp> + Send + Sync>;
@@ -32,22 +33,33 @@ pub struct Rule<C = ()> {
     pub name: &'static str,
     /// A one-line description, for lists.
     pub about: &'static str,
+    /// Where it is defined.
+    pub at: &'static Location<'static>,
     roots: OpSet,
     need: OpSet,
     body: Body<C>,
 }
 impl<C> Clone for Rule<C> {
     fn clone(&self) -> Self {
-        Rule { name: self.name, about: self.about, roots: self.roots, need: self.need, body: self.body.clone() }
+        Rule {
+            name: self.name,
+            about: self.about,
+            at: self.at,
+            roots: self.roots,
+            need: self.need,
+            body: self.body.clone(),
+        }
     }
 }
 
 impl<C> Rule<C> {
     /// `pat` → `make`; `None` from `make` means that the rule does not apply (other matches are tried).
+    #[track_caller]
     pub fn new(name: &'static str, pat: Pat, make: impl Fn(&Match) -> Option<UOp> + Send + Sync + 'static) -> Rule<C> {
         Rule::with_ctx(name, pat, move |m, _| make(m))
     }
     /// As [`Rule::new`] where `when` holds.
+    #[track_caller]
     pub fn when(
         name: &'static str,
         pat: Pat,
@@ -60,6 +72,7 @@ impl<C> Rule<C> {
     ///
     /// # Panics
     /// When the pattern has more than [`MAX_CAPTURES`] names.
+    #[track_caller]
     pub fn with_ctx(
         name: &'static str,
         mut pat: Pat,
@@ -71,9 +84,10 @@ impl<C> Rule<C> {
         assert!(names.len() <= MAX_CAPTURES, "rule {name}: more than {MAX_CAPTURES} captures");
         let (roots, need) = (pat.ops, pat.needed());
         let body = Body::Pattern { pat, names: names.into(), make: Arc::new(make) };
-        Rule { name, about: "", roots, need, body }
+        Rule { name, about: "", at: Location::caller(), roots, need, body }
     }
     /// A rule whose pattern is plain code: `f` looks at any node with one of these ops.
+    #[track_caller]
     pub fn on(
         name: &'static str,
         roots: impl Into<OpSet>,
@@ -82,13 +96,14 @@ impl<C> Rule<C> {
         Rule::on_ctx(name, roots, move |u, _| f(u))
     }
     /// As [`Rule::on`] with the context.
+    #[track_caller]
     pub fn on_ctx(
         name: &'static str,
         roots: impl Into<OpSet>,
         f: impl Fn(&UOp, &mut C) -> Option<UOp> + Send + Sync + 'static,
     ) -> Rule<C> {
         let body = Body::Plain(Arc::new(f));
-        Rule { name, about: "", roots: roots.into(), need: OpSet::NONE, body }
+        Rule { name, about: "", at: Location::caller(), roots: roots.into(), need: OpSet::NONE, body }
     }
     /// The same rule with a line that says what it does.
     pub fn about(mut self, about: &'static str) -> Rule<C> {
@@ -98,7 +113,7 @@ impl<C> Rule<C> {
     /// This rule's description, as a member of `list`.
     pub fn info(&self, list: &'static str) -> RuleInfo {
         let pattern = matches!(self.body, Body::Pattern { .. });
-        RuleInfo { list, name: self.name, about: self.about, roots: self.roots, pattern }
+        RuleInfo { list, name: self.name, about: self.about, at: self.at, roots: self.roots, pattern }
     }
     /// What this rule makes of `u`, if it applies and changes it. A builder that asks for a name which the pattern lacks
     /// makes a faulty node ([`UOp::fault`]).
@@ -129,6 +144,8 @@ pub struct RuleInfo {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
+    /// Where it is defined.
+    pub at: &'static Location<'static>,
     /// Root ops at which it is tried.
     pub roots: OpSet,
     /// Whether it is written as a pattern; otherwise it is a function.
@@ -158,7 +175,7 @@ impl Rule<()> {
             }
             Body::Plain(f) => Body::Plain(Arc::new(move |u: &UOp, _: &mut C| f(u, &mut ()))),
         };
-        Rule { name: self.name, about: self.about, roots: self.roots, need: self.need, body }
+        Rule { name: self.name, about: self.about, at: self.at, roots: self.roots, need: self.need, body }
     }
 }
 

@@ -26,7 +26,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device", &["hcq", "elf", "ioctl"]),
     ("emu", &["ioctl", "hcq::packet", "hcq::bits", "isa::nvidia::sass"]),
     ("kernels-asm", &[]),
-    ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu", "default_device"]),
+    ("explorer", &[]),
+    (
+        "engine",
+        &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu", "explorer", "default_device"],
+    ),
 ];
 
 /// Of `elf`, only the object file that an instruction set fills in, and what describes a GPU's kernel in it.
@@ -65,6 +69,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "elf",
     "emu",
     "emu/msl",
+    "explorer",
     "nn",
     "mpi",
     "sort",

@@ -22,6 +22,7 @@ pub const CRATES: &[(&str, &str)] = &[
     ("doorbell_emu", "emu"),
     ("doorbell_emu_metal", "emu::metal"),
     ("doorbell_emu_msl", "emu::msl"),
+    ("doorbell_explorer", "explorer"),
     ("doorbell_hcq", "hcq"),
     ("doorbell_ioctl", "ioctl"),
     ("doorbell_isa", "isa"),

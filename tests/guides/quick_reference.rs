@@ -240,9 +240,13 @@ fn debug_says_more_with_each_level() {
 }
 
 #[test]
-fn viz_is_answered() {
-    let text = sum_of_ones(&[("VIZ", "1")]);
-    assert!(text.contains("VIZ=1: there is no explorer of graphs yet") && text.contains("PROFILE=1"), "{text}");
+fn viz_writes_a_page_when_the_program_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("run.html");
+    let text = sum_of_ones(&[("VIZ", page.to_str().unwrap())]);
+    assert!(text.contains("VIZ: the explorer of this run is ") && text.contains("run.html"), "{text}");
+    let record = doorbell::explorer::read::record(&std::fs::read_to_string(&page).unwrap()).unwrap();
+    assert!(record.lines.iter().any(|l| l.file.ends_with("quick_reference.rs")), "{:?}", record.lines);
     assert!(!sum_of_ones(&[("VIZ", "0")]).contains("VIZ"));
 }
 

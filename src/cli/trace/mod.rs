@@ -10,8 +10,9 @@ use super::{CliError, Output};
 use clap::Args;
 use doorbell::device::Registry;
 use doorbell::engine::session;
-use doorbell_ioctl::replay::submissions;
-use doorbell_ioctl::trace::{Event, FileSink, Sink, Trace, What, leftovers, read_trace};
+use doorbell::explorer::Calls;
+use doorbell_ioctl::replay::{Submission, submissions};
+use doorbell_ioctl::trace::{Event, FileSink, Log, Sink, Trace, What, leftovers, read_trace};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufWriter;
@@ -73,6 +74,40 @@ pub fn finish(mut writer: Writer) -> Result<(), CliError> {
     closed.map_err(|e| CliError::Failed(e.to_string()))
 }
 
+/// Keeps the calls of all drivers that are opened from now on; with `packets`, also the memory that packets lie in.
+pub fn keep(packets: bool) -> Log {
+    let log = Log::default();
+    let sink = log.clone();
+    let make = if packets { Trace::recording } else { Trace::new };
+    Registry::global().set_wrap(Box::new(move |port| make(port, Box::new(sink.clone()))));
+    log
+}
+
+/// Calls that a page shows at most.
+const MOST_CALLS: usize = 50_000;
+
+/// Calls as text with named fields, and the packets behind each doorbell.
+pub fn calls(events: &[Event]) -> Calls {
+    let version = packets::target_version(events).unwrap_or(0);
+    let is_recording = events.iter().any(|e| matches!(e.what, What::Memory { .. }));
+    let mut submitted = if is_recording { submissions(events) } else { Vec::new() }.into_iter();
+    let mut all = Calls::default();
+    for event in events.iter().take(MOST_CALLS) {
+        if let What::Memory { .. } = event.what {
+            continue;
+        }
+        let next = if let What::Doorbell { .. } = event.what { submitted.next() } else { None };
+        let of_queue = |s: Submission| {
+            packets::lines(&s, version).into_iter().map(|line| format!("queue {} {line}", s.queue)).collect()
+        };
+        all.at_ns.push(event.moment.start_ns);
+        all.length_ns.push(event.moment.length_ns);
+        all.text.push(event.what.to_string());
+        all.packets.push(next.map_or_else(Vec::new, of_queue));
+    }
+    all
+}
+
 pub fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
     if let Some(path) = &args.show {
         return show(path, output);
@@ -126,7 +161,7 @@ fn child(args: &TraceArgs) -> Result<Command, CliError> {
     Ok(c)
 }
 
-fn read(path: &Path) -> Result<Vec<Event>, CliError> {
+pub fn read(path: &Path) -> Result<Vec<Event>, CliError> {
     let file = File::open(path).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))?;
     read_trace(file).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
 }

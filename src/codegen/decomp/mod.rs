@@ -63,6 +63,11 @@ pub(super) fn listed() -> impl Iterator<Item = RuleInfo> {
     rules().rules().iter().map(|r| r.info("decompose"))
 }
 
+#[track_caller]
+fn of(name: &'static str, ops: OpSet, f: Plain, about: &'static str) -> Rule<LowerContext> {
+    Rule::on_ctx(name, ops, f).about(about)
+}
+
 fn rules() -> &'static PatternMatcher<LowerContext> {
     use std::sync::LazyLock;
     static RULES: LazyLock<PatternMatcher<LowerContext>> = LazyLock::new(|| {
@@ -73,7 +78,6 @@ fn rules() -> &'static PatternMatcher<LowerContext> {
             lacks.then(|| u.const_like(1.0).binary(Op::FDiv, &u.src()[0]))
         };
         let whole = |u: &UOp, _: &mut LowerContext| (!u.dtype().is_float()).then(|| u.src()[0].clone());
-        let of = |name, ops: OpSet, f: Plain, about| Rule::on_ctx(name, ops, f).about(about);
         let op = OpSet::from;
         PatternMatcher::new([
             // Half types first: the f32 operations that they become are decomposed too.

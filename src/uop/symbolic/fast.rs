@@ -35,6 +35,7 @@ pub fn fast_symbolic() -> &'static PatternMatcher {
 }
 
 /// A rule from a pattern and a builder; a constant takes the shape of the node that it replaces.
+#[track_caller]
 fn rule(name: &'static str, pat: Pat, make: impl Fn(&Match) -> Option<UOp> + Send + Sync + 'static) -> Rule {
     Rule::new(name, pat, move |m| keep_shape(m.root(), make(m)?))
 }

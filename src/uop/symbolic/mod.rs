@@ -37,92 +37,93 @@ use std::sync::LazyLock;
 /// Maximum number of rules applied in one call of `simplify`; reached only if two rules undo each other.
 const LIMIT: usize = 2_000_000;
 
-/// A rule of the table: name, ops at which it is tried, function, what it does.
-type Row = (&'static str, OpSet, fn(&UOp) -> Option<UOp>, &'static str);
+/// What a rule of the table does with a node.
+type Rewrite = fn(&UOp) -> Option<UOp>;
+
+/// A rule of the table, defined at the line of this call: name, ops at which it is tried, function, what it does.
+#[track_caller]
+fn row(name: &'static str, ops: OpSet, f: Rewrite, about: &'static str) -> Rule {
+    Rule::on(name, ops, move |u| f(u).and_then(|n| keep_shape(u, n))).about(about)
+}
 
 /// The strict rules, in the order in which they are tried.
 #[rustfmt::skip]
-fn table() -> Vec<Row> {
+fn table() -> Vec<Rule> {
     use Op::*;
     let ops = OpSet::of;
     vec![
-        ("constant-fold", OpSet::ELEMENTWISE, fold::constants,
+        row("constant-fold", OpSet::ELEMENTWISE, fold::constants,
             "an op on constants is a constant"),
-        ("constant-last", OpSet::COMMUTATIVE, fold::constant_last,
+        row("constant-last", OpSet::COMMUTATIVE, fold::constant_last,
             "the constant of a commutative op stands second"),
-        ("bool-spelling", ops(&[Add, Max, Mul, Sub, CmpNe, CmpEq, CmpLt, Xor]), logic::spelling,
+        row("bool-spelling", ops(&[Add, Max, Mul, Sub, CmpNe, CmpEq, CmpLt, Xor]), logic::spelling,
             "arithmetic on bools is And, Or and Xor; a comparison with a constant is the value or its negation"),
-        ("compare-by-bounds", OpSet::COMPARISON, compare::by_bounds,
+        row("compare-by-bounds", OpSet::COMPARISON, compare::by_bounds,
             "a comparison that the bounds of its sides decide; a value compared with itself"),
-        ("compare-negated", ops(&[CmpNe]), compare::negated,
+        row("compare-negated", ops(&[CmpNe]), compare::negated,
             "!(a < b) = b <= a for integers, !(a == b) = a != b, !!x = x"),
-        ("compare-bool-cast", OpSet::COMPARISON, compare::of_bool_cast,
+        row("compare-bool-cast", OpSet::COMPARISON, compare::of_bool_cast,
             "a bool cast to a number, compared with a constant"),
-        ("and-or", ops(&[And, Or]), logic::and_or,
+        row("and-or", ops(&[And, Or]), logic::and_or,
             "And, Or of bools: constants, repeated and opposite clauses, intervals of the same expression"),
-        ("single-value", OpSet::ELEMENTWISE.union(ops(&[Range, Var, Special, Bind])), fold::single_value,
+        row("single-value", OpSet::ELEMENTWISE.union(ops(&[Range, Var, Special, Bind])), fold::single_value,
             "an integer or bool whose bounds leave one value"),
-        ("float-exact", ops(&[Neg, Add, Sub, Mul, FDiv, Pow, Trunc]), fold::float_exact,
+        row("float-exact", ops(&[Neg, Add, Sub, Mul, FDiv, Pow, Trunc]), fold::float_exact,
             "float identities that keep NaN, infinities and the sign of zero: x * 1, x - 0, -(-x), x / 2^k"),
-        ("where-simple", ops(&[Where]), logic::where_simple,
+        row("where-simple", ops(&[Where]), logic::where_simple,
             "Where with a known or negated condition, equal arms, bool arms"),
-        ("where-nested", ops(&[Where]), logic::where_nested,
+        row("where-nested", ops(&[Where]), logic::where_nested,
             "Where inside Where with a shared arm; an integer maximum spelt as a comparison"),
-        ("where-closure", ops(&[Where]), logic::where_closure,
+        row("where-closure", ops(&[Where]), logic::where_closure,
             "in the arms of a Where its condition is known"),
-        ("alu-of-wheres", OpSet::BINARY, logic::alu_of_wheres,
+        row("alu-of-wheres", OpSet::BINARY, logic::alu_of_wheres,
             "an op on Wheres with one condition moves into their arms when an arm becomes constant"),
-        ("index-sum", ops(&[Add, Sub, Neg, Mul, Shl]), sum::normal_sum,
+        row("index-sum", ops(&[Add, Sub, Neg, Mul, Shl]), sum::normal_sum,
             "index sums and products in normal form: like terms collected, terms in structural order, constant last"),
-        ("index-divmod", ops(&[FloorDiv, FloorMod]), divmod::fold,
+        row("index-divmod", ops(&[FloorDiv, FloorMod]), divmod::fold,
             "quotients and remainders of index sums: what divides evenly leaves them"),
-        ("index-less", ops(&[CmpLt]), compare::less,
+        row("index-less", ops(&[CmpLt]), compare::less,
             "a < b of indices in normal form: constant right, common divisors cancelled, quotients dissolved"),
-        ("index-equal", ops(&[CmpEq, CmpNe]), compare::equal,
+        row("index-equal", ops(&[CmpEq, CmpNe]), compare::equal,
             "a == b, a != b of indices in normal form"),
-        ("operand-order", ops(&[Max, And, Or, Xor]), fold::operand_order,
+        row("operand-order", ops(&[Max, And, Or, Xor]), fold::operand_order,
             "operands of commutative index arithmetic in structural order"),
-        ("maximum", ops(&[Max]), fold::maximum,
+        row("maximum", ops(&[Max]), fold::maximum,
             "Max of equal operands, of disjoint bounds, of two constants"),
-        ("machine-sum", ops(&[Add, Sub]), sum::machine_sum,
+        row("machine-sum", ops(&[Add, Sub]), sum::machine_sum,
             "sums of machine integers, which wrap: terms and constants collected where that is shorter"),
-        ("machine-neg", ops(&[Neg]), fold::machine_neg,
+        row("machine-neg", ops(&[Neg]), fold::machine_neg,
             "Neg of a product, of a difference, of a Neg of machine integers"),
-        ("machine-product", ops(&[Mul, CDiv, CMod, FloorDiv, FloorMod]), sum::machine_product,
+        row("machine-product", ops(&[Mul, CDiv, CMod, FloorDiv, FloorMod]), sum::machine_product,
             "products, quotients and remainders of machine integers by constants"),
-        ("bounded-division", ops(&[CDiv, CMod, FloorDiv, FloorMod]), sum::bounded_division,
+        row("bounded-division", ops(&[CDiv, CMod, FloorDiv, FloorMod]), sum::bounded_division,
             "x / y, x % y of integers with 0 <= x < y"),
-        ("machine-compare", OpSet::COMPARISON, compare::machine_compare,
+        row("machine-compare", OpSet::COMPARISON, compare::machine_compare,
             "x + k < c of machine integers whose bounds exclude wrap-around"),
-        ("bits", ops(&[And, Or, Xor, Shl, Shr]), fold::bits,
+        row("bits", ops(&[And, Or, Xor, Shl, Shr]), fold::bits,
             "And, Or, Xor and shifts of integers by constants"),
-        ("unpack-halves", ops(&[Cast, Shr]), fold::unpack_halves,
+        row("unpack-halves", ops(&[Cast, Shr]), fold::unpack_halves,
             "the 64-bit value made of two halves, taken apart again"),
-        ("cast", ops(&[Cast, Bitcast]), fold::casts,
+        row("cast", ops(&[Cast, Bitcast]), fold::casts,
             "a cast of a cast, a bitcast of a bitcast, a cast to the same type"),
-        ("narrow-math", ops(&[Add, Sub, Mul]), fold::narrow_math,
+        row("narrow-math", ops(&[Add, Sub, Mul]), fold::narrow_math,
             "i64 arithmetic on widened i32 whose result fits i32"),
-        ("trunc-of-int", ops(&[Trunc]), fold::trunc_of_int,
+        row("trunc-of-int", ops(&[Trunc]), fold::trunc_of_int,
             "Trunc of what was an integer"),
-        ("lanes", ops(&[Gep]), fold::lanes,
+        row("lanes", ops(&[Gep]), fold::lanes,
             "a lane of something whose lanes are known"),
-        ("conjunction", ops(&[And]), valid::conjunction,
+        row("conjunction", ops(&[And]), valid::conjunction,
             "clauses of a conjunction, each simplified under the others"),
-        ("gated-index", ops(&[Index]), gated_index,
+        row("gated-index", ops(&[Index]), gated_index,
             "an index under its gate; a gate that is always true goes"),
-        ("never-loaded", ops(&[Load]), never_loaded,
+        row("never-loaded", ops(&[Load]), never_loaded,
             "a load whose gate is false is its alternative"),
     ]
 }
 
 /// The strict rules as a list that can be combined with other lists.
 pub fn symbolic() -> &'static PatternMatcher {
-    static RULES: LazyLock<PatternMatcher> = LazyLock::new(|| {
-        let rules = table().into_iter().map(|(name, ops, f, about)| {
-            Rule::on(name, ops, move |u| f(u).and_then(|n| keep_shape(u, n))).about(about)
-        });
-        PatternMatcher::new(rules).joining(&INDEX_SUM)
-    });
+    static RULES: LazyLock<PatternMatcher> = LazyLock::new(|| PatternMatcher::new(table()).joining(&INDEX_SUM));
     &RULES
 }
 

@@ -11,7 +11,7 @@ struct Tool {
 }
 
 /// readelf and objdump read what `elf` writes; gcc makes foreign objects for our loader and links the build itself;
-/// with the kernel's headers it judges our descriptions of ioctls.
+/// with the kernel's headers it judges our descriptions of ioctls. Chromium opens the explorer's pages.
 const TOOLS: &[Tool] = &[
     Tool { probe: &["readelf", "--version"], package: "binutils" },
     Tool { probe: &["objdump", "--version"], package: "binutils" },
@@ -21,6 +21,7 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["llvm-mc-19", "--version"], package: "llvm-19" },
     Tool { probe: &["test", "-f", "/usr/include/linux/kfd_ioctl.h"], package: "linux-libc-dev" },
     Tool { probe: &["test", "-f", "/usr/include/libdrm/amdgpu_drm.h"], package: "libdrm-dev" },
+    Tool { probe: &["chromium", "--version"], package: "chromium" },
 ];
 
 /// What the feature `mpi` is built with and run by. The library of clang reads MPI's header.
