@@ -10,6 +10,7 @@ mod options;
 mod sass;
 mod trace;
 mod train;
+mod viz;
 
 use serde_json::Value;
 use std::path::Path;
