@@ -358,7 +358,11 @@ fn the_heuristic_chooses_what_suits_a_gpu() {
     assert_eq!(chosen(&row_sum(1 << 14, 4096), &t), "LOCAL(0,64) UNROLL(2,4)");
     assert_eq!(
         chosen(&matmul(512, 512, 512), &t),
-        "UPCAST(1,4) UPCAST(0,4) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5)"
+        "VECTORIZE(1,4) UPCAST(0,4) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5) UNROLL(4,4)"
+    );
+    assert_eq!(
+        chosen(&matmul(4096, 4096, 512), &t),
+        "VECTORIZE(1,4) UPCAST(1,2) UPCAST(0,8) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5)"
     );
     assert!(chosen(&half_matmul(DType::F16, (512, 512, 512)), &t).starts_with("TC(0) UPCAST"));
     let softmax = codegen::compile(&softmax(64, 1000), &t, &OptChoice::Heuristic, false).unwrap();

@@ -162,11 +162,14 @@ fn after(ranges: &[UOp], axis: &UOp) -> Vec<UOp> {
 /// The load from a tile that all threads have filled.
 fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fresh) -> UOp {
     let size = |r: &UOp| (r.vmax() + 1) as i64;
-    sort::by_key(&mut dims, |r| (place(r), r.range_arg()));
+    sort::by_key(&mut dims, |r| (place_in_tile(r), r.range_arg()));
     let sizes: Vec<i64> = dims.iter().map(size).collect();
     let len: i64 = sizes.iter().product();
     let all: i64 = threads.iter().map(size).product();
-    let area = UOp::local(fresh.area, load.dtype(), len as usize);
+    // Threads that fill a column of the tile would all meet in one bank without a gap between its rows.
+    let row = sizes[1..].iter().product::<i64>() + ROW_GAP_BYTES / load.dtype().scalar.size_bytes() as i64;
+    let area = UOp::local(fresh.area, load.dtype(), (sizes[0] * row) as usize);
+    let place_of = |values: &[UOp]| &(&values[0] * row) + &position(&values[1..], &sizes[1..]);
     (fresh.area, fresh.sub) = (fresh.area + 1, fresh.sub + 1);
     let rounds = (len + all - 1) / all;
     let kind = if rounds <= 8 { AxisKind::Upcast } else { AxisKind::Loop };
@@ -189,7 +192,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
         rest = &rest / size(r);
     }
     let values: Vec<UOp> = dims.iter().map(|r| at[r].clone()).collect();
-    let mut to = area.index(&position(&values, &sizes));
+    let mut to = area.index(&place_of(&values));
     let mut value = load.substitute(&at);
     if len % all != 0 {
         let gate = number.lt(&UOp::int(len));
@@ -197,7 +200,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
         value = super::apply::gate_load(&value, &gate);
     }
     let loops: Vec<UOp> = threads.iter().cloned().chain([round]).collect();
-    area.after(&[to.store(&value, &loops)]).index(&position(&dims, &sizes)).load()
+    area.after(&[to.store(&value, &loops)]).index(&place_of(&dims)).load()
 }
 
 /// `axis` and all loops around it.
@@ -218,6 +221,20 @@ const ROW: i64 = 32;
 
 fn is_loop(r: &UOp) -> bool {
     !matches!(kind_of(r), AxisKind::Upcast | AxisKind::Unroll | AxisKind::Vector)
+}
+
+/// Bytes between the rows of a tile that a workgroup shares: as wide as a thread's widest access.
+const ROW_GAP_BYTES: i64 = 16;
+
+/// Nesting order in a tile that a workgroup shares: the steps of the reduction are outermost, so that in each of them
+/// neighbouring threads read neighbouring elements.
+fn place_in_tile(r: &UOp) -> u8 {
+    match kind_of(r) {
+        AxisKind::Reduce | AxisKind::GroupReduce | AxisKind::Unroll => 0,
+        AxisKind::Upcast => 3,
+        AxisKind::Vector => 4,
+        _ => 1,
+    }
 }
 
 /// Nesting order of a loop where the tile is read, from the outside in.
