@@ -38,7 +38,7 @@ def pipe(mn, tag):
     if mn == 'DMMA': return 'DoubleMma'
     if mn == 'ELECT': return 'Elect'
     if mn == 'NOP': return 'Nop'
-    if mn.startswith('U') and not mn.startswith(('USETMAXREG', 'UCGABAR')): return 'Uniform'
+    if mn.startswith('U') and not mn.startswith(('USETMAXREG', 'USETSHMSZ', 'UCGABAR')): return 'Uniform'
     return 'Misc'
 
 
@@ -347,6 +347,14 @@ MUFU	I64	0x908	asm			{fn} <d>, <b>
 MUFU	I64	0x908	d	16	23	R
 MUFU	I64	0x908	b	32	63	f64h
 MUFU	I64	0x908	fn	74	77	enum:6=.RCP64H|7=.RSQ64H
+LEPC	I	0x94e	asm			 <d>, <t>
+LEPC	I	0x94e	d	16	23	R
+LEPC	I	0x94e	t	26	31	rel
+LEPC	I	0x94e	t	34	81	rel
+USETSHMSZ	I	0x19c9	asm			{fl}(!fl: <n>)
+USETSHMSZ	I	0x19c9	fl	72	72	flag:.FLUSH
+USETSHMSZ	I	0x19c9	n	32	50	u
+R2P	I	0x804	a.reuse	122	122	enum:0=|1=.reuse
 """
 # Fields that EXTRA has in another way.
 GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('NANOSLEEP', 'R', 'pz'), ('WARPSYNC', 'ALL', 'pz'), ('WARPSYNC', 'CALL', 'pz')]
@@ -354,6 +362,8 @@ GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('N
 # Forms that differ from another in some fields only: mnemonic, form, opcode, model, fields.
 LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>'), ('u', '', '', None), ('m', '', '', 'addr:ru'), ('m.u', '32', '37', 'ureg'), ('sel', '76', '76', 'const:0')]),
         ('ST', 'U', '0x1985', 'D', [('asm', '', '', '{e}{ev}{sz}{sem} [<m>], <b>'), ('u', '', '', None), ('m', '', '', 'addr:ru'), ('m.u', '64', '69', 'ureg'), ('sel', '76', '76', 'const:0')]),
+        ('VIADDMNMX', 'U3', '0x1e46', 'I3', [('c', '32', '37', 'UR'), ('c.reuse', '', '', None)]),
+        ('VIMNMX3', 'U', '0x1c0f', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('IDP', 'U', '0x1c26', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('IDP', 'C', '0xa26', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('F2I', 'UH', '0x1d05', 'RH', [('b', '32', '37', 'UR')]),
@@ -513,10 +523,12 @@ def illegal(paths):
 def kept(folder):
     """The rules of a table that stands, as `illegal` gives them."""
     text = {name: open('%s/%s.rs' % (folder, name)).read() for name in ('fields', 'rows', 'legal')}
-    slots = {m[0]: (m[1], m[2]) for m in re.findall(r'pub const (\w+): Field = (?:usual\()?field\("(\w+)", Role::(\w+)', text['fields'])}
-    lists = dict(re.findall(r'pub const (\w+): &\[Rule\] = &\[(.*)\];', text['legal']))
+    slots = {m[0]: (m[1], m[2]) for m in re.findall(r'pub const (\w+): Field = (?:usual\( ?)?field\( ?"(\w+)", Role::(\w+)', re.sub(r'\s+', ' ', text['fields']))}
+    text = {name: re.sub(r'\s+', ' ', t) for name, t in text.items()}  # formatted or not
+    lists = dict(re.findall(r'pub const (\w+): &\[Rule\] = &\[(.*?)\];', text['legal']))
     rules = collections.defaultdict(list)
-    for mn, tag, chips, fields, name in re.findall(r'form\("(\w+)", "(\w+)", .*0b([01]{5}), ".*",\n +&\[(.*)\], (\w+)\),', text['rows']):
+    row = r'form\( ?"(\w+)", "(\w+)", \w+, [\w:]+, [\w:]+, 0b([01]{5}), "[^"]*", &\[ ?([^]]*?),? ?\], (RULES_\d+),? ?\)'
+    for mn, tag, chips, fields, name in re.findall(row, text['rows']):
         places = fields.split(', ')
         for mask, tests in re.findall(r'rule\(0b([01]{5}), &\[(.*?)\]\)', lists[name]):
             parsed = []

@@ -36,8 +36,12 @@ fn params() -> Vec<u8> {
 }
 
 fn left(cubin: &[u8]) -> Vec<u8> {
+    left_of(cubin, params())
+}
+
+fn left_of(cubin: &[u8], params: Vec<u8>) -> Vec<u8> {
     let buffers = [(OUT, vec![0; THREADS as usize * 16])];
-    let case = Case { grid: [1; 3], block: [THREADS, 1, 1], params: params(), buffers: &buffers, dynamic_bytes: 0 };
+    let case = Case { grid: [1; 3], block: [THREADS, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
     launch(cubin, "k", &case, true).unwrap_or_else(|e| panic!("{e}")).0.remove(0)
 }
 
@@ -139,5 +143,37 @@ fn few_constants_are_loaded_once_whatever_the_code_does() {
         assert_eq!(left(&ours), left(&ptxas_for(&text, &chip.arch().to_string(), "-O3")), "{chip}");
         // Pairs of p4 with p5, and of p8, and the memory descriptor.
         assert_eq!(count(&code(&ours, chip), load), 3, "{chip}");
+    }
+}
+
+/// Tables among the parameters, as libraries pass lists of pointers: the offset beside the register is small, large, or
+/// negative.
+#[test]
+fn tables_among_the_parameters_are_read_by_index_on_every_chip() {
+    let body = "
+        .reg .b32 %t, %r<8>; .reg .b64 %o, %d<9>;
+        ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mul.wide.u32 %d2, %t, 16; add.s64 %o, %o, %d2;
+        and.b32 %r4, %t, 15; mul.wide.u32 %d3, %r4, 8; mov.b64 %d4, table; add.s64 %d5, %d4, %d3;
+        ld.param.u32 %r0, [%d5]; ld.param.u32 %r1, [%d5+56]; ld.param.u16 %r2, [%d5+18];
+        add.s64 %d6, %d5, 128; ld.param.b8 %r3, [%d6+-121]; shl.b32 %r3, %r3, 16; or.b32 %r2, %r2, %r3;
+        ld.param.u32 %r3, [%d6+-124];
+        st.global.v4.b32 [%o], {%r0, %r1, %r2, %r3}; ret;";
+    let mut params: Vec<u8> = OUT.to_le_bytes().to_vec();
+    params.extend((0..256u32).map(|k| (k * 37 >> 1) as u8));
+    for chip in SmArch::ALL {
+        let arch = chip.arch();
+        let head = format!(".version 8.8\n.target {arch}\n.address_size 64\n");
+        let text = format!("{head}.visible .entry k(.param .u64 out, .param .align 8 .b8 table[256])\n{{ {body} }}\n");
+        let ours = assemble(&text, arch).unwrap_or_else(|e| panic!("{chip}: {e}"));
+        let theirs = ptxas_for(&text, &arch.to_string(), "-O3");
+        assert_eq!(left_of(&ours, params.clone()), left_of(&theirs, params.clone()), "{chip}");
+        let word = |at: usize| u32::from_le_bytes([params[at], params[at + 1], params[at + 2], params[at + 3]]);
+        let left = left_of(&ours, params.clone());
+        for t in 0..THREADS as usize {
+            let at = 8 + 8 * (t % 16);
+            let low = u32::from(params[at + 18]) | u32::from(params[at + 19]) << 8;
+            let want = [word(at), word(at + 56), low | u32::from(params[at + 7]) << 16, word(at + 4)];
+            assert_eq!(left[16 * t..16 * t + 16], want.map(u32::to_le_bytes).concat(), "{chip}, thread {t}");
+        }
     }
 }

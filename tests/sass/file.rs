@@ -5,7 +5,7 @@ use crate::compiled::module;
 use crate::nvidia::{disassemble, ptxas};
 use doorbell::elf::cubin::{Arch, Cubin, Param};
 use doorbell::isa::sass::check::{Trust, check};
-use doorbell::isa::sass::{assemble_file, decode, listing, print_at};
+use doorbell::isa::sass::{SmArch, assemble_file, decode, listing, print_at, words_listing};
 use std::path::Path;
 
 const SM_90A: Arch = Arch { sm: 90, specific: true };
@@ -64,4 +64,13 @@ fn a_directive_says_what_a_kernel_needs_and_faults_have_their_line() {
     assert!(error("[B------:R-:W-:-:S05] EXIT ;\n.kernel a\n").starts_with("line 1: .kernel: code before"));
     assert!(error(".kernel a\n").contains("its code is empty"));
     assert_eq!(assemble_file("[B------:R-:W-:-:S05] EXIT ;", SM_90A).map(|c| c.len()), Ok(16));
+    assert!(error(".word 12").starts_with("line 1: .word 12: a number of 128 bits"));
+}
+
+#[test]
+fn a_word_that_no_form_describes_is_listed_as_a_number_and_comes_back() {
+    let word = 0x000f_e200_0000_0000_0000_0000_0000_0fffu128;
+    let text = words_listing(&word.to_le_bytes(), SmArch::Sm90);
+    assert!(text.trim().starts_with(&format!(".word {word:#034x}  // ")), "{text}");
+    assert_eq!(assemble_file(&text, SM_90A), Ok(word.to_le_bytes().to_vec()));
 }

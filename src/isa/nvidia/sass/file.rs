@@ -4,7 +4,7 @@
 //! .kernel copy registers=16 params=0:8,8:8    // also: barriers=1 shared=1024 stack=0
 //!     [B------:R-:W0:-:S02] S2R R0, SR_TID.X ;
 //! ```
-//! `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes.
+//! `.word 0x...` is a word that no form of the table describes. `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes.
 //! Left out: variables and relocations.
 
 use super::chip::SmArch;
@@ -77,7 +77,7 @@ fn directive(line: &str) -> Result<NewKernel, SourceReason> {
     Ok(kernel)
 }
 
-/// The listing of a cubin's kernels; a word that is not an instruction becomes a comment with the reason.
+/// The listing of a cubin's kernels; a word that is not an instruction becomes `.word`, with the reason as a comment.
 ///
 /// # Errors
 /// The file is for a chip without a table.
@@ -108,9 +108,10 @@ pub fn words_listing(code: &[u8], chip: SmArch) -> String {
     let mut text = String::new();
     let (whole, rest) = code.as_chunks::<16>();
     for (address, bytes) in (0u64..).step_by(16).zip(whole) {
-        let line = match decode_for(u128::from_le_bytes(*bytes), chip) {
+        let word = u128::from_le_bytes(*bytes);
+        let line = match decode_for(word, chip) {
             Ok(inst) => listing_line(&inst, address),
-            Err(e) => format!("// {e}"),
+            Err(e) => format!(".word {word:#034x}  // {e}"),
         };
         let _ = writeln!(text, "    {line}  // {address:#06x}");
     }

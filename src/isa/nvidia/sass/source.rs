@@ -5,8 +5,8 @@
 //!     [B------:R-:W0:-:S02] LDG.E R4, [R2] ;
 //!     [B0-----:R-:W-:-:S05] @P0 BRA .loop ;   // a label is named after a dot
 //! ```
-//! Fields whose value no text shows follow the text: `{c=0x40}`. Control words are not guessed: a line without one is
-//! an error.
+//! Fields whose value no text shows follow the text: `{c=0x40}`. A word that is no instruction of the table is written
+//! `.word 0x...`. Control words are not guessed: a line without one is an error.
 
 use super::chip::SmArch;
 use super::control::Control;
@@ -45,6 +45,8 @@ pub enum SourceReason {
     Unbound { label: String },
     #[error(".kernel: {text}")]
     Directive { text: String },
+    #[error(".word {text}: a number of 128 bits is written 0x...")]
+    Word { text: String },
 }
 
 /// The words of a listing for sm_90.
@@ -88,6 +90,10 @@ fn is_name(text: &str) -> bool {
 }
 
 fn one(code: &str, address: u64, labels: &[(&str, u64, usize)], chip: SmArch) -> Result<u128, SourceReason> {
+    if let Some(number) = code.strip_prefix(".word") {
+        let hex = number.trim().strip_prefix("0x").and_then(|hex| u128::from_str_radix(hex, 16).ok());
+        return hex.ok_or_else(|| SourceReason::Word { text: number.trim().to_owned() });
+    }
     let end = code.find(']').map(|e| e + 1).filter(|_| code.starts_with('[')).ok_or(SourceReason::Control)?;
     let control = Control::parse(&code[..end]).ok_or(SourceReason::Control)?;
     let (text, hidden) = match code[end..].trim_end().strip_suffix('}').and_then(|t| t.rsplit_once("; {")) {

@@ -755,6 +755,7 @@ pub const FLAG_BF16_V2: &[Named] = &[named(0, ""), named(1, ".BF16_V2")];
 pub const FLAG_F32: &[Named] = &[named(0, ""), named(1, ".F32")];
 pub const L_SFX_5: &[Named] = &[named(0, ""), named(1, ".F32"), named(2, ".H0_H0"), named(3, ".H1_H1")];
 pub const L_HZ: &[Named] = &[named(0, ""), named(1, ".FMZ"), named(2, ".FTZ"), named(3, ".OOB")];
+pub const L_SFX_6: &[Named] = &[named(0, ""), named(2, ".H0_H0"), named(3, ".H1_H1"), named(4, ".H0_NH1")];
 pub const L_SH_5: &[Named] = &[
     named(0, ".64x8x16"),
     named(1, ".64x16x16"),
@@ -831,7 +832,7 @@ pub const L_SH_6: &[Named] = &[named(0, ".1688"), named(1, ".16816"), named(2, "
 pub const L_SH_7: &[Named] = &[named(0, ".1688"), named(1, ".16816"), named(3, ".16832")];
 pub const FLAG_BF: &[Named] = &[named(0, ""), named(1, ".BF")];
 pub const FLAG_H_AND: &[Named] = &[named(0, ""), named(1, ".H_AND")];
-pub const L_SFX_6: &[Named] = &[named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
+pub const L_SFX_7: &[Named] = &[named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
 pub const L_ST_14: &[Named] = &[named(2, ".U16"), named(3, ".S16")];
 pub const L_ST_15: &[Named] = &[named(4, ".U32"), named(5, "")];
 pub const L_ST_16: &[Named] = &[named(4, ".U32"), named(5, ".S32")];
@@ -846,7 +847,7 @@ pub const L_DT_12: &[Named] = &[
     named(6, ".U4"),
     named(7, ".S4"),
 ];
-pub const L_SFX_7: &[Named] = &[named(0, ""), named(1, ".H1"), named(2, ".24"), named(3, ".28")];
+pub const L_SFX_8: &[Named] = &[named(0, ""), named(1, ".H1"), named(2, ".24"), named(3, ".28")];
 pub const L_SAT: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".SATRELU")];
 pub const L_SAT_2: &[Named] = &[named(0, ".SAT")];
 pub const FLAG_64: &[Named] = &[named(0, ""), named(1, ".64")];
@@ -987,7 +988,7 @@ pub const FLAG_RAND: &[Named] = &[named(0, ""), named(1, ".RAND")];
 pub const FLAG_WARP: &[Named] = &[named(0, ""), named(1, ".WARP")];
 pub const FLAG_SYNCS: &[Named] = &[named(0, ""), named(1, ".SYNCS")];
 pub const L_BY: &[Named] = &[named(0, ""), named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
-pub const L_SFX_8: &[Named] = &[named(0, ".SIGN")];
+pub const L_SFX_9: &[Named] = &[named(0, ".SIGN")];
 pub const L_MD_8: &[Named] = &[
     named(0, ""),
     named(1, ".F4E"),
@@ -1034,7 +1035,7 @@ pub const L_SH_12: &[Named] = &[
 pub const L_AT_3: &[Named] = &[named(0, ".E4M3"), named(1, ".E5M2")];
 pub const L_SH_13: &[Named] = &[named(1, ".16832")];
 pub const L_DT_13: &[Named] = &[named(1, ".F32")];
-pub const L_SFX_9: &[Named] = &[named(1, "")];
+pub const L_SFX_10: &[Named] = &[named(1, "")];
 pub const L_SP: &[Named] = &[named(0, ".G"), named(1, ".L"), named(2, ".S"), named(3, ".D")];
 pub const L_OP_11: &[Named] = &[
     named(0, ".ADD"),
@@ -1082,6 +1083,7 @@ pub const L_DT_14: &[Named] =
 pub const L_DT_15: &[Named] = &[named(3, ".TF32")];
 pub const L_ST_17: &[Named] = &[named(3, ".F16")];
 pub const L_SAT_3: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".RELU")];
+pub const FLAG_FLUSH: &[Named] = &[named(0, ""), named(1, ".FLUSH")];
 pub const L_OP_14: &[Named] = &[named(0, ".IV"), named(1, ".PF")];
 pub const L_DIM: &[Named] = &[named(0, ".1D"), named(1, ".2D"), named(2, ".3D"), named(3, ".4D"), named(4, ".5D")];
 pub const FLAG_IM2COL: &[Named] = &[named(0, ""), named(1, ".IM2COL")];

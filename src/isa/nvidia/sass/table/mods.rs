@@ -31,6 +31,7 @@ pub const EVERY: &[&[Modifier]] = &[
     ex::VALUES,
     f32::VALUES,
     fb::VALUES,
+    fl::VALUES,
     fmt::VALUES,
     fn_::VALUES,
     ftz::VALUES,
@@ -329,6 +330,13 @@ pub mod fb {
     pub const NONE: Modifier = Modifier::of("fb", "");
     pub const BF: Modifier = Modifier::of("fb", ".BF");
     pub const VALUES: &[Modifier] = &[NONE, BF];
+}
+
+pub mod fl {
+    use super::super::super::row::Modifier;
+    pub const NONE: Modifier = Modifier::of("fl", "");
+    pub const FLUSH: Modifier = Modifier::of("fl", ".FLUSH");
+    pub const VALUES: &[Modifier] = &[NONE, FLUSH];
 }
 
 pub mod fmt {

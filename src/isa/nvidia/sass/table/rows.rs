@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 794] = [
+pub static FORMS: [Form; 799] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "", &[], &[]),
     form(
         "ARRIVES",
@@ -2842,13 +2842,48 @@ pub static FORMS: [Form; 794] = [
         0x231,
         File::Predicate,
         Pipe::Half,
-        0b11111,
+        0b01111,
         "{bf}{f32}{hz}{relu}{sat} <d>, <a>, <b>, <c>(relu:<?pr>)",
         &[
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B, B_REUSE, B_NEG, B_ABS, B_SFX_AT60, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
         RULES_70,
+    ),
+    form(
+        "HFMA2",
+        "R",
+        0x231,
+        File::Predicate,
+        Pipe::Half,
+        0b10000,
+        "{bf}{f32}{hz}{relu}{sat} <d>, <a>, <b>, <c>(relu:<?pr>)",
+        &[
+            D,
+            A,
+            A_REUSE,
+            A_NEG,
+            A_ABS,
+            A_SFX_AT74,
+            B,
+            B_REUSE,
+            B_NEG,
+            B_ABS,
+            B_SFX_AT60_2,
+            C_AT64,
+            C_REUSE,
+            C_NEG_AT84,
+            C_ABS_AT83,
+            C_SFX_AT81,
+            BF_AT85,
+            F32,
+            HZ,
+            SAT_AT77,
+            RELU_AT79,
+            PR,
+            PR_NOT,
+        ],
+        RULES_71,
     ),
     form(
         "HFMA2",
@@ -2862,7 +2897,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT48, B2, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, C_SFX_AT81,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_71,
+        RULES_72,
     ),
     form(
         "HFMA2",
@@ -2876,7 +2911,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT48, C2, B_AT64, B_REUSE, B_NEG_AT84, B_ABS_AT83, B_SFX_AT81,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_72,
+        RULES_73,
     ),
     form(
         "HFMA2",
@@ -2890,7 +2925,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT0_3, B_B, B_O, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_73,
+        RULES_74,
     ),
     form(
         "HFMA2",
@@ -2924,9 +2959,9 @@ pub static FORMS: [Form; 794] = [
             RELU_AT79,
             PR,
             PR_NOT,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
         ],
-        RULES_74,
+        RULES_75,
     ),
     form(
         "HFMA2",
@@ -2940,7 +2975,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT0_3, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_73,
+        RULES_74,
     ),
     form(
         "HFMA2",
@@ -2954,7 +2989,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT0_3, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT, C_SFX_AT60,
         ],
-        RULES_74,
+        RULES_75,
     ),
     form(
         "HFMA2",
@@ -2968,7 +3003,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT32_2, B_NEG, B_ABS, B_IN_AT60, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_75,
+        RULES_76,
     ),
     form(
         "HFMA2",
@@ -2982,7 +3017,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT32_3, B_NEG, B_ABS, B_IN_AT60, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_76,
+        RULES_77,
     ),
     form(
         "HFMA2",
@@ -2996,7 +3031,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT32_3, C_NEG_AT63, C_ABS_AT62, C_IN_AT60, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_77,
+        RULES_78,
     ),
     form(
         "HFMA2",
@@ -3010,7 +3045,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT32_4, C_NEG_AT63, C_ABS_AT62, C_IN_AT60, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_78,
+        RULES_79,
     ),
     form(
         "HFMA2",
@@ -3024,7 +3059,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, B, B_REUSE, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, BF_AT85,
             F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_79,
+        RULES_80,
     ),
     form(
         "HFMA2",
@@ -3038,7 +3073,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, B_AT48, B2, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, BF_AT85, F32, HZ,
             SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_80,
+        RULES_81,
     ),
     form(
         "HFMA2",
@@ -3052,7 +3087,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT48, C2, B_AT64, B_REUSE, B_NEG_AT84, B_ABS_AT83, BF_AT85, F32, HZ,
             SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_80,
+        RULES_81,
     ),
     form(
         "HFMA2",
@@ -3066,7 +3101,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, B_AT0, B_B, B_O, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_81,
+        RULES_82,
     ),
     form(
         "HFMA2",
@@ -3098,9 +3133,9 @@ pub static FORMS: [Form; 794] = [
             RELU_AT79,
             PR,
             PR_NOT,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
         ],
-        RULES_82,
+        RULES_83,
     ),
     form(
         "HFMA2",
@@ -3114,7 +3149,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT0, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE, B_NEG_AT84,
             B_ABS_AT83, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_81,
+        RULES_82,
     ),
     form(
         "HFMA2",
@@ -3128,7 +3163,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT0, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE, B_NEG_AT84,
             B_ABS_AT83, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT, C_SFX_AT60,
         ],
-        RULES_83,
+        RULES_84,
     ),
     form(
         "HFMA2",
@@ -3142,7 +3177,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, B_AT32_2, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, BF_AT85, F32,
             HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_84,
+        RULES_85,
     ),
     form(
         "HFMA2",
@@ -3156,7 +3191,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT32_3, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE, B_NEG_AT84, B_ABS_AT83,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_84,
+        RULES_85,
     ),
     form(
         "HGMMA",
@@ -3227,7 +3262,7 @@ pub static FORMS: [Form; 794] = [
             B_REUSE,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
             BF_AT85,
             FTZ,
             NAN,
@@ -3285,7 +3320,7 @@ pub static FORMS: [Form; 794] = [
             XOR,
             PP,
             PP_NOT,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
         ],
         &[],
     ),
@@ -3353,7 +3388,7 @@ pub static FORMS: [Form; 794] = [
         Pipe::Half,
         0b11111,
         "{bf}{fz}{sat} <d>, <a>, <b>",
-        &[D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B, B_REUSE, B_NEG, B_ABS, B_SFX_AT60_2, BF_AT85, FZ, SAT_AT77],
+        &[D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B, B_REUSE, B_NEG, B_ABS, B_SFX_AT60_3, BF_AT85, FZ, SAT_AT77],
         &[],
     ),
     form(
@@ -3401,7 +3436,7 @@ pub static FORMS: [Form; 794] = [
             BF_AT85,
             FZ,
             SAT_AT77,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
         ],
         &[],
     ),
@@ -3446,7 +3481,7 @@ pub static FORMS: [Form; 794] = [
             B_REUSE_AT124,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
             BF_AT65,
             CMP_AT76,
             FTZ,
@@ -3509,7 +3544,7 @@ pub static FORMS: [Form; 794] = [
             FB,
             PP,
             PP_NOT,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
         ],
         &[],
     ),
@@ -3591,7 +3626,7 @@ pub static FORMS: [Form; 794] = [
             B_REUSE_AT124,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
             BF_AT65,
             CMP_AT76,
             FTZ,
@@ -3655,7 +3690,7 @@ pub static FORMS: [Form; 794] = [
             HAND,
             PP,
             PP_NOT,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
         ],
         &[],
     ),
@@ -3727,8 +3762,8 @@ pub static FORMS: [Form; 794] = [
         Pipe::Xu,
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
-        &[D, B, DT_AT75_5, ST_AT74, RND, SEL_AT84_2, B_SFX_AT60_3],
-        RULES_85,
+        &[D, B, DT_AT75_5, ST_AT74, RND, SEL_AT84_2, B_SFX_AT60_4],
+        RULES_86,
     ),
     form(
         "I2F",
@@ -3739,7 +3774,7 @@ pub static FORMS: [Form; 794] = [
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B, DT_AT75_5, ST_AT74_2, RND],
-        RULES_85,
+        RULES_86,
     ),
     form(
         "I2F",
@@ -3750,7 +3785,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT0, B_B, B_O, DT_AT75_5, ST_AT74_2, RND],
-        RULES_86,
+        RULES_87,
     ),
     form(
         "I2F",
@@ -3761,7 +3796,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32_2, DT_AT75_5, ST_AT74_2, RND],
-        RULES_85,
+        RULES_86,
     ),
     form(
         "I2F",
@@ -3783,7 +3818,7 @@ pub static FORMS: [Form; 794] = [
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32, DT_AT75_5, ST_AT74_2, RND],
-        RULES_87,
+        RULES_88,
     ),
     form(
         "I2F",
@@ -3794,7 +3829,7 @@ pub static FORMS: [Form; 794] = [
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B, DT_AT75_6, ST_AT74_3, RND],
-        RULES_88,
+        RULES_89,
     ),
     form(
         "I2F",
@@ -3805,7 +3840,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT0, B_B, B_O, DT_AT75_6, ST_AT74_3, RND],
-        RULES_89,
+        RULES_90,
     ),
     form(
         "I2F",
@@ -3816,7 +3851,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32_2, DT_AT75_6, ST_AT74_3, RND],
-        RULES_90,
+        RULES_91,
     ),
     form(
         "I2F",
@@ -3827,7 +3862,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32_3, DT_AT75_6, ST_AT74_3, RND],
-        RULES_91,
+        RULES_92,
     ),
     form(
         "I2F",
@@ -3992,7 +4027,7 @@ pub static FORMS: [Form; 794] = [
         0b11000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B],
-        RULES_92,
+        RULES_93,
     ),
     form(
         "I2IP",
@@ -4003,7 +4038,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B],
-        RULES_93,
+        RULES_94,
     ),
     form(
         "I2IP",
@@ -4014,7 +4049,7 @@ pub static FORMS: [Form; 794] = [
         0b11000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT32_6],
-        RULES_92,
+        RULES_93,
     ),
     form(
         "I2IP",
@@ -4025,7 +4060,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B_AT32_6],
-        RULES_93,
+        RULES_94,
     ),
     form(
         "I2IP",
@@ -4036,7 +4071,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT32_2],
-        RULES_94,
+        RULES_95,
     ),
     form(
         "I2IP",
@@ -4047,7 +4082,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B_AT32_2],
-        RULES_93,
+        RULES_94,
     ),
     form(
         "I2IP",
@@ -4058,7 +4093,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT32_3],
-        RULES_95,
+        RULES_96,
     ),
     form(
         "I2IP",
@@ -4069,7 +4104,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT0, B_B, B_O],
-        RULES_94,
+        RULES_95,
     ),
     form(
         "I2IP",
@@ -4080,7 +4115,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B_AT0, B_B, B_O],
-        RULES_93,
+        RULES_94,
     ),
     form("IABS", "R", 0x213, File::Predicate, Pipe::Alu, 0b11111, " <d>, <b>", &[D, B, B_REUSE], &[]),
     form("IABS", "U", 0x1c13, File::Predicate, Pipe::Alu, 0b01111, " <d>, <b>", &[D, B_AT32_2], &[]),
@@ -4810,7 +4845,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_SFX, B, B_REUSE, B_SFX, C_AT64, C_REUSE, SH_AT75_4, AT_AT76_2, BT_AT78, SAT_AT82, PP_AT87,
             PP_NOT, SEL_AT72,
         ],
-        RULES_96,
+        RULES_97,
     ),
     form(
         "IMMA",
@@ -4838,7 +4873,7 @@ pub static FORMS: [Form; 794] = [
             D, A, A_REUSE, A_SFX, B, B_REUSE, B_SFX, C_AT64, C_REUSE, E_AT40, E_REUSE, ID, SH_AT75_6, AT_AT76_2,
             BT_AT78, SAT_AT82, PP_AT87, PP_NOT, SEL_AT72_2,
         ],
-        RULES_97,
+        RULES_98,
     ),
     form(
         "IMNMX",
@@ -5026,7 +5061,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{e}{ev}{ltc}{sz}{sem} <d>, (ds:desc[<u>][)(!ds:[)<m>]<?pp>",
         &[D, U_AT32, M_AT0, M_R, M_O, M_RS_AT90, E, EV, LTC, SZ_AT73_6, SEM_AT77, PP_AT64, PP_NOT_AT67, SEL_AT76, DS],
-        RULES_98,
+        RULES_99,
     ),
     form(
         "LD",
@@ -5059,7 +5094,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>",
         &[D, M_R, M_O, M_RS_AT90, E, EV, LTC, SZ_AT73_6, SEM_AT77, PP_AT64, PP_NOT_AT67, M, M_U_AT32, SEL_AT76_2],
-        RULES_99,
+        RULES_100,
     ),
     form(
         "LD",
@@ -5070,7 +5105,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>",
         &[D, M_R, M_O, M_RS_AT90, E, EV, LTC, SZ_AT73_6, SEM_AT77, PP_AT64, PP_NOT_AT67, M, M_U_AT32_2, SEL_AT76_2],
-        RULES_100,
+        RULES_101,
     ),
     form(
         "LDC",
@@ -5131,7 +5166,7 @@ pub static FORMS: [Form; 794] = [
             SEL_AT76,
             DS,
         ],
-        RULES_98,
+        RULES_99,
     ),
     form(
         "LDG",
@@ -5345,7 +5380,7 @@ pub static FORMS: [Form; 794] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_101,
+        RULES_102,
     ),
     form(
         "LEA",
@@ -5356,7 +5391,7 @@ pub static FORMS: [Form; 794] = [
         0b11111,
         "{hi}{x}{sx} <d>, <pu?><a>, <b>(hi:(!sx:, <c>)), <sh>(x:, <pp>)",
         &[D, PU, A, A_REUSE, A_NEG_AT72, B_AT32, C_AT64_2, C_REUSE, SH_AT75_7, HI, X, SX, PP_AT87_2, PP_NOT_AT90],
-        RULES_102,
+        RULES_103,
     ),
     form(
         "LEA",
@@ -5385,7 +5420,7 @@ pub static FORMS: [Form; 794] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_103,
+        RULES_104,
     ),
     form(
         "LEA",
@@ -5412,7 +5447,7 @@ pub static FORMS: [Form; 794] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_104,
+        RULES_105,
     ),
     form(
         "LEA",
@@ -5439,9 +5474,10 @@ pub static FORMS: [Form; 794] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_105,
+        RULES_106,
     ),
-    form("LEPC", "I", 0x94e, File::Predicate, Pipe::Misc, 0b10000, " <d>, <t>", &[D, T_AT26], &[]),
+    form("LEPC", "I", 0x94e, File::Predicate, Pipe::Misc, 0b11000, " <d>, <t>", &[D, T_AT26], &[]),
+    form("LEPC", "I", 0x34e, File::Predicate, Pipe::Misc, 0b00111, " <d>", &[D], &[]),
     form(
         "LOP3",
         "R",
@@ -5609,7 +5645,7 @@ pub static FORMS: [Form; 794] = [
         0b11000,
         "{fn}{fmt} <d>, <b>",
         &[D, B, B_NEG, B_ABS, FN, FMT, B_IN_AT60_4],
-        RULES_106,
+        RULES_107,
     ),
     form(
         "MUFU",
@@ -5620,7 +5656,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{fn}{fmt} <d>, <b>",
         &[D, B, B_NEG, B_ABS, FN, FMT_AT72, B_IN_AT60_4],
-        RULES_107,
+        RULES_108,
     ),
     form("MUFU", "I", 0x908, File::Predicate, Pipe::Xu, 0b11111, "{fn} <d>, <b>", &[D, B_AT32_5, FN_AT74], &[]),
     form(
@@ -5632,7 +5668,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT0, B_B, B_O, B_NEG, B_ABS, FN, FMT_AT72_2],
-        RULES_108,
+        RULES_109,
     ),
     form(
         "MUFU",
@@ -5643,7 +5679,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT0, B_B, B_O, B_NEG, B_ABS, FN, FMT_AT72_3],
-        RULES_109,
+        RULES_110,
     ),
     form(
         "MUFU",
@@ -5654,7 +5690,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_2, B_NEG, B_ABS, FN, FMT_AT72_2],
-        RULES_110,
+        RULES_111,
     ),
     form(
         "MUFU",
@@ -5665,7 +5701,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_2, B_NEG, B_ABS, FN, FMT_AT72_3],
-        RULES_111,
+        RULES_112,
     ),
     form(
         "MUFU",
@@ -5676,7 +5712,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_3, B_NEG, B_ABS, FN, FMT_AT72_2],
-        RULES_112,
+        RULES_113,
     ),
     form("MUFU", "I64", 0x908, File::Predicate, Pipe::Xu, 0b11111, "{fn} <d>, <b>", &[D, B_AT32_4, FN_AT74_2], &[]),
     form(
@@ -5923,9 +5959,9 @@ pub static FORMS: [Form; 794] = [
         0b11111,
         "{e}{sp} <pu>, <d>, [<m>]",
         &[D, M_AT0_2, M_R, M_O, E_AT72, SP, PU],
-        RULES_113,
+        RULES_114,
     ),
-    form("R2P", "I", 0x804, File::Predicate, Pipe::Alu, 0b11111, " PR, <a>{by}, <b>", &[A, B_AT32, BY], &[]),
+    form("R2P", "I", 0x804, File::Predicate, Pipe::Alu, 0b11111, " PR, <a>{by}, <b>", &[A, B_AT32, BY, A_REUSE], &[]),
     form(
         "R2UR",
         "R",
@@ -5968,7 +6004,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{e}{op}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73, SEM, SEL, DS],
-        RULES_114,
+        RULES_115,
     ),
     form(
         "RED",
@@ -6001,7 +6037,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{op}{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_6, SZ_AT73_5, UU_AT64],
-        RULES_115,
+        RULES_116,
     ),
     form(
         "REDAS",
@@ -6012,7 +6048,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{op}{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_6, SZ_AT73_5, UU_AT64_2],
-        RULES_116,
+        RULES_117,
     ),
     form(
         "REDG",
@@ -6045,7 +6081,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL],
-        RULES_117,
+        RULES_118,
     ),
     form(
         "REDG",
@@ -6056,7 +6092,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL_AT81],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "REDG",
@@ -6067,7 +6103,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL_AT71],
-        RULES_119,
+        RULES_120,
     ),
     form(
         "REDG",
@@ -6078,7 +6114,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U_AT64, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL_AT81_2],
-        RULES_120,
+        RULES_121,
     ),
     form(
         "REDG",
@@ -6089,7 +6125,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT88, S5, EV, SZ_AT73_2, SEM, SEL],
-        RULES_117,
+        RULES_118,
     ),
     form(
         "REDG",
@@ -6100,7 +6136,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT88, S5, EV, SZ_AT73_2, SEM, SEL_AT81],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "REDUX",
@@ -6469,7 +6505,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_117,
+        RULES_118,
     ),
     form(
         "ST",
@@ -6480,7 +6516,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{e}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76, DS],
-        RULES_114,
+        RULES_115,
     ),
     form(
         "ST",
@@ -6491,7 +6527,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "ST",
@@ -6513,7 +6549,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, M, M_U, SEL_AT76_2],
-        RULES_121,
+        RULES_122,
     ),
     form(
         "ST",
@@ -6524,7 +6560,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, M, M_U_AT64, SEL_AT76_2],
-        RULES_122,
+        RULES_123,
     ),
     form(
         "STAS",
@@ -6535,7 +6571,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_8, UU_AT64],
-        RULES_115,
+        RULES_116,
     ),
     form(
         "STAS",
@@ -6546,7 +6582,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_8, UU_AT64_2],
-        RULES_116,
+        RULES_117,
     ),
     form(
         "STG",
@@ -6557,7 +6593,7 @@ pub static FORMS: [Form; 794] = [
         0b01000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_117,
+        RULES_118,
     ),
     form(
         "STG",
@@ -6568,7 +6604,7 @@ pub static FORMS: [Form; 794] = [
         0b00111,
         "{e}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76, DS],
-        RULES_114,
+        RULES_115,
     ),
     form(
         "STG",
@@ -6579,7 +6615,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "STG",
@@ -6590,7 +6626,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76_2],
-        RULES_119,
+        RULES_120,
     ),
     form(
         "STG",
@@ -6601,7 +6637,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U_AT64, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76_2],
-        RULES_120,
+        RULES_121,
     ),
     form(
         "STG",
@@ -7287,7 +7323,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D_AT16, DT_AT76_6, C_AT64_4, C_SFX_AT72, SAT_AT74_3, A_AT24_2, B_AT32_6],
-        RULES_95,
+        RULES_96,
     ),
     form(
         "UI2IP",
@@ -7298,7 +7334,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D_AT16, DT_AT76_6, C_AT64_4, C_SFX_AT72, SAT_AT74_3, A_AT24_2, B_AT32_3],
-        RULES_95,
+        RULES_96,
     ),
     form(
         "UIADD3",
@@ -7762,7 +7798,7 @@ pub static FORMS: [Form; 794] = [
             PP_AT87_4,
             PP_NOT_AT90,
         ],
-        RULES_123,
+        RULES_124,
     ),
     form(
         "ULEA",
@@ -7787,7 +7823,7 @@ pub static FORMS: [Form; 794] = [
             PP_AT87_4,
             PP_NOT_AT90,
         ],
-        RULES_124,
+        RULES_125,
     ),
     form(
         "ULEA",
@@ -7798,7 +7834,7 @@ pub static FORMS: [Form; 794] = [
         0b01111,
         "{hi}{x}{sx} <d>, <pu?><a>, <b>(hi:(!sx:, <c>)), <sh>(x:, <pp>)",
         &[D_AT16_2, PU_AT81, A_AT24, A_NEG_AT72, B_AT32, C_AT64_5, SH_AT75_7, HI, X, SX, PP_AT87_4, PP_NOT_AT90],
-        RULES_125,
+        RULES_126,
     ),
     form(
         "ULEA",
@@ -7809,7 +7845,7 @@ pub static FORMS: [Form; 794] = [
         0b10000,
         "{hi}{x}{sx} <d>, <pu?><a>, <b>(hi:(!sx:, <c>)), <sh>(x:, <pp>)",
         &[D_AT16, PU_AT81, A_AT24_2, A_NEG_AT72, B_AT32, C_AT64_6, SH_AT75_7, HI, X, SX, PP_AT87_4, PP_NOT_AT90],
-        RULES_126,
+        RULES_127,
     ),
     form(
         "ULOP3",
@@ -8121,6 +8157,7 @@ pub static FORMS: [Form; 794] = [
         &[N_AT32, PL_AT72, SEL_AT72_5, PU_AT81],
         &[],
     ),
+    form("USETSHMSZ", "I", 0x19c9, File::Predicate, Pipe::Misc, 0b01000, "{fl}(!fl: <n>)", &[FL, N_AT32_2], &[]),
     form(
         "USGXT",
         "R",
@@ -8539,7 +8576,7 @@ pub static FORMS: [Form; 794] = [
             B_REUSE,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_2,
+            B_SFX_AT60_3,
             C_AT64,
             C_REUSE,
             C_NEG_AT84,
@@ -8676,6 +8713,17 @@ pub static FORMS: [Form; 794] = [
         &[],
     ),
     form(
+        "VIADDMNMX",
+        "U3",
+        0x1e46,
+        File::Predicate,
+        Pipe::Alu,
+        0b01000,
+        "{ty}{relu} <d>, <a>, <b>, <c>, <pp>",
+        &[D, A, A_REUSE, B_AT64, B_REUSE, B_NEG_AT75, TY_AT72_2, RELU_AT76, PP, PP_NOT, C_AT32_3],
+        &[],
+    ),
+    form(
         "VIMNMX",
         "R",
         0x248,
@@ -8775,6 +8823,17 @@ pub static FORMS: [Form; 794] = [
         &[],
     ),
     form(
+        "VIMNMX3",
+        "U",
+        0x1c0f,
+        File::Predicate,
+        Pipe::Alu,
+        0b01000,
+        "{ty}{relu} <d>, <a>, <b>, <c>, <pp>",
+        &[D, A, A_REUSE, TY_AT72_2, RELU_AT76, PP, PP_NOT, C_AT64, C_REUSE, B_AT32_2],
+        &[],
+    ),
+    form(
         "VOTE",
         "R",
         0x806,
@@ -8862,7 +8921,7 @@ pub static FORMS: [Form; 794] = [
         0b11000,
         "{ex}.ALL <pp~>",
         &[SEL_AT86, EX, PP, PP_NOT],
-        RULES_127,
+        RULES_128,
     ),
     form(
         "WARPSYNC",

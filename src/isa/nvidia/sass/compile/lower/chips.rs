@@ -7,11 +7,11 @@
 use crate::sass::compile::lines::Line;
 use crate::sass::inst::{field_name, named};
 use crate::sass::row::{Field, Form, Kind, Role};
-use crate::sass::{Instruction, SmArch, mods, op};
+use crate::sass::{Instruction, SmArch, bits, mods, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes,
 /// before, after. Source: cubins of ptxas 13.5 (nv.md 5.4).
-const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
+const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 19] = [
     // Block and grid dimensions.
     (0x0, 12, Some(0x0), Some(0x360)),
     (0xc, 12, Some(0xc), Some(0x370)),
@@ -33,6 +33,11 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
     (0x144, 12, None, Some(0x2a0)),
     (0x15c, 12, None, Some(0x2c0)),
     (0x188, 4, None, Some(0x2cc)),
+    // Where the parameters are in memory; before sm_90 where the bank is.
+    (0x198, 8, Some(0x40), Some(0x348)),
+    // Not a word of sm_90, which has these among those of the environment: the end of reserved shared memory, and a
+    // place in it.
+    (0x1f0, 8, Some(0x120), None),
     // The memory descriptor.
     (0x208, 8, Some(0x118), Some(0x358)),
 ];
@@ -42,9 +47,10 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
 pub const IN_CLUSTERS: i32 = -0xa0;
 const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
 
-/// Whether the chip has the word at this sm_90 offset of bank 0 twice.
-pub fn has_twice(at: u32, chip: SmArch) -> bool {
-    chip == SmArch::Sm120 && place(0, at.into(), chip).is_ok_and(|at| TWICE.contains(&at))
+/// The chip's offset of the word at this sm_90 offset of bank 0, if the chip has it twice.
+pub fn twice(at: u32, chip: SmArch) -> Option<u32> {
+    let there = place(0, at.into(), chip).ok().filter(|at| chip == SmArch::Sm120 && TWICE.contains(at))?;
+    u32::try_from(there).ok()
 }
 
 /// Where parameters begin on sm_90.
@@ -152,17 +158,31 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
             find(text).or_else(|| find(other))
         }
         _ if register && value == from.none() => Some(to.none()),
+        // Offsets are signed, and on sm_120 those of atomics are a bit shorter.
+        _ if from.role == Role::Offset && from.kind == Kind::Bits && to.width() < from.width() => {
+            let kept = value & ((1 << to.width()) - 1);
+            (bits::signed(kept, to.width()) == bits::signed(value, from.width())).then_some(kept)
+        }
         _ => Some(value),
     }
 }
 
-/// Relocates its operands in bank 0.
+/// Relocates its operands in bank 0. With an index register they stay: selection has put the chip's own offset there.
 fn constants(inst: &mut Instruction) -> Result<(), String> {
     let chip = inst.chip();
     let slot = inst.fields().find(|(f, _)| matches!(f.kind, Kind::Constant(_))).map(|(f, _)| f.slot);
     let Some(slot) = slot.filter(|s| inst.get(s, Role::Bank).unwrap_or(0) == 0) else { return Ok(()) };
+    if is_indexed(inst, slot) {
+        return Ok(());
+    }
     let at = place(0, inst.get(slot, Role::Offset).unwrap_or(0), chip)?;
     inst.set(slot, Role::Offset, at).map(|_| ()).map_err(|e| e.to_string())
+}
+
+/// Whether a register is added to the offset of a constant.
+fn is_indexed(inst: &Instruction, slot: &str) -> bool {
+    let register = |f: &Field| f.slot == slot && f.role == Role::Register;
+    inst.fields().any(|(f, value)| register(f) && value != f.none())
 }
 
 /// The chip's offset of what is at this offset on sm_90.

@@ -208,6 +208,12 @@ impl<'a> Build<'a> {
         self.uniform.get_or_init(|| crate::sass::compile::optimise::uniform::uniform(self.body, self.facts))[r as usize]
     }
 
+    /// Where the chip's parameters begin in bank 0. Registers hold this offset of a parameter; operands that name the
+    /// bank hold sm_90's, which is translated with the instruction.
+    pub fn param_base(&self) -> u32 {
+        self.chip.arch().param_base()
+    }
+
     /// A local variable's offset from the stack pointer.
     pub fn frame_offset(&mut self, at: u32) -> u32 {
         self.uses_stack = true;
@@ -350,7 +356,7 @@ impl<'a> Build<'a> {
             }
             Opd::Symbol(Symbol::Constant(at), o) => Val::Imm(at.wrapping_add(*o as u32)),
             // Parameters of kernels are in bank 0; `ld.param` through a register finds them there.
-            Opd::Symbol(Symbol::Param(at, _), o) => Val::Imm((PARAMS + at).wrapping_add(*o as u32)),
+            Opd::Symbol(Symbol::Param(at, _), o) => Val::Imm((self.param_base() + at).wrapping_add(*o as u32)),
             Opd::Symbol(Symbol::Function(f), 0) => Val::Imm(crate::sass::compile::read::call::address(*f) as u32),
             _ => return self.no(i, "such an operand is not assembled"),
         })

@@ -5,7 +5,7 @@
 //! elected, its values are moved to uniform registers, the copy is issued. Nearly always only one thread copies, and
 //! the back edge is not taken.
 
-use super::build::{Build, PARAMS, Src, lea};
+use super::build::{Build, Src, lea};
 use super::cluster::reduction;
 use crate::ptx::{Space, Type};
 use crate::sass::compile::AsmError;
@@ -216,7 +216,7 @@ impl Build<'_> {
             && let Opd::Symbol(Symbol::Param(at, _), more) = **base
         {
             let d = self.two();
-            let at = i64::from(PARAMS + at) + more + offset;
+            let at = i64::from(self.param_base() + at) + more + offset;
             self.unguarded(|b| b.parameter_address(d, Wide::Imm(at.cast_unsigned())));
             return Ok(vec![Val::Word(d), Val::Word(d.plus(1))]);
         }

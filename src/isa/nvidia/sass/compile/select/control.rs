@@ -3,10 +3,11 @@
 use super::build::{Build, Src, iadd3, imad};
 use crate::ptx::{Opcode, Type};
 use crate::sass::compile::AsmError;
-use crate::sass::compile::lower::chips::{IN_CLUSTERS, has_twice};
+use crate::sass::compile::lower::chips::{IN_CLUSTERS, twice};
 use crate::sass::compile::mir::{Mach, Term, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::SHARED_START;
 use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
-use crate::sass::{Modifier, Role, mods, op};
+use crate::sass::{Modifier, Role, SmArch, mods, op};
 
 impl Build<'_> {
     /// Ends the grid with an error.
@@ -255,14 +256,12 @@ impl Build<'_> {
 
     /// A word of the launch in bank 0, by its offset on sm_90.
     pub(super) fn launch_word(&mut self, at: u32) -> Val {
-        if !has_twice(at, self.chip) {
-            return Val::Const(0, at);
-        }
+        let Some(there) = twice(at, self.chip) else { return Val::Const(0, at) };
         let (inside, by, d) = (self.one(), self.one(), self.one());
         self.unguarded(|b| {
             b.push(Mach::new(op::CS2R_S_SM120).w("d", inside).m(mods::s::SR_CGASIZE).m(mods::w::_32));
             b.alu(imad(), by, [inside.into(), IN_CLUSTERS.cast_unsigned().into(), Src::ZERO], |m| m);
-            b.push(Mach::new(op::LDC_C).w("d", d).c("c", 0, at).field("c", Role::Register, by, 1, false));
+            b.push(Mach::new(op::LDC_C).w("d", d).c("c", 0, there).field("c", Role::Register, by, 1, false));
         });
         Val::Word(d)
     }
@@ -287,8 +286,33 @@ impl Build<'_> {
         true
     }
 
+    /// Places in the shared memory that the driver reserves: at the start of a block's from sm_90 on, at the end before.
+    fn reserved_register(&mut self, d: Word, place: &str) -> bool {
+        let old = self.chip.is_before_hopper();
+        let words = if old { 0x1f0 } else { 0x68 };
+        let value = match place {
+            "end" => self.launch_word(words),
+            "1" => self.launch_word(words + 4),
+            "begin" | "0" if !old => {
+                Val::Imm(if place == "0" && self.chip == SmArch::Sm120 { FIRST_RESERVED } else { 0 })
+            }
+            "cap" if !old => Val::Imm(SHARED_START),
+            "begin" | "0" => return self.shared_register(d, "total_smem_size"),
+            "cap" => {
+                self.push(Mach::new(op::S2R_S).w("d", d).m(mods::s::SR_SMEMSZ));
+                return true;
+            }
+            _ => return false,
+        };
+        self.mov(d, value);
+        true
+    }
+
     /// Bytes of shared memory: without those that the driver reserves, or all.
     fn shared_register(&mut self, d: Word, stem: &str) -> bool {
+        if let Some(place) = stem.strip_prefix("reserved_smem_offset_") {
+            return self.reserved_register(d, place);
+        }
         if !matches!(stem, "total_smem_size" | "aggr_smem_size") {
             return false;
         }
@@ -323,6 +347,9 @@ impl Build<'_> {
         true
     }
 }
+
+/// The first place in reserved shared memory that sm_120 gives away.
+const FIRST_RESERVED: u32 = 0x40;
 
 /// Performance counters.
 const PERFORMANCE: [Modifier; 8] = [

@@ -11,6 +11,9 @@ use crate::sass::{Form, Modifier, mods, op};
 /// Offset in bank 0 of the parameters' address.
 const PARAMETERS: u32 = 0x198;
 
+/// Offsets beside an index register in a constant bank: the field is unsigned here, and every part of an access fits.
+const MOST_INDEXED: i64 = 0x7f00;
+
 /// A base register with its words, and a byte offset.
 pub struct MemOperand {
     pub base: Option<(Word, u8)>,
@@ -304,7 +307,9 @@ impl Build<'_> {
                     true => self.wide(i, base, Type::U64)?.low(),
                     false => self.src(i, base, Type::U32)?,
                 };
-                (bank_of, *offset, Some(self.in_word(low)))
+                let low = self.in_word(low);
+                let (low, rest) = self.constant_index(low, *offset);
+                (bank_of, rest, Some(low))
             }
             _ => return self.no(i, "such an address is not assembled"),
         };
@@ -315,7 +320,9 @@ impl Build<'_> {
         let each = ty.bits().div_ceil(8);
         for (k, o) in parts.into_iter().enumerate() {
             let d = self.dest(i, o)?;
-            let at = u32::try_from(at + i64::from(k as u32 * each)).unwrap_or(u32::MAX);
+            let Ok(at) = u32::try_from(at + i64::from(k as u32 * each)) else {
+                return self.no(i, "an address before the constants' start is not assembled");
+            };
             let (size, words) = (size_text(each as usize, ty.is_signed()), each.div_ceil(4) as u8);
             let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m(size);
             let m = match index {
@@ -326,6 +333,16 @@ impl Build<'_> {
             self.push(if plain && words == 1 { m.nature(Nature::Constant) } else { m });
         }
         Ok(())
+    }
+
+    /// The register and the offset of an access to a constant bank: an offset that the field cannot hold is added.
+    fn constant_index(&mut self, low: Word, offset: i64) -> (Word, i64) {
+        if (0..MOST_INDEXED).contains(&offset) {
+            return (low, offset);
+        }
+        let sum = self.one();
+        self.unguarded(|b| b.alu(iadd3(), sum, [low.into(), (offset as u32).into(), Src::ZERO], |m| m));
+        (sum, 0)
     }
 
     fn store(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -442,11 +459,11 @@ impl Build<'_> {
         let to = i.has("to");
         match (i.space(), to) {
             (Some(Space::Global), _) => self.mov64(d, s),
-            (Some(Space::Shared | Space::SharedCta), false) => {
+            (Some(Space::Shared | Space::SharedCta | Space::SharedCluster), false) => {
                 self.mov(d, s.low());
                 self.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m(mods::s::SR_SWINHI));
             }
-            (Some(Space::Shared | Space::SharedCta), true) => {
+            (Some(Space::Shared | Space::SharedCta | Space::SharedCluster), true) => {
                 self.mov(d, s.low());
                 self.mov(d.plus(1), Val::Imm(0));
             }
@@ -459,14 +476,16 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The generic address of an offset in bank 0.
+    /// The generic address of an offset in the chip's bank 0. Before sm_90 the launch has the bank's address, from then
+    /// on that of the parameters.
     pub(super) fn parameter_address(&mut self, d: Word, at: Wide) {
         let start = Wide::Const(0, PARAMETERS);
+        let skip = if self.chip.is_before_hopper() { 0 } else { u64::from(self.param_base()) };
         match at {
-            Wide::Imm(at) => self.sum64(d, [start, Wide::Imm(at.wrapping_sub(PARAMS.into()))], [false; 2]),
+            Wide::Imm(at) => self.sum64(d, [start, Wide::Imm(at.wrapping_sub(skip))], [false; 2]),
             at => {
                 let sum = self.two();
-                self.unguarded(|b| b.sum64(sum, [at, Wide::Imm(u64::from(PARAMS).wrapping_neg())], [false; 2]));
+                self.unguarded(|b| b.sum64(sum, [at, Wide::Imm(skip.wrapping_neg())], [false; 2]));
                 self.sum64(d, [Wide::Pair(sum), start], [false; 2]);
             }
         }
@@ -507,7 +526,8 @@ impl Build<'_> {
         };
         let m = Mach::new(form);
         let m = if Self::has_slot(form, "ev") { m.m(mods::ev::NONE) } else { m };
-        let mut m = self.accessed(i, m, (first, !shared, 23))?;
+        // A bit less than the field has on sm_90: sm_120's is shorter.
+        let mut m = self.accessed(i, m, (first, !shared, 22))?;
         if !shared {
             let sem = match () {
                 () if i.has("sys") => mods::sem::STRONG_SYS,
