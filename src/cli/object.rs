@@ -6,7 +6,7 @@ use doorbell::elf::Machine;
 use doorbell::elf::amdgpu::{self as code, CodeObject, Gpu, KernelDescriptor, properties, rsrc1, rsrc2, rsrc3};
 use doorbell::elf::cubin::{Arch, Cubin, is_cubin};
 use doorbell::elf::parse::ElfFile;
-use doorbell::isa::amdgpu::{Chip, Target, assemble, decode, print};
+use doorbell::isa::amdgpu::{Chip, Target, assemble};
 use doorbell::isa::sass;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -140,28 +140,7 @@ pub fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
 
 fn gpu_text(bytes: &[u8]) -> Result<String, String> {
     let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
-    let gpu = object.gpu.map_err(|flags| format!("code for chip {flags:#x}, which has no instruction table"))?;
-    let chip = Chip::parse(gpu.name()).ok_or("no instruction table")?;
-    let mut text = String::new();
-    for kernel in &object.kernels {
-        let mut target = Target::of(chip);
-        if !chip.is_gfx9() && !kernel.descriptor.wave32() {
-            target.wave = doorbell::isa::amdgpu::Wave::W64;
-        }
-        let _ = writeln!(text, "{}:", kernel.name);
-        let words: Vec<u32> =
-            object.code(kernel).chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-        let mut at = 0;
-        while at < words.len() {
-            let (line, n) = match decode(target, &words[at..]) {
-                Ok((inst, n)) => (print(target, &inst).map_err(|e| e.to_string())?, n),
-                Err(_) => (format!(".long {:#010x}", words[at]), 1),
-            };
-            let _ = writeln!(text, "  {:6x}  {line}", 4 * at);
-            at += n;
-        }
-    }
-    Ok(text)
+    doorbell::isa::amdgpu::listing(&object)
 }
 
 fn cpu_text(bytes: &[u8]) -> Result<String, String> {
@@ -207,7 +186,7 @@ pub fn elf(args: &FileArgs, out: Output) -> Result<(), CliError> {
 
 fn kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value>, CliError> {
     let object = CodeObject::parse(bytes).map_err(|e| failed(&args.file, &e))?;
-    let gpu = object.gpu.map_or_else(|f| format!("chip {f:#x}"), |g| g.name().to_owned());
+    let gpu = object.gpu.map_or_else(code::machine_name, |g| g.name().to_owned());
     let mut all = Vec::new();
     for k in &object.kernels {
         let fields = descriptor_fields(&k.descriptor, object.gpu);
@@ -215,14 +194,18 @@ fn kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value>, Cli
         for (name, value) in &fields {
             out.say(&format!("        {name} {value}"));
         }
+        k.remarks.iter().for_each(|remark| out.say(&format!("        {remark}")));
         let map: serde_json::Map<String, Value> = fields.into_iter().map(|(n, v)| (n, json!(v))).collect();
-        all.push(json!({ "name": k.name, "gpu": gpu, "entry": k.entry_offset, "descriptor": map }));
+        all.push(
+            json!({ "name": k.name, "gpu": gpu, "entry": k.entry_offset, "descriptor": map, "remarks": k.remarks }),
+        );
     }
     Ok(all)
 }
 
 fn cubin_kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value>, CliError> {
     let cubin = Cubin::parse(bytes).map_err(|e| failed(&args.file, &e))?;
+    cubin.undefined().iter().for_each(|name| out.say(&format!("undefined {name}: the runtime provides it")));
     let mut all = Vec::new();
     for k in &cubin.kernels {
         let stack = k.stack_bytes.map_or_else(|| "without bound".to_owned(), |n| format!("{n} bytes"));

@@ -175,7 +175,8 @@ impl<'a> ElfFile<'a> {
 
     fn find_symtab(&mut self, kind: u32) -> Result<(), ElfError> {
         for (i, section) in self.sections.iter().enumerate() {
-            if section.header.sh_type != kind {
+            let second = self.machine == Machine::Cuda && is_second_code(section.name);
+            if section.header.sh_type != kind || second {
                 continue;
             }
             if self.symtab.is_some() {
@@ -272,18 +273,28 @@ fn parse_sections<'a>(bytes: &'a [u8], header: &Ehdr) -> Result<Vec<FileSection<
     let names = check_index("e_shstrndx", 62, u64::from(names), rows.len())?;
     let names = contents(bytes, &Shdr::parse(&rows[names]))?; // PANIC: checked on the line above
     let (file_bytes, mut total_bytes) = (wide(bytes.len()), 0u64);
+    let is_cuda = header.e_machine == EM_CUDA;
     let mut out = Vec::with_capacity(rows.len());
     for (i, raw) in rows.iter().enumerate() {
         let header_offset = header.e_shoff + wide(i * SHDR_BYTES); // PANIC: inside the file, checked by `bytes_at`
         let header = Shdr::parse(raw);
         let name = string(names, u64::from(header.sh_name), "sh_name", header_offset)?;
-        total_bytes = total_bytes.saturating_add(wide(contents(bytes, &header)?.len()));
+        let len_bytes = wide(contents(bytes, &header)?.len());
+        if !is_cuda || !is_second_code(name) {
+            total_bytes = total_bytes.saturating_add(len_bytes);
+        }
         if total_bytes > file_bytes {
             return Err(ElfError::Overlap { offset: header_offset, total_bytes, file_bytes });
         }
         out.push(FileSection { name, header, header_offset });
     }
     Ok(out)
+}
+
+/// Whether a cubin's section describes the code in its second encoding (`.nv.merc.*`, from sm_100 on). These share bytes
+/// of the file with each other and with other sections; nothing here reads their contents, so they are not counted.
+pub(super) fn is_second_code(name: &str) -> bool {
+    name.starts_with(".nv.merc.") || name.starts_with(".nv.capmerc.")
 }
 
 /// The bytes of a section that are in the file.

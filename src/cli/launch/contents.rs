@@ -1,7 +1,7 @@
 //! The kernels of an object file, for the error message about a missing kernel.
 
 use doorbell::elf::abi::{STB_GLOBAL, STT_FUNC};
-use doorbell::elf::amdgpu::{CodeObject, is_amdgpu};
+use doorbell::elf::amdgpu::{CodeObject, is_amdgpu, machine_name};
 use doorbell::elf::cubin::{Cubin, is_cubin};
 use doorbell::elf::parse::{ElfFile, FileSymbol, Place};
 
@@ -21,7 +21,7 @@ pub fn contents(bytes: &[u8]) -> String {
 
 fn code_object(bytes: &[u8]) -> Result<(String, Vec<String>), String> {
     let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
-    let machine = object.gpu.map_or_else(|flags| format!("chip {flags:#x}"), |gpu| gpu.name().to_owned());
+    let machine = object.gpu.map_or_else(machine_name, |gpu| gpu.name().to_owned());
     Ok((machine, sorted(object.kernels.iter().map(|k| k.name.as_str()))))
 }
 

@@ -1,4 +1,4 @@
-//! Each kernel's arguments according to the metadata note: offsets and sizes.
+//! What the metadata note says of each kernel: the offsets and sizes of its arguments, and what it needs of memory.
 //!
 //! Source: AMDGPUUsage «Code Object V5 Metadata», MessagePack specification. Maps, arrays, strings and unsigned
 //! integers are read; other values of the note are skipped. For an object without the note, or without an entry for a
@@ -15,8 +15,18 @@ use std::collections::HashMap;
 const MAX_DEPTH: u32 = 16;
 const OWNER: &[u8] = b"AMDGPU\0";
 
-/// Arguments by the name of the kernel's descriptor (`name.kd`), the hidden ones among them.
-pub(super) type Arguments = HashMap<String, Vec<Arg>>;
+/// What is known of a kernel.
+#[derive(Default)]
+pub(super) struct Noted {
+    /// The hidden ones among them.
+    pub args: Option<Vec<Arg>>,
+    pub kernarg_bytes: Option<u32>,
+    pub group_segment_bytes: Option<u32>,
+    pub private_segment_bytes: Option<u32>,
+}
+
+/// Kernels by the name of their descriptors (`name.kd`).
+pub(super) type Arguments = HashMap<String, Noted>;
 
 /// Reads the note.
 ///
@@ -180,21 +190,24 @@ impl<'a> Reader<'a> {
     }
 
     fn kernel(&mut self, found: &mut Arguments) -> Result<(), ElfError> {
-        let (mut symbol, mut args) = (None, None);
+        let (mut symbol, mut noted) = (None, Noted::default());
         self.map(|r, key| {
             match key {
                 ".symbol" => symbol = Some(r.string()?),
+                ".kernarg_segment_size" => noted.kernarg_bytes = Some(r.word()?),
+                ".group_segment_fixed_size" => noted.group_segment_bytes = Some(r.word()?),
+                ".private_segment_fixed_size" => noted.private_segment_bytes = Some(r.word()?),
                 ".args" => {
                     let mut list = Vec::new();
                     r.array(|r| r.argument().map(|arg| list.push(arg)))?;
-                    args = Some(list);
+                    noted.args = Some(list);
                 }
                 _ => r.skip(MAX_DEPTH)?,
             }
             Ok(())
         })?;
-        if let (Some(symbol), Some(args)) = (symbol, args) {
-            found.insert(symbol.to_owned(), args);
+        if let Some(symbol) = symbol {
+            found.insert(symbol.to_owned(), noted);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! the other, each group of equal permission on pages of its own. Source: AMDGPUUsage «Relocation Records», «Code
 //! Object Loading».
 
-use super::arguments;
+use super::arguments::{self, Noted};
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, ArgKind};
@@ -45,6 +45,8 @@ pub struct Kernel {
     /// Its arguments, in the order of their offsets, without the hidden ones; none when the object does not specify
     /// them.
     pub args: Option<Vec<Arg>>,
+    /// Where descriptor and metadata say different things, and which of them is used.
+    pub remarks: Vec<String>,
 }
 
 /// A 64- or 32-bit field that waits for the address: base + addend.
@@ -63,6 +65,8 @@ pub struct CodeObject {
     pub segments: Vec<LoadSegment>,
     /// By name.
     pub kernels: Vec<Kernel>,
+    /// All functions with their offsets from the image's start, kernels among them, by offset.
+    pub functions: Vec<(String, u64)>,
     bytes: Vec<u8>,
     fixups: Vec<Fixup>,
 }
@@ -79,6 +83,31 @@ mod reloc {
     pub const REL32_HI: u32 = 11;
     pub const RELATIVE64: u32 = 13;
     pub const REL16: u32 = 14;
+}
+
+/// Completes the descriptor from the metadata, and says where they contradict each other: what one of them leaves out
+/// (0) the other gives; of two sizes the larger holds.
+fn complete(d: &mut KernelDescriptor, noted: &Noted) -> Vec<String> {
+    let end = |a: &Arg| a.offset_bytes.saturating_add(a.size_bytes);
+    let args = noted.args.iter().flatten().map(end).max();
+    // A note without a size has one by its arguments.
+    let kernarg = noted.kernarg_bytes.filter(|n| *n != 0).or(args);
+    let sizes = [
+        ("kernarg size", &mut d.kernarg_bytes, kernarg),
+        ("group segment", &mut d.group_segment_bytes, noted.group_segment_bytes),
+        ("private segment", &mut d.private_segment_bytes, noted.private_segment_bytes),
+    ];
+    let mut remarks = Vec::new();
+    for (what, own, noted) in sizes {
+        let Some(noted) = noted.filter(|n| n != own) else { continue };
+        // A note that leaves it out (0) says nothing.
+        if noted != 0 {
+            let most = noted.max(*own);
+            remarks.push(format!("{what}: {own} bytes in the descriptor, {noted} in the metadata, {most} are used"));
+            *own = most;
+        }
+    }
+    remarks
 }
 
 /// The arguments that a caller passes, if the metadata has any that the descriptor knows.
@@ -127,7 +156,14 @@ impl CodeObject {
     }
 
     fn empty() -> CodeObject {
-        CodeObject { gpu: Err(0), segments: Vec::new(), kernels: Vec::new(), bytes: Vec::new(), fixups: Vec::new() }
+        CodeObject {
+            gpu: Err(0),
+            segments: Vec::new(),
+            kernels: Vec::new(),
+            functions: Vec::new(),
+            bytes: Vec::new(),
+            fixups: Vec::new(),
+        }
     }
 
     /// A linked object: segments according to the program headers.
@@ -289,7 +325,13 @@ impl CodeObject {
         let mut functions: HashMap<&str, u64> = HashMap::new();
         for symbol in file.symbols().iter().filter(|s| s.kind() == STT_FUNC) {
             functions.entry(symbol.name).or_insert(symbol.sym.st_size);
+            if symbol.place != Place::Undefined
+                && let Some(at) = address(symbol.place, symbol.sym.st_value)
+            {
+                self.functions.push((symbol.name.to_owned(), at));
+            }
         }
+        sort::by(&mut self.functions, |a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
         let mut arguments = arguments::read(file)?;
         for symbol in file.symbols() {
             let Some(name) = symbol.name.strip_suffix(".kd") else { continue };
@@ -299,7 +341,7 @@ impl CodeObject {
             let end = descriptor_offset.saturating_add(wide(DESCRIPTOR_BYTES));
             let raw = self.bytes.get(index(descriptor_offset)..index(end)).and_then(|b| b.first_chunk());
             let raw = raw.ok_or_else(|| outside("kernel descriptor", symbol.offset, end, self.bytes.len()))?;
-            let descriptor = KernelDescriptor::parse(raw);
+            let mut descriptor = KernelDescriptor::parse(raw);
             let entry = descriptor_offset.checked_add_signed(descriptor.entry_offset_bytes);
             let entry = entry.filter(|e| *e < wide(self.bytes.len()));
             let Some(entry_offset) = entry else {
@@ -307,8 +349,9 @@ impl CodeObject {
                 return Err(outside("kernel entry", symbol.offset, end, self.bytes.len()));
             };
             let code_bytes = functions.get(name).copied().unwrap_or(0);
-            let args = arguments.remove(symbol.name);
-            let args = args.map(|all| passed(all, &descriptor, symbol)).transpose()?.flatten();
+            let noted = arguments.remove(symbol.name).unwrap_or_default();
+            let remarks = complete(&mut descriptor, &noted);
+            let args = noted.args.map(|all| passed(all, &descriptor, symbol)).transpose()?.flatten();
             self.kernels.push(Kernel {
                 name: name.to_owned(),
                 descriptor,
@@ -316,6 +359,7 @@ impl CodeObject {
                 entry_offset,
                 code_bytes,
                 args,
+                remarks,
             });
         }
         Ok(())

@@ -20,7 +20,7 @@ mod metadata;
 mod write;
 
 pub use descriptor::{BitField, DESCRIPTOR_BYTES, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3};
-pub use file::Gpu;
+pub use file::{Gpu, machine_name};
 pub use load::{CodeObject, Kernel, LoadSegment, is_amdgpu};
 pub use metadata::{Arg, ArgKind};
 pub use write::{KernelCode, write, write_object};

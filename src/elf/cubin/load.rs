@@ -6,8 +6,9 @@ use crate::error::ElfError;
 use crate::image::MAX_IMAGE_BYTES;
 use crate::num::{align_up, index, wide};
 use crate::object::Machine;
-use crate::parse::{ElfFile, FileSection, Place};
+use crate::parse::{ElfFile, FileSection, Place, is_second_code};
 use doorbell_sort as sort;
+use std::collections::HashMap;
 
 /// Alignment of code in the image; the hardware requires it of a program's address.
 const CODE_ALIGN: u64 = 128;
@@ -82,12 +83,14 @@ pub struct Kernel {
     pub banks: Vec<Bank>,
 }
 
-/// A 64- or 32-bit field that waits for the image's address.
+/// A 64- or 32-bit field that waits for the image's address, or for the address of what is defined elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fixup {
     at: u64,
     kind: u32,
     value: u64,
+    /// Which of the undefined names the value counts from; `None`: the image.
+    from: Option<usize>,
 }
 
 /// A cubin that has been checked and can be placed anywhere.
@@ -99,6 +102,10 @@ pub struct Cubin {
     pub kernels: Vec<Kernel>,
     bytes: Vec<u8>,
     fixups: Vec<Fixup>,
+    /// Names that something in the file refers to and that the runtime has to provide.
+    undefined: Vec<String>,
+    /// Why the file can be read and not be loaded.
+    unsupported: Option<ElfError>,
 }
 
 /// Whether the bytes begin like a cubin.
@@ -136,8 +143,8 @@ impl Cubin {
     /// Checks the file and lays it out.
     ///
     /// # Errors
-    /// A malformed file, one for another machine or not linked, an attribute or a relocation that this loader does not
-    /// know, a kernel without code.
+    /// A malformed file, one for another machine or not linked, an attribute that cannot be read, a kernel without code.
+    /// Names that are not defined and relocations that this loader does not know are errors of [`Cubin::image`].
     pub fn parse(bytes: &[u8]) -> Result<Cubin, ElfError> {
         let file = ElfFile::parse_any(bytes)?;
         let header = file.header()?;
@@ -156,7 +163,8 @@ impl Cubin {
         };
         let (places, bytes) = lay_out(&file)?;
         let placed = Placed { file: &file, places };
-        let mut cubin = Cubin { sm, kernels: Vec::new(), bytes, fixups: Vec::new() };
+        let mut cubin =
+            Cubin { sm, kernels: Vec::new(), bytes, fixups: Vec::new(), undefined: Vec::new(), unsupported: None };
         cubin.relocate(&placed)?;
         cubin.find_kernels(&placed)?;
         sort::by(&mut cubin.kernels, |a, b| a.name.cmp(&b.name));
@@ -164,6 +172,7 @@ impl Cubin {
     }
 
     fn relocate(&mut self, placed: &Placed) -> Result<(), ElfError> {
+        let mut names = HashMap::new();
         for table in placed.file.sections() {
             let entry = match table.header.sh_type {
                 SHT_RELA => 24,
@@ -171,6 +180,9 @@ impl Cubin {
                 _ => continue,
             };
             // Tables of sections that are not loaded are for debuggers.
+            if is_second_code(table.name) {
+                continue;
+            }
             let Some(base) = placed.places.get(index(table.header.sh_info.into())).copied().flatten() else { continue };
             let rows = placed.file.contents(table)?;
             if rows.len() % entry != 0 {
@@ -187,14 +199,22 @@ impl Cubin {
                 let mut whole = [0u8; RELA_BYTES];
                 whole[..entry].copy_from_slice(raw); // PANIC: an entry is 16 or 24 bytes
                 let rela = Rela::parse(&whole);
-                self.relocation(placed, (base, entry == 16), offset, &rela)?;
+                self.relocation(placed, &mut names, (base, entry == 16), offset, &rela)?;
             }
         }
         Ok(())
     }
 
-    /// `place` is the section's offset, and whether the addend is in the field.
-    fn relocation(&mut self, placed: &Placed, place: (u64, bool), offset: u64, rela: &Rela) -> Result<(), ElfError> {
+    /// `place` is the section's offset, and whether the addend is in the field; `names` has the numbers of undefined
+    /// names.
+    fn relocation<'n>(
+        &mut self,
+        placed: &Placed<'_, 'n>,
+        names: &mut HashMap<&'n str, usize>,
+        place: (u64, bool),
+        offset: u64,
+        rela: &Rela,
+    ) -> Result<(), ElfError> {
         let (base, in_place) = place;
         let symbols = placed.file.symbols();
         let Some(symbol) = symbols.get(index(rela.r_sym.into())) else {
@@ -205,12 +225,20 @@ impl Cubin {
             Place::Section(s) => placed.places.get(s).copied().flatten(),
             _ => None,
         };
-        let value = value.ok_or_else(|| ElfError::Undefined { name: symbol.name.to_owned() })?;
+        let from = value.is_none().then(|| {
+            *names.entry(symbol.name).or_insert_with(|| {
+                self.undefined.push(symbol.name.to_owned());
+                self.undefined.len() - 1
+            })
+        });
+        let value = value.map_or(0, |place| place.wrapping_add(symbol.sym.st_value));
         let (skip, width) = match rela.r_type {
             reloc::ABS64 | reloc::GENERIC64 => (0, 8),
             reloc::ABS32_LO | reloc::ABS32_HI => (4, 4),
             kind => {
-                return Err(ElfError::UnsupportedRelocation { kind, symbol: symbol.name.to_owned(), offset });
+                let error = ElfError::UnsupportedRelocation { kind, symbol: symbol.name.to_owned(), offset };
+                self.unsupported.get_or_insert(error);
+                return Ok(());
             }
         };
         let at = base.saturating_add(rela.r_offset).saturating_add(skip);
@@ -222,8 +250,7 @@ impl Cubin {
             Some(inside) if in_place => u64::from_le_bytes(*inside),
             _ => rela.r_addend.cast_unsigned(),
         };
-        let value = value.wrapping_add(symbol.sym.st_value).wrapping_add(addend);
-        self.fixups.push(Fixup { at, kind: rela.r_type, value });
+        self.fixups.push(Fixup { at, kind: rela.r_type, value: value.wrapping_add(addend), from });
         Ok(())
     }
 
@@ -295,18 +322,38 @@ impl Cubin {
         self.bytes.get(index(kernel.code_offset)..index(end)).unwrap_or_default()
     }
 
+    /// Names that the runtime has to provide: `vprintf`, `__assertfail`, `malloc`, `free`.
+    #[must_use]
+    pub fn undefined(&self) -> &[String] {
+        &self.undefined
+    }
+
     /// The image's memory, `size()` bytes, for `base` of the GPU's address space.
     ///
     /// # Errors
-    /// A base that is no multiple of a page.
+    /// A base that is no multiple of a page, a name that is not defined, a relocation that this loader does not know.
     pub fn image(&self, base: u64) -> Result<Vec<u8>, ElfError> {
+        self.image_with(base, &|_| None)
+    }
+
+    /// As [`Cubin::image`]; `resolve` returns the address of a name that is not defined in the file.
+    ///
+    /// # Errors
+    /// As [`Cubin::image`], with names that `resolve` does not know.
+    pub fn image_with(&self, base: u64, resolve: &dyn Fn(&str) -> Option<u64>) -> Result<Vec<u8>, ElfError> {
+        if let Some(error) = &self.unsupported {
+            return Err(error.clone());
+        }
+        let found = |name: &String| resolve(name).ok_or_else(|| ElfError::Undefined { name: name.clone() });
+        let found = self.undefined.iter().map(found).collect::<Result<Vec<u64>, _>>()?;
         let size_bytes = wide(self.bytes.len());
         if !base.is_multiple_of(PAGE) || base.checked_add(size_bytes).is_none() {
             return Err(ElfError::BadBase { base, size_bytes, align_bytes: PAGE });
         }
         let mut out = self.bytes.clone();
         for fixup in &self.fixups {
-            let value = base.wrapping_add(fixup.value).to_le_bytes();
+            let start = fixup.from.map_or(base, |name| found[name]); // PANIC: made together with the names
+            let value = start.wrapping_add(fixup.value).to_le_bytes();
             let part = match fixup.kind {
                 reloc::ABS32_LO => &value[..4],
                 reloc::ABS32_HI => &value[4..],
@@ -428,6 +475,7 @@ fn lay_out(file: &ElfFile) -> Result<(Vec<Option<u64>>, Vec<u8>), ElfError> {
         let is_bank = section.name.starts_with(".nv.constant");
         // Bank 0 is made for each launch; shared memory is the SM's.
         let skip = section.name.starts_with(".nv.constant0.") || section.name.starts_with(".nv.shared.");
+        let skip = skip || is_second_code(section.name);
         if h.sh_flags & SHF_ALLOC == 0 || skip || !matches!(h.sh_type, SHT_PROGBITS | SHT_NOBITS) {
             continue;
         }
@@ -441,9 +489,6 @@ fn lay_out(file: &ElfFile) -> Result<(Vec<Option<u64>>, Vec<u8>), ElfError> {
         if end > MAX_IMAGE_BYTES {
             return Err(too_big(end));
         }
-    }
-    if end == 0 {
-        return Err(ElfError::NothingToLoad { file_bytes: file.file_bytes() });
     }
     let padded = align_up(end + PREFETCH_BYTES, PAGE).ok_or_else(|| too_big(end))?;
     let mut bytes = vec![0; index(padded)];
