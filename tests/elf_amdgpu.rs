@@ -1,7 +1,9 @@
 //! Code objects: clang's and ours, read by us and by LLVM's tools; malformed ones refused.
 
-use doorbell::elf::amdgpu::{Arg, ArgKind, CodeObject, Gpu, KernelCode, KernelSpec, rsrc1, rsrc2, write};
-use doorbell::isa::amdgpu::{Chip, Target, assemble};
+use doorbell::elf::amdgpu::{
+    Arg, ArgKind, CodeObject, Gpu, KernelCode, KernelDescriptor, KernelSpec, machine_name, rsrc1, rsrc2, write,
+};
+use doorbell::isa::amdgpu::{Chip, Target, assemble, listing};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -159,6 +161,74 @@ fn ours() -> (Vec<u8>, KernelSpec) {
         max_workgroup: 256,
     };
     (write(Gpu::Gfx1100, &[kernel("store"), kernel("again")]).expect("a code object"), spec)
+}
+
+/// Our object with other bytes in `store`'s descriptor.
+fn with_kernarg_size(bytes: u32) -> Vec<u8> {
+    let (mut file, _) = ours();
+    // The first segment is at offset 0 of file and image.
+    let at = CodeObject::parse(&file).expect("our own object").kernel("store").expect("the kernel").descriptor_offset;
+    file[usize::try_from(at).expect("an offset") + 8..][..4].copy_from_slice(&bytes.to_le_bytes());
+    file
+}
+
+#[test]
+fn what_descriptor_or_metadata_leaves_out_the_other_gives() {
+    let of = |file: &[u8]| CodeObject::parse(file).expect("a code object").kernel("store").expect("the kernel").clone();
+    let (file, _) = ours();
+    let plain = of(&file);
+    assert_eq!((plain.descriptor.kernarg_bytes, plain.remarks.len()), (8, 0));
+    // Hand-written objects leave the size of the arguments to the metadata.
+    let completed = of(&with_kernarg_size(0));
+    assert_eq!((completed.descriptor.kernarg_bytes, &completed.args), (8, &plain.args));
+    assert_eq!(completed.remarks, ["kernarg size: 0 bytes in the descriptor, 8 in the metadata, 8 are used"]);
+    let larger = of(&with_kernarg_size(24));
+    assert_eq!((larger.descriptor.kernarg_bytes, larger.remarks.len()), (24, 1));
+    let at = file.windows(7).position(|w| w == b"AMDGPU\0").expect("the note's owner");
+    let mut without = file.clone();
+    without[at] = b'X';
+    let alone = of(&without);
+    assert_eq!((alone.descriptor.kernarg_bytes, alone.args, alone.remarks.len()), (8, None, 0));
+}
+
+#[test]
+fn a_chip_without_tables_is_named() {
+    let (mut file, _) = ours();
+    file[48] = 0x4f;
+    let object = CodeObject::parse(&file).expect("a code object");
+    assert_eq!(object.gpu.map_err(machine_name), Err("gfx950".to_owned()));
+    let error = listing(&object).unwrap_err();
+    assert_eq!(error, "code for gfx950: there are tables of instructions for gfx1100, gfx942, gfx1201");
+    assert_eq!(machine_name(0xfe), "chip 0xfe");
+}
+
+#[test]
+fn a_listing_assembles_to_the_same_code_and_descriptors() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for gpu in [Gpu::Gfx1100, Gpu::Gfx942, Gpu::Gfx1201] {
+        let bytes = std::fs::read(compiled(dir.path(), gpu.name(), true)).expect("the object");
+        let object = CodeObject::parse(&bytes).expect("a code object");
+        let text = listing(&object).expect("a known chip");
+        // Literals that the linker has filled, where the assembler would take a shorter form: the dwords and the text.
+        let exact = |l: &str| !l.contains(".long") || l.contains(": s_add");
+        assert!(text.lines().all(exact), "{text}");
+        let chip = Chip::parse(gpu.name()).expect("a known chip");
+        let again = assemble(Target::of(chip), &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(again.kernels.len(), 2);
+        for kernel in &again.kernels {
+            let code = again.kernel_code(gpu, kernel).expect("its code");
+            let theirs = object.kernel(&kernel.name).expect("the same names");
+            assert!(code.code.starts_with(object.code(theirs)), "{} for {}", kernel.name, gpu.name());
+            let entry_offset_bytes = theirs.descriptor.entry_offset_bytes;
+            let ours = KernelDescriptor { entry_offset_bytes, ..code.descriptor };
+            // LLVM counts SGPRs where the hardware ignores the field, and sizes prefetches, which no directive does.
+            let told = |d: KernelDescriptor| match gpu {
+                Gpu::Gfx942 => d,
+                _ => KernelDescriptor { rsrc1: rsrc1::SGPRS.set(d.rsrc1, 0), rsrc3: 0, ..d },
+            };
+            assert_eq!(told(ours), told(theirs.descriptor), "{} for {}", kernel.name, gpu.name());
+        }
+    }
 }
 
 #[test]

@@ -94,8 +94,9 @@ NO_SCC = re.compile(r"s_(cselect|mul_|bfm|pack|cvt|add_f|sub_f|mul_f|min_f|max_f
                     r"ceil|floor|trunc|rndne|bitreplicate|ctz|clz|cls|sendmsg|set_gpr|barrier|get_barrier|sleep|alloc|nop|add_nc|sub_nc|add_u64|sub_u64|mul_u64|call|movk|cmovk|getreg|setreg|version|waitcnt|mulk|subvector|prefetch|quadmask_$)")
 
 
-def implicit(n, fmt, slots):
+def implicit(n, fmt, slots, mods):
     r, w = [], []
+    if "lds" in mods.split(): r.append("M0")  # where in the LDS a load writes
     if fmt[0] == "V" or fmt in ("MAI", "GLOBAL", "FLAT", "SCRATCH", "DS", "MUBUF"):
         if not re.match(r"v_(readlane|writelane|mfma|nop|pipeflush)", n): r.append("EXEC")
     if n.startswith("v_cmpx"): w.append("EXEC")
@@ -105,7 +106,8 @@ def implicit(n, fmt, slots):
         if len(slots.split()) > 1 and slots.split()[1] == "=vcc": w.append("VCC")
     if n.startswith("v_div_fmas") or n == "v_dual_cndmask_b32": r.append("VCC")
     if fmt in ("SOP1", "SOP2") and not NO_SCC.match(n): w.append("SCC")
-    if fmt == "SOPC" or n.startswith(("s_cmpk", "s_addk")): w.append("SCC")
+    if n.startswith("s_set_gpr_idx"): w.append("M0")
+    elif fmt == "SOPC" or n.startswith(("s_cmpk", "s_addk")): w.append("SCC")
     if re.match(r"s_(addc|subb|add_co_ci|sub_co_ci|cselect|cmov|cbranch_scc)", n): r.append("SCC")
     if re.match(r"s_cbranch_vcc", n): r.append("VCC")
     if re.match(r"s_cbranch_exec", n): r.append("EXEC")
@@ -140,7 +142,7 @@ for n, fmt, codes, slots, mods in rows:
     sid = pool.setdefault(text, len(pool))
     m = 0
     for x in ([] if mods == "-" else mods.split()): m |= MOD[x]
-    rd, wr = implicit(n, fmt, slots)
+    rd, wr = implicit(n, fmt, slots, mods)
     c = ", ".join("N" if x == "-" else x for x in codes)
     out.append(f"    r({index[n]}, Format::{FORMAT[fmt]}, [{c}], S{sid}, {m:#x}, Unit::{unit(n, fmt)}, {rd}, {wr}), // {n}")
 with open(f"{here}/rows.rs", "w") as f:

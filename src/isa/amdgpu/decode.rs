@@ -10,6 +10,7 @@ use super::format::{Bits, Field, Format, Layout, layout};
 use super::inst::{Dpp, DppCtrl, Enc, Inst};
 use super::reg::{File, Operand, Reg, scalar_reg};
 use super::row::{Accepts, Allows, Kind, Row, Slot};
+use super::sdwa;
 use super::table::rows;
 use super::vopd;
 use thiserror::Error;
@@ -99,7 +100,7 @@ fn decode_format(target: Target, format: Format, layout: &'static Layout, words:
         match found {
             Ok(Some((inst, extra))) => {
                 let end = size + extra;
-                let literal = extra == 1 && inst.mods.dpp.is_none();
+                let literal = extra == 1 && inst.mods.dpp.is_none() && inst.mods.sdwa.is_none();
                 match encode(target, &inst) {
                     // A literal that the encoder would shorten is still the same instruction.
                     Ok(again) if again[..] == words[..end] || literal && again.len() < end => {
@@ -171,8 +172,20 @@ impl Reader {
             }
             extra = 1;
         }
+        let sdwa = src0 == Some(sdwa::CODE) && self.row.allows.contains(Allows::SDWA);
+        let part = match (sdwa, self.next) {
+            (true, Some(word)) => Some(sdwa::read(word, self.row, &mut inst.mods)),
+            (true, None) => return Err(Cut),
+            (false, _) => None,
+        };
         for slot in self.row.slots {
             let operand = match (dpp, slot.field) {
+                (_, Field::Src0) if sdwa => match (slot.kind, part) {
+                    (Kind::Source { accepts, .. }, Some(code)) if code != 255 => {
+                        self.source(slot, code, accepts, &mut extra)?
+                    }
+                    _ => None,
+                },
                 (true, Field::Src0) => Some(Operand::Reg(Reg::new(File::Vgpr, self.dpp_source(), slot.words))),
                 _ => self.operand(slot, &mut inst, &mut extra)?,
             };
@@ -181,6 +194,7 @@ impl Reader {
                 None => return Ok(None),
             }
         }
+        extra += usize::from(sdwa);
         Ok(Some((inst, extra)))
     }
 

@@ -193,6 +193,49 @@ impl SourceKernel {
     }
 }
 
+/// The directives that make a descriptor.
+pub(super) fn directives(gpu: Gpu, chip: Chip, d: &KernelDescriptor) -> Vec<(&'static str, u32)> {
+    let mut all = Vec::new();
+    for directive in DIRECTIVES.iter().filter(|row| row.chips & bit(chip) != 0) {
+        let value = match directive.goes {
+            Goes::Spec => of_spec(gpu, directive.name, d),
+            Goes::User(field, _) => field.get(d.properties.into()),
+            Goes::Field(Word::One, field) => field.get(d.rsrc1),
+            Goes::Field(Word::Two, field) => field.get(d.rsrc2),
+            Goes::Field(Word::Three, field) => field.get(d.rsrc3),
+            Goes::Field(Word::Properties, field) => field.get(d.properties.into()),
+        };
+        // An exception that is not enabled, an argument that is not passed.
+        let is_usual =
+            value == 0 && (directive.name.starts_with("exception") || matches!(directive.goes, Goes::User(..)));
+        if !is_usual {
+            all.push((directive.name, value));
+        }
+    }
+    all
+}
+
+/// The number of a directive that goes into the description of a kernel.
+fn of_spec(gpu: Gpu, name: &str, d: &KernelDescriptor) -> u32 {
+    match name {
+        "group_segment_fixed_size" => d.group_segment_bytes,
+        "private_segment_fixed_size" => d.private_segment_bytes,
+        "kernarg_size" => d.kernarg_bytes,
+        "user_sgpr_count" => rsrc2::USER_SGPRS.get(d.rsrc2),
+        "wavefront_size32" => u32::from(d.wave32()),
+        "system_sgpr_workgroup_id_x" => rsrc2::WORKGROUP_X.get(d.rsrc2),
+        "system_sgpr_workgroup_id_y" => rsrc2::WORKGROUP_Y.get(d.rsrc2),
+        "system_sgpr_workgroup_id_z" => rsrc2::WORKGROUP_Z.get(d.rsrc2),
+        "system_vgpr_workitem_id" => rsrc2::WORKITEM_ID.get(d.rsrc2),
+        "next_free_vgpr" => d.vgprs(gpu),
+        // The six that the hardware keeps are not counted; other chips always have all.
+        "next_free_sgpr" if gpu == Gpu::Gfx942 => (8 * (rsrc1::SGPRS.get(d.rsrc1) + 1)).saturating_sub(6).min(102),
+        "next_free_sgpr" => 106,
+        "accum_offset" => 4 * (rsrc3::ACCUM_OFFSET.get(d.rsrc3) + 1),
+        _ => 0,
+    }
+}
+
 fn goes(name: &str) -> Option<Goes> {
     DIRECTIVES.iter().find(|d| d.name == name).map(|d| d.goes)
 }

@@ -11,6 +11,7 @@ use super::format::{Bits, Field, Format, Layout, layout};
 use super::inst::{Dpp, Enc, Inst, Modifiers};
 use super::reg::{File, Operand, Reg, scalar_code};
 use super::row::{Accepts, Allows, Class, Implicit, Kind, Op, Row, Slot, Unit};
+use super::sdwa;
 use super::vopd;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -538,6 +539,10 @@ pub(super) fn offset_range(chip: Chip, row: &Row, width: u8) -> (i64, i64) {
 
 impl Builder<'_> {
     fn modifiers(&mut self, m: &Modifiers) -> Result<(), EncodeError> {
+        if let Some(sdwa) = m.sdwa {
+            // Signs, clamp and omod are in its dword.
+            return sdwa::check(self, sdwa);
+        }
         let dpp_e32 = m.dpp.is_some() && self.layout.bits(Field::Neg).is_none();
         if dpp_e32 {
             let allowed = self.row.allows;
@@ -610,6 +615,9 @@ impl Builder<'_> {
         }
         self.cache_bits(m)?;
         self.set_if(Allows::TFE, "tfe", Field::Tfe, u32::from(m.tfe))?;
+        if self.row.allows.contains(Allows::LDS) && !m.lds {
+            return Err(EncodeError::Rule { op: self.name, why: "without a register for the data it needs lds" });
+        }
         self.set_if(Allows::LDS, "lds", Field::Lds, u32::from(m.lds))?;
         self.set_if(Allows::GDS, "gds", Field::Gds, u32::from(m.gds))?;
         self.set_if(Allows::OFFEN, "offen", Field::Offen, u32::from(m.offen))?;
@@ -693,20 +701,26 @@ impl Builder<'_> {
                 return Err(EncodeError::Rule { op: self.name, why: "a literal beside DPP" });
             }
             words.push(dpp::word(self.bits, self.layout, &self.inst.mods, dpp));
-            words[0] = self.src0_replaced(0, dpp);
+            words[0] = self.src0_replaced(0, dpp::code(dpp));
             if self.layout.dwords == 2 {
-                words[1] = self.src0_replaced(1, dpp);
+                words[1] = self.src0_replaced(1, dpp::code(dpp));
             }
+        } else if let Some(sdwa) = self.inst.mods.sdwa {
+            if self.literal.is_some() {
+                return Err(EncodeError::Rule { op: self.name, why: "a literal beside SDWA" });
+            }
+            words.push(sdwa::word(self.bits, self.layout, self.row, &self.inst.mods, sdwa));
+            words[0] = self.src0_replaced(0, sdwa::CODE);
         } else if let Some(literal) = self.literal {
             words.push(literal);
         }
         Ok(words)
     }
 
-    /// A dword with the code of the DPP form in the place of the first source.
-    fn src0_replaced(&self, index: u8, dpp: Dpp) -> u32 {
+    /// A dword with the code of the DPP or SDWA form in the place of the first source.
+    fn src0_replaced(&self, index: u8, code: u16) -> u32 {
         let Some(Bits(lo, width)) = self.layout.bits(Field::Src0) else { return word_at(self.bits, index) };
-        let bits = self.bits & !(mask(width) << lo) | u128::from(dpp::code(dpp)) << lo;
+        let bits = self.bits & !(mask(width) << lo) | u128::from(code) << lo;
         word_at(bits, index)
     }
 }

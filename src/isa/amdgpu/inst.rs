@@ -63,6 +63,17 @@ pub enum Dpp {
     },
 }
 
+/// Sub-dword addressing: which part of each dword is used, by number (bytes 0 to 3, words 4 and 5, 6: all of it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sdwa {
+    pub dst_sel: u8,
+    /// The rest of the destination: 0 zeros, 1 the part's sign, 2 stays.
+    pub dst_unused: u8,
+    pub src_sel: [u8; 2],
+    /// Which sources' parts are extended by their sign.
+    pub sext: u8,
+}
+
 /// The modifiers after the operands, and signs of sources. Bit i of a mask is source i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
@@ -78,6 +89,7 @@ pub struct Modifiers {
     /// 0, 1: times 2, 2: times 4, 3: divided by 2.
     pub omod: u8,
     pub dpp: Option<Dpp>,
+    pub sdwa: Option<Sdwa>,
     /// Bytes; of a scalar load with register offset: the immediate besides.
     pub offset: i32,
     pub offset1: u8,

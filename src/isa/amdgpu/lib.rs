@@ -11,7 +11,7 @@
 //! Place in the arrows: the instruction selection for these chips builds [`Inst`]s; the encoding knows no UOp. Sources:
 //! AMD's ISA manuals; the table was made by probing LLVM 19 with every opcode, and the tests compare with it.
 //!
-//! Left out: image, export and interpolation instructions, typed buffers, SDWA, GWS, true 16-bit registers (v1.h).
+//! Left out: image, export and interpolation instructions, typed buffers, GWS, true 16-bit registers (v1.h).
 #![forbid(unsafe_code)]
 
 mod asm;
@@ -26,11 +26,13 @@ mod encode;
 mod finish;
 pub mod format;
 mod inst;
+mod listing;
 pub use table::op;
 mod parse;
 mod print;
 mod reg;
 mod row;
+mod sdwa;
 mod select;
 mod source;
 mod special;
@@ -44,7 +46,8 @@ pub use chip::{Chip, Target, Wave};
 pub use decode::{DecodeError, decode};
 pub use encode::{EncodeError, Words, encode, row_of};
 pub use finish::{CompileError, Limits, MachineCode, compile, compile_within};
-pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers};
+pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers, Sdwa};
+pub use listing::listing;
 pub use parse::{ParseError, parse};
 pub use print::{operand_text, print, reg_text};
 pub use reg::{EXEC, EXEC_HI, EXEC_LO, File, M0, NULL, Operand, Reg, SCC, VCC, VCC_HI, VCC_LO, a, acc, s, ss, v, vs};

@@ -4,9 +4,10 @@ use super::cache;
 use super::chip::{Chip, Target};
 use super::encode::dual_row;
 use super::format::Format;
-use super::inst::{Dpp, DppCtrl, Enc, Inst, Modifiers};
+use super::inst::{Dpp, DppCtrl, Enc, Inst, Modifiers, Sdwa};
 use super::reg::{File, Operand, Reg, SPECIAL};
 use super::row::{Imm, Kind, Op, Row};
+use super::sdwa;
 use super::special;
 use thiserror::Error;
 
@@ -47,6 +48,7 @@ pub fn parse(target: Target, line: &str, label: &mut dyn FnMut(&str) -> Option<O
         operation(mnemonic).ok_or_else(|| fail(line, mnemonic, format!("unknown instruction {mnemonic}")))?;
     let mut inst = Inst::new(op, []);
     inst.enc = enc;
+    inst.mods.sdwa = mnemonic.ends_with("_sdwa").then(Sdwa::default);
     let mut parser = Parser { target, line, rest: rest.trim(), label };
     parser.operands(&mut inst)?;
     parser.modifiers(&mut inst)?;
@@ -77,7 +79,8 @@ fn operation(mnemonic: &str) -> Option<(Op, Enc)> {
     if let Some(op) = Op::parse(mnemonic) {
         return Some((op, Enc::Auto));
     }
-    let endings = [("_e64_dpp", Enc::E64), ("_e32", Enc::E32), ("_e64", Enc::E64), ("_dpp", Enc::E32)];
+    let endings =
+        [("_sdwa", Enc::E32), ("_e64_dpp", Enc::E64), ("_e32", Enc::E32), ("_e64", Enc::E64), ("_dpp", Enc::E32)];
     endings.into_iter().find_map(|(end, enc)| Some((Op::parse(mnemonic.strip_suffix(end)?)?, enc)))
 }
 
@@ -165,6 +168,7 @@ impl<'a> Parser<'a, '_> {
             Imm::Depctr => special::parse_depctr(&numbers()?),
             Imm::DelayAlu => special::parse_delay(&calls()?),
             Imm::HwReg => calls()?.first().and_then(|(_, args)| parse_hwreg(chip, args)),
+            Imm::GprIdx => calls()?.first().and_then(|(_, args)| special::parse_gpr_idx(&list(args))),
             Imm::Message => calls()?.first().and_then(|(_, args)| special::parse_message(chip, &list(args))),
             _ => None,
         };
@@ -185,8 +189,14 @@ impl<'a> Parser<'a, '_> {
         if let Some(x) = bars.or_else(|| inner.strip_prefix("abs(").and_then(|x| x.strip_suffix(')'))) {
             (inner, abs) = (x.trim(), true);
         }
+        let source = self.source_index(inst.op, index);
+        if let (Some(x), Some(sdwa)) =
+            (inner.strip_prefix("sext(").and_then(|x| x.strip_suffix(')')), inst.mods.sdwa.as_mut())
+        {
+            inner = x.trim();
+            sdwa.sext |= 1 << source.unwrap_or(0);
+        }
         if neg || abs {
-            let source = self.source_index(inst.op, index);
             let source = source.ok_or_else(|| self.error(text, "no sign is allowed here".to_owned()))?;
             let high = inst.op.name().contains("_mix");
             inst.mods.neg |= u8::from(neg) << source;
@@ -316,7 +326,10 @@ fn modifier(m: &mut Modifiers, op: Op, text: &str) -> bool {
         "offen" => &mut m.offen,
         "idxen" => &mut m.idxen,
         "nv" => &mut m.nv,
-        _ => return valued(m, op, name, value).is_some() || dpp(m, name, value).is_some(),
+        _ => {
+            let dpp = valued(m, op, name, value).is_some() || dpp(m, name, value).is_some();
+            return dpp || sdwa::modifier(m, name, value).is_some();
+        }
     };
     *flag = true;
     true

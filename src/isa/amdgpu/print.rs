@@ -7,6 +7,7 @@ use super::format::Format;
 use super::inst::{Dpp, DppCtrl, Inst, Modifiers};
 use super::reg::{File, Operand, Reg, SPECIAL};
 use super::row::{Allows, Class, Imm, Kind, Row, Slot};
+use super::sdwa;
 use super::special;
 use std::fmt::Write;
 
@@ -75,6 +76,9 @@ fn dual_text(target: Target, inst: &Inst, second: super::row::Op) -> String {
 
 fn suffix(row: &Row, mods: &Modifiers) -> &'static str {
     let short = matches!(row.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
+    if mods.sdwa.is_some() {
+        return "_sdwa";
+    }
     match (mods.dpp.is_some(), short, row.allows.contains(Allows::SUFFIX)) {
         (true, true, _) if row.format == Format::Vopc => "",
         (true, true, _) => "_dpp",
@@ -114,6 +118,9 @@ fn signed(row: &Row, slot: &Slot, text: &str, mods: &Modifiers, operand: Operand
         _ => (mods.neg, mods.abs),
     };
     let has = |mask: u8| mask >> index & 1 == 1;
+    if mods.sdwa.is_some_and(|s| has(s.sext)) {
+        return format!("sext({text})");
+    }
     match (has(neg), has(abs), matches!(operand, Operand::Reg(_))) {
         (false, false, _) => text.to_owned(),
         (true, false, true) => format!("-{text}"),
@@ -172,7 +179,8 @@ fn imm_text(chip: Chip, imm: Imm, value: i64) -> String {
     match imm {
         Imm::Small if bits <= 64 => bits.to_string(),
         Imm::Hex | Imm::Small => format!("{bits:#x}"),
-        Imm::Decimal | Imm::Optional | Imm::Label | Imm::GprIdx => bits.to_string(),
+        Imm::Decimal | Imm::Optional | Imm::Label => bits.to_string(),
+        Imm::GprIdx => special::gpr_idx_text(bits),
         Imm::Waitcnt => special::waitcnt_text(chip, bits),
         Imm::DelayAlu => special::delay_text(bits),
         Imm::Depctr => special::depctr_text(bits),
@@ -208,6 +216,9 @@ fn modifiers(text: &mut String, chip: Chip, row: &Row, inst: &Inst) {
     }
     if let Some(dpp) = m.dpp {
         text.push_str(&dpp_text(dpp));
+    }
+    if let Some(sdwa) = m.sdwa {
+        text.push_str(&sdwa::text(row, m, sdwa));
     }
 }
 

@@ -402,3 +402,19 @@ pub(super) fn parse_swizzle(parts: &[String]) -> Option<u16> {
         _ => None,
     }
 }
+/// Which operands an index register moves, by bit.
+const GPR_IDX: [&str; 4] = ["SRC0", "SRC1", "SRC2", "DST"];
+
+pub(super) fn gpr_idx_text(bits: u16) -> String {
+    if bits > 15 {
+        return bits.to_string();
+    }
+    let named: Vec<&str> = (0..).zip(GPR_IDX).filter(|(i, _)| bits >> i & 1 == 1).map(|(_, name)| name).collect();
+    format!("gpr_idx({})", named.join(","))
+}
+
+/// The bits of such a list.
+pub(super) fn parse_gpr_idx(names: &[String]) -> Option<u16> {
+    let bit = |name: &String| Some(1 << GPR_IDX.iter().position(|n| n == name)?);
+    names.iter().filter(|n| !n.is_empty()).map(bit).try_fold(0, |all, bit: Option<u16>| Some(all | bit?))
+}

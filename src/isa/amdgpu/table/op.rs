@@ -920,810 +920,814 @@ mod consts {
     pub const S_SENDMSG_RTN_B32: Op = Op(912);
     pub const S_SENDMSG_RTN_B64: Op = Op(913);
     pub const S_SENDMSGHALT: Op = Op(914);
-    pub const S_SET_INST_PREFETCH_DISTANCE: Op = Op(915);
-    pub const S_SETHALT: Op = Op(916);
-    pub const S_SETKILL: Op = Op(917);
-    pub const S_SETPC_B64: Op = Op(918);
-    pub const S_SETPRIO: Op = Op(919);
-    pub const S_SETREG_B32: Op = Op(920);
-    pub const S_SETREG_IMM32_B32: Op = Op(921);
-    pub const S_SETVSKIP: Op = Op(922);
-    pub const S_SEXT_I32_I16: Op = Op(923);
-    pub const S_SEXT_I32_I8: Op = Op(924);
-    pub const S_SINGLEUSE_VDST: Op = Op(925);
-    pub const S_SLEEP: Op = Op(926);
-    pub const S_SLEEP_VAR: Op = Op(927);
-    pub const S_STORE_DWORD: Op = Op(928);
-    pub const S_STORE_DWORDX2: Op = Op(929);
-    pub const S_STORE_DWORDX4: Op = Op(930);
-    pub const S_SUB_CO_CI_U32: Op = Op(931);
-    pub const S_SUB_CO_I32: Op = Op(932);
-    pub const S_SUB_CO_U32: Op = Op(933);
-    pub const S_SUB_F16: Op = Op(934);
-    pub const S_SUB_F32: Op = Op(935);
-    pub const S_SUB_I32: Op = Op(936);
-    pub const S_SUB_NC_U64: Op = Op(937);
-    pub const S_SUB_U32: Op = Op(938);
-    pub const S_SUBB_U32: Op = Op(939);
-    pub const S_SUBVECTOR_LOOP_BEGIN: Op = Op(940);
-    pub const S_SUBVECTOR_LOOP_END: Op = Op(941);
-    pub const S_SWAPPC_B64: Op = Op(942);
-    pub const S_TRAP: Op = Op(943);
-    pub const S_TRUNC_F16: Op = Op(944);
-    pub const S_TRUNC_F32: Op = Op(945);
-    pub const S_TTRACEDATA: Op = Op(946);
-    pub const S_TTRACEDATA_IMM: Op = Op(947);
-    pub const S_WAIT_ALU: Op = Op(948);
-    pub const S_WAIT_BVHCNT: Op = Op(949);
-    pub const S_WAIT_DSCNT: Op = Op(950);
-    pub const S_WAIT_EVENT: Op = Op(951);
-    pub const S_WAIT_EXPCNT: Op = Op(952);
-    pub const S_WAIT_IDLE: Op = Op(953);
-    pub const S_WAIT_KMCNT: Op = Op(954);
-    pub const S_WAIT_LOADCNT: Op = Op(955);
-    pub const S_WAIT_LOADCNT_DSCNT: Op = Op(956);
-    pub const S_WAIT_SAMPLECNT: Op = Op(957);
-    pub const S_WAIT_STORECNT: Op = Op(958);
-    pub const S_WAIT_STORECNT_DSCNT: Op = Op(959);
-    pub const S_WAITCNT: Op = Op(960);
-    pub const S_WAITCNT_DEPCTR: Op = Op(961);
-    pub const S_WAITCNT_EXPCNT: Op = Op(962);
-    pub const S_WAITCNT_LGKMCNT: Op = Op(963);
-    pub const S_WAITCNT_VMCNT: Op = Op(964);
-    pub const S_WAITCNT_VSCNT: Op = Op(965);
-    pub const S_WAKEUP: Op = Op(966);
-    pub const S_WQM_B32: Op = Op(967);
-    pub const S_WQM_B64: Op = Op(968);
-    pub const S_XNOR_B32: Op = Op(969);
-    pub const S_XNOR_B64: Op = Op(970);
-    pub const S_XNOR_SAVEEXEC_B32: Op = Op(971);
-    pub const S_XNOR_SAVEEXEC_B64: Op = Op(972);
-    pub const S_XOR_B32: Op = Op(973);
-    pub const S_XOR_B64: Op = Op(974);
-    pub const S_XOR_SAVEEXEC_B32: Op = Op(975);
-    pub const S_XOR_SAVEEXEC_B64: Op = Op(976);
-    pub const SCRATCH_LOAD_B128: Op = Op(977);
-    pub const SCRATCH_LOAD_B32: Op = Op(978);
-    pub const SCRATCH_LOAD_B64: Op = Op(979);
-    pub const SCRATCH_LOAD_B96: Op = Op(980);
-    pub const SCRATCH_LOAD_BLOCK: Op = Op(981);
-    pub const SCRATCH_LOAD_D16_B16: Op = Op(982);
-    pub const SCRATCH_LOAD_D16_HI_B16: Op = Op(983);
-    pub const SCRATCH_LOAD_D16_HI_I8: Op = Op(984);
-    pub const SCRATCH_LOAD_D16_HI_U8: Op = Op(985);
-    pub const SCRATCH_LOAD_D16_I8: Op = Op(986);
-    pub const SCRATCH_LOAD_D16_U8: Op = Op(987);
-    pub const SCRATCH_LOAD_DWORD: Op = Op(988);
-    pub const SCRATCH_LOAD_DWORDX2: Op = Op(989);
-    pub const SCRATCH_LOAD_DWORDX3: Op = Op(990);
-    pub const SCRATCH_LOAD_DWORDX4: Op = Op(991);
-    pub const SCRATCH_LOAD_I16: Op = Op(992);
-    pub const SCRATCH_LOAD_I8: Op = Op(993);
-    pub const SCRATCH_LOAD_LDS_DWORD: Op = Op(994);
-    pub const SCRATCH_LOAD_LDS_SBYTE: Op = Op(995);
-    pub const SCRATCH_LOAD_LDS_SSHORT: Op = Op(996);
-    pub const SCRATCH_LOAD_LDS_UBYTE: Op = Op(997);
-    pub const SCRATCH_LOAD_LDS_USHORT: Op = Op(998);
-    pub const SCRATCH_LOAD_SBYTE: Op = Op(999);
-    pub const SCRATCH_LOAD_SBYTE_D16: Op = Op(1000);
-    pub const SCRATCH_LOAD_SBYTE_D16_HI: Op = Op(1001);
-    pub const SCRATCH_LOAD_SHORT_D16: Op = Op(1002);
-    pub const SCRATCH_LOAD_SHORT_D16_HI: Op = Op(1003);
-    pub const SCRATCH_LOAD_SSHORT: Op = Op(1004);
-    pub const SCRATCH_LOAD_U16: Op = Op(1005);
-    pub const SCRATCH_LOAD_U8: Op = Op(1006);
-    pub const SCRATCH_LOAD_UBYTE: Op = Op(1007);
-    pub const SCRATCH_LOAD_UBYTE_D16: Op = Op(1008);
-    pub const SCRATCH_LOAD_UBYTE_D16_HI: Op = Op(1009);
-    pub const SCRATCH_LOAD_USHORT: Op = Op(1010);
-    pub const SCRATCH_STORE_B128: Op = Op(1011);
-    pub const SCRATCH_STORE_B16: Op = Op(1012);
-    pub const SCRATCH_STORE_B32: Op = Op(1013);
-    pub const SCRATCH_STORE_B64: Op = Op(1014);
-    pub const SCRATCH_STORE_B8: Op = Op(1015);
-    pub const SCRATCH_STORE_B96: Op = Op(1016);
-    pub const SCRATCH_STORE_BLOCK: Op = Op(1017);
-    pub const SCRATCH_STORE_BYTE: Op = Op(1018);
-    pub const SCRATCH_STORE_BYTE_D16_HI: Op = Op(1019);
-    pub const SCRATCH_STORE_D16_HI_B16: Op = Op(1020);
-    pub const SCRATCH_STORE_D16_HI_B8: Op = Op(1021);
-    pub const SCRATCH_STORE_DWORD: Op = Op(1022);
-    pub const SCRATCH_STORE_DWORDX2: Op = Op(1023);
-    pub const SCRATCH_STORE_DWORDX3: Op = Op(1024);
-    pub const SCRATCH_STORE_DWORDX4: Op = Op(1025);
-    pub const SCRATCH_STORE_SHORT: Op = Op(1026);
-    pub const SCRATCH_STORE_SHORT_D16_HI: Op = Op(1027);
-    pub const V_ACCVGPR_MOV_B32: Op = Op(1028);
-    pub const V_ACCVGPR_READ_B32: Op = Op(1029);
-    pub const V_ACCVGPR_WRITE_B32: Op = Op(1030);
-    pub const V_ADD3_U32: Op = Op(1031);
-    pub const V_ADD_CO_CI_U32: Op = Op(1032);
-    pub const V_ADD_CO_U32: Op = Op(1033);
-    pub const V_ADD_F16: Op = Op(1034);
-    pub const V_ADD_F32: Op = Op(1035);
-    pub const V_ADD_F64: Op = Op(1036);
-    pub const V_ADD_I16: Op = Op(1037);
-    pub const V_ADD_I32: Op = Op(1038);
-    pub const V_ADD_LSHL_U32: Op = Op(1039);
-    pub const V_ADD_NC_I16: Op = Op(1040);
-    pub const V_ADD_NC_I32: Op = Op(1041);
-    pub const V_ADD_NC_U16: Op = Op(1042);
-    pub const V_ADD_NC_U32: Op = Op(1043);
-    pub const V_ADD_U16: Op = Op(1044);
-    pub const V_ADD_U32: Op = Op(1045);
-    pub const V_ADDC_CO_U32: Op = Op(1046);
-    pub const V_ALIGNBIT_B32: Op = Op(1047);
-    pub const V_ALIGNBYTE_B32: Op = Op(1048);
-    pub const V_AND_B16: Op = Op(1049);
-    pub const V_AND_B32: Op = Op(1050);
-    pub const V_AND_OR_B32: Op = Op(1051);
-    pub const V_ASHRREV_I16: Op = Op(1052);
-    pub const V_ASHRREV_I32: Op = Op(1053);
-    pub const V_ASHRREV_I64: Op = Op(1054);
-    pub const V_BCNT_U32_B32: Op = Op(1055);
-    pub const V_BFE_I32: Op = Op(1056);
-    pub const V_BFE_U32: Op = Op(1057);
-    pub const V_BFI_B32: Op = Op(1058);
-    pub const V_BFM_B32: Op = Op(1059);
-    pub const V_BFREV_B32: Op = Op(1060);
-    pub const V_CEIL_F16: Op = Op(1061);
-    pub const V_CEIL_F32: Op = Op(1062);
-    pub const V_CEIL_F64: Op = Op(1063);
-    pub const V_CLREXCP: Op = Op(1064);
-    pub const V_CLS_I32: Op = Op(1065);
-    pub const V_CLZ_I32_U32: Op = Op(1066);
-    pub const V_CMP_CLASS_F16: Op = Op(1067);
-    pub const V_CMP_CLASS_F32: Op = Op(1068);
-    pub const V_CMP_CLASS_F64: Op = Op(1069);
-    pub const V_CMP_EQ_F16: Op = Op(1070);
-    pub const V_CMP_EQ_F32: Op = Op(1071);
-    pub const V_CMP_EQ_F64: Op = Op(1072);
-    pub const V_CMP_EQ_I16: Op = Op(1073);
-    pub const V_CMP_EQ_I32: Op = Op(1074);
-    pub const V_CMP_EQ_I64: Op = Op(1075);
-    pub const V_CMP_EQ_U16: Op = Op(1076);
-    pub const V_CMP_EQ_U32: Op = Op(1077);
-    pub const V_CMP_EQ_U64: Op = Op(1078);
-    pub const V_CMP_F_F16: Op = Op(1079);
-    pub const V_CMP_F_F32: Op = Op(1080);
-    pub const V_CMP_F_F64: Op = Op(1081);
-    pub const V_CMP_F_I16: Op = Op(1082);
-    pub const V_CMP_F_I32: Op = Op(1083);
-    pub const V_CMP_F_I64: Op = Op(1084);
-    pub const V_CMP_F_U16: Op = Op(1085);
-    pub const V_CMP_F_U32: Op = Op(1086);
-    pub const V_CMP_F_U64: Op = Op(1087);
-    pub const V_CMP_GE_F16: Op = Op(1088);
-    pub const V_CMP_GE_F32: Op = Op(1089);
-    pub const V_CMP_GE_F64: Op = Op(1090);
-    pub const V_CMP_GE_I16: Op = Op(1091);
-    pub const V_CMP_GE_I32: Op = Op(1092);
-    pub const V_CMP_GE_I64: Op = Op(1093);
-    pub const V_CMP_GE_U16: Op = Op(1094);
-    pub const V_CMP_GE_U32: Op = Op(1095);
-    pub const V_CMP_GE_U64: Op = Op(1096);
-    pub const V_CMP_GT_F16: Op = Op(1097);
-    pub const V_CMP_GT_F32: Op = Op(1098);
-    pub const V_CMP_GT_F64: Op = Op(1099);
-    pub const V_CMP_GT_I16: Op = Op(1100);
-    pub const V_CMP_GT_I32: Op = Op(1101);
-    pub const V_CMP_GT_I64: Op = Op(1102);
-    pub const V_CMP_GT_U16: Op = Op(1103);
-    pub const V_CMP_GT_U32: Op = Op(1104);
-    pub const V_CMP_GT_U64: Op = Op(1105);
-    pub const V_CMP_LE_F16: Op = Op(1106);
-    pub const V_CMP_LE_F32: Op = Op(1107);
-    pub const V_CMP_LE_F64: Op = Op(1108);
-    pub const V_CMP_LE_I16: Op = Op(1109);
-    pub const V_CMP_LE_I32: Op = Op(1110);
-    pub const V_CMP_LE_I64: Op = Op(1111);
-    pub const V_CMP_LE_U16: Op = Op(1112);
-    pub const V_CMP_LE_U32: Op = Op(1113);
-    pub const V_CMP_LE_U64: Op = Op(1114);
-    pub const V_CMP_LG_F16: Op = Op(1115);
-    pub const V_CMP_LG_F32: Op = Op(1116);
-    pub const V_CMP_LG_F64: Op = Op(1117);
-    pub const V_CMP_LT_F16: Op = Op(1118);
-    pub const V_CMP_LT_F32: Op = Op(1119);
-    pub const V_CMP_LT_F64: Op = Op(1120);
-    pub const V_CMP_LT_I16: Op = Op(1121);
-    pub const V_CMP_LT_I32: Op = Op(1122);
-    pub const V_CMP_LT_I64: Op = Op(1123);
-    pub const V_CMP_LT_U16: Op = Op(1124);
-    pub const V_CMP_LT_U32: Op = Op(1125);
-    pub const V_CMP_LT_U64: Op = Op(1126);
-    pub const V_CMP_NE_I16: Op = Op(1127);
-    pub const V_CMP_NE_I32: Op = Op(1128);
-    pub const V_CMP_NE_I64: Op = Op(1129);
-    pub const V_CMP_NE_U16: Op = Op(1130);
-    pub const V_CMP_NE_U32: Op = Op(1131);
-    pub const V_CMP_NE_U64: Op = Op(1132);
-    pub const V_CMP_NEQ_F16: Op = Op(1133);
-    pub const V_CMP_NEQ_F32: Op = Op(1134);
-    pub const V_CMP_NEQ_F64: Op = Op(1135);
-    pub const V_CMP_NGE_F16: Op = Op(1136);
-    pub const V_CMP_NGE_F32: Op = Op(1137);
-    pub const V_CMP_NGE_F64: Op = Op(1138);
-    pub const V_CMP_NGT_F16: Op = Op(1139);
-    pub const V_CMP_NGT_F32: Op = Op(1140);
-    pub const V_CMP_NGT_F64: Op = Op(1141);
-    pub const V_CMP_NLE_F16: Op = Op(1142);
-    pub const V_CMP_NLE_F32: Op = Op(1143);
-    pub const V_CMP_NLE_F64: Op = Op(1144);
-    pub const V_CMP_NLG_F16: Op = Op(1145);
-    pub const V_CMP_NLG_F32: Op = Op(1146);
-    pub const V_CMP_NLG_F64: Op = Op(1147);
-    pub const V_CMP_NLT_F16: Op = Op(1148);
-    pub const V_CMP_NLT_F32: Op = Op(1149);
-    pub const V_CMP_NLT_F64: Op = Op(1150);
-    pub const V_CMP_O_F16: Op = Op(1151);
-    pub const V_CMP_O_F32: Op = Op(1152);
-    pub const V_CMP_O_F64: Op = Op(1153);
-    pub const V_CMP_T_F16: Op = Op(1154);
-    pub const V_CMP_T_F32: Op = Op(1155);
-    pub const V_CMP_T_F64: Op = Op(1156);
-    pub const V_CMP_T_I16: Op = Op(1157);
-    pub const V_CMP_T_I32: Op = Op(1158);
-    pub const V_CMP_T_I64: Op = Op(1159);
-    pub const V_CMP_T_U16: Op = Op(1160);
-    pub const V_CMP_T_U32: Op = Op(1161);
-    pub const V_CMP_T_U64: Op = Op(1162);
-    pub const V_CMP_TRU_F16: Op = Op(1163);
-    pub const V_CMP_TRU_F32: Op = Op(1164);
-    pub const V_CMP_TRU_F64: Op = Op(1165);
-    pub const V_CMP_U_F16: Op = Op(1166);
-    pub const V_CMP_U_F32: Op = Op(1167);
-    pub const V_CMP_U_F64: Op = Op(1168);
-    pub const V_CMPX_CLASS_F16: Op = Op(1169);
-    pub const V_CMPX_CLASS_F32: Op = Op(1170);
-    pub const V_CMPX_CLASS_F64: Op = Op(1171);
-    pub const V_CMPX_EQ_F16: Op = Op(1172);
-    pub const V_CMPX_EQ_F32: Op = Op(1173);
-    pub const V_CMPX_EQ_F64: Op = Op(1174);
-    pub const V_CMPX_EQ_I16: Op = Op(1175);
-    pub const V_CMPX_EQ_I32: Op = Op(1176);
-    pub const V_CMPX_EQ_I64: Op = Op(1177);
-    pub const V_CMPX_EQ_U16: Op = Op(1178);
-    pub const V_CMPX_EQ_U32: Op = Op(1179);
-    pub const V_CMPX_EQ_U64: Op = Op(1180);
-    pub const V_CMPX_F_F16: Op = Op(1181);
-    pub const V_CMPX_F_F32: Op = Op(1182);
-    pub const V_CMPX_F_F64: Op = Op(1183);
-    pub const V_CMPX_F_I16: Op = Op(1184);
-    pub const V_CMPX_F_I32: Op = Op(1185);
-    pub const V_CMPX_F_I64: Op = Op(1186);
-    pub const V_CMPX_F_U16: Op = Op(1187);
-    pub const V_CMPX_F_U32: Op = Op(1188);
-    pub const V_CMPX_F_U64: Op = Op(1189);
-    pub const V_CMPX_GE_F16: Op = Op(1190);
-    pub const V_CMPX_GE_F32: Op = Op(1191);
-    pub const V_CMPX_GE_F64: Op = Op(1192);
-    pub const V_CMPX_GE_I16: Op = Op(1193);
-    pub const V_CMPX_GE_I32: Op = Op(1194);
-    pub const V_CMPX_GE_I64: Op = Op(1195);
-    pub const V_CMPX_GE_U16: Op = Op(1196);
-    pub const V_CMPX_GE_U32: Op = Op(1197);
-    pub const V_CMPX_GE_U64: Op = Op(1198);
-    pub const V_CMPX_GT_F16: Op = Op(1199);
-    pub const V_CMPX_GT_F32: Op = Op(1200);
-    pub const V_CMPX_GT_F64: Op = Op(1201);
-    pub const V_CMPX_GT_I16: Op = Op(1202);
-    pub const V_CMPX_GT_I32: Op = Op(1203);
-    pub const V_CMPX_GT_I64: Op = Op(1204);
-    pub const V_CMPX_GT_U16: Op = Op(1205);
-    pub const V_CMPX_GT_U32: Op = Op(1206);
-    pub const V_CMPX_GT_U64: Op = Op(1207);
-    pub const V_CMPX_LE_F16: Op = Op(1208);
-    pub const V_CMPX_LE_F32: Op = Op(1209);
-    pub const V_CMPX_LE_F64: Op = Op(1210);
-    pub const V_CMPX_LE_I16: Op = Op(1211);
-    pub const V_CMPX_LE_I32: Op = Op(1212);
-    pub const V_CMPX_LE_I64: Op = Op(1213);
-    pub const V_CMPX_LE_U16: Op = Op(1214);
-    pub const V_CMPX_LE_U32: Op = Op(1215);
-    pub const V_CMPX_LE_U64: Op = Op(1216);
-    pub const V_CMPX_LG_F16: Op = Op(1217);
-    pub const V_CMPX_LG_F32: Op = Op(1218);
-    pub const V_CMPX_LG_F64: Op = Op(1219);
-    pub const V_CMPX_LT_F16: Op = Op(1220);
-    pub const V_CMPX_LT_F32: Op = Op(1221);
-    pub const V_CMPX_LT_F64: Op = Op(1222);
-    pub const V_CMPX_LT_I16: Op = Op(1223);
-    pub const V_CMPX_LT_I32: Op = Op(1224);
-    pub const V_CMPX_LT_I64: Op = Op(1225);
-    pub const V_CMPX_LT_U16: Op = Op(1226);
-    pub const V_CMPX_LT_U32: Op = Op(1227);
-    pub const V_CMPX_LT_U64: Op = Op(1228);
-    pub const V_CMPX_NE_I16: Op = Op(1229);
-    pub const V_CMPX_NE_I32: Op = Op(1230);
-    pub const V_CMPX_NE_I64: Op = Op(1231);
-    pub const V_CMPX_NE_U16: Op = Op(1232);
-    pub const V_CMPX_NE_U32: Op = Op(1233);
-    pub const V_CMPX_NE_U64: Op = Op(1234);
-    pub const V_CMPX_NEQ_F16: Op = Op(1235);
-    pub const V_CMPX_NEQ_F32: Op = Op(1236);
-    pub const V_CMPX_NEQ_F64: Op = Op(1237);
-    pub const V_CMPX_NGE_F16: Op = Op(1238);
-    pub const V_CMPX_NGE_F32: Op = Op(1239);
-    pub const V_CMPX_NGE_F64: Op = Op(1240);
-    pub const V_CMPX_NGT_F16: Op = Op(1241);
-    pub const V_CMPX_NGT_F32: Op = Op(1242);
-    pub const V_CMPX_NGT_F64: Op = Op(1243);
-    pub const V_CMPX_NLE_F16: Op = Op(1244);
-    pub const V_CMPX_NLE_F32: Op = Op(1245);
-    pub const V_CMPX_NLE_F64: Op = Op(1246);
-    pub const V_CMPX_NLG_F16: Op = Op(1247);
-    pub const V_CMPX_NLG_F32: Op = Op(1248);
-    pub const V_CMPX_NLG_F64: Op = Op(1249);
-    pub const V_CMPX_NLT_F16: Op = Op(1250);
-    pub const V_CMPX_NLT_F32: Op = Op(1251);
-    pub const V_CMPX_NLT_F64: Op = Op(1252);
-    pub const V_CMPX_O_F16: Op = Op(1253);
-    pub const V_CMPX_O_F32: Op = Op(1254);
-    pub const V_CMPX_O_F64: Op = Op(1255);
-    pub const V_CMPX_T_F16: Op = Op(1256);
-    pub const V_CMPX_T_F32: Op = Op(1257);
-    pub const V_CMPX_T_F64: Op = Op(1258);
-    pub const V_CMPX_T_I16: Op = Op(1259);
-    pub const V_CMPX_T_I32: Op = Op(1260);
-    pub const V_CMPX_T_I64: Op = Op(1261);
-    pub const V_CMPX_T_U16: Op = Op(1262);
-    pub const V_CMPX_T_U32: Op = Op(1263);
-    pub const V_CMPX_T_U64: Op = Op(1264);
-    pub const V_CMPX_TRU_F16: Op = Op(1265);
-    pub const V_CMPX_TRU_F32: Op = Op(1266);
-    pub const V_CMPX_TRU_F64: Op = Op(1267);
-    pub const V_CMPX_U_F16: Op = Op(1268);
-    pub const V_CMPX_U_F32: Op = Op(1269);
-    pub const V_CMPX_U_F64: Op = Op(1270);
-    pub const V_CNDMASK_B16: Op = Op(1271);
-    pub const V_CNDMASK_B32: Op = Op(1272);
-    pub const V_COS_F16: Op = Op(1273);
-    pub const V_COS_F32: Op = Op(1274);
-    pub const V_CTZ_I32_B32: Op = Op(1275);
-    pub const V_CUBEID_F32: Op = Op(1276);
-    pub const V_CUBEMA_F32: Op = Op(1277);
-    pub const V_CUBESC_F32: Op = Op(1278);
-    pub const V_CUBETC_F32: Op = Op(1279);
-    pub const V_CVT_F16_F32: Op = Op(1280);
-    pub const V_CVT_F16_I16: Op = Op(1281);
-    pub const V_CVT_F16_U16: Op = Op(1282);
-    pub const V_CVT_F32_BF8: Op = Op(1283);
-    pub const V_CVT_F32_F16: Op = Op(1284);
-    pub const V_CVT_F32_F64: Op = Op(1285);
-    pub const V_CVT_F32_FP8: Op = Op(1286);
-    pub const V_CVT_F32_I32: Op = Op(1287);
-    pub const V_CVT_F32_U32: Op = Op(1288);
-    pub const V_CVT_F32_UBYTE0: Op = Op(1289);
-    pub const V_CVT_F32_UBYTE1: Op = Op(1290);
-    pub const V_CVT_F32_UBYTE2: Op = Op(1291);
-    pub const V_CVT_F32_UBYTE3: Op = Op(1292);
-    pub const V_CVT_F64_F32: Op = Op(1293);
-    pub const V_CVT_F64_I32: Op = Op(1294);
-    pub const V_CVT_F64_U32: Op = Op(1295);
-    pub const V_CVT_FLOOR_I32_F32: Op = Op(1296);
-    pub const V_CVT_FLR_I32_F32: Op = Op(1297);
-    pub const V_CVT_I16_F16: Op = Op(1298);
-    pub const V_CVT_I32_F32: Op = Op(1299);
-    pub const V_CVT_I32_F64: Op = Op(1300);
-    pub const V_CVT_I32_I16: Op = Op(1301);
-    pub const V_CVT_NEAREST_I32_F32: Op = Op(1302);
-    pub const V_CVT_NORM_I16_F16: Op = Op(1303);
-    pub const V_CVT_NORM_U16_F16: Op = Op(1304);
-    pub const V_CVT_OFF_F32_I4: Op = Op(1305);
-    pub const V_CVT_PK_BF8_F32: Op = Op(1306);
-    pub const V_CVT_PK_F32_BF8: Op = Op(1307);
-    pub const V_CVT_PK_F32_FP8: Op = Op(1308);
-    pub const V_CVT_PK_FP8_F32: Op = Op(1309);
-    pub const V_CVT_PK_I16_F32: Op = Op(1310);
-    pub const V_CVT_PK_I16_I32: Op = Op(1311);
-    pub const V_CVT_PK_NORM_I16_F16: Op = Op(1312);
-    pub const V_CVT_PK_NORM_I16_F32: Op = Op(1313);
-    pub const V_CVT_PK_NORM_U16_F16: Op = Op(1314);
-    pub const V_CVT_PK_NORM_U16_F32: Op = Op(1315);
-    pub const V_CVT_PK_RTZ_F16_F32: Op = Op(1316);
-    pub const V_CVT_PK_U16_F32: Op = Op(1317);
-    pub const V_CVT_PK_U16_U32: Op = Op(1318);
-    pub const V_CVT_PK_U8_F32: Op = Op(1319);
-    pub const V_CVT_PKACCUM_U8_F32: Op = Op(1320);
-    pub const V_CVT_PKNORM_I16_F16: Op = Op(1321);
-    pub const V_CVT_PKNORM_I16_F32: Op = Op(1322);
-    pub const V_CVT_PKNORM_U16_F16: Op = Op(1323);
-    pub const V_CVT_PKNORM_U16_F32: Op = Op(1324);
-    pub const V_CVT_PKRTZ_F16_F32: Op = Op(1325);
-    pub const V_CVT_RPI_I32_F32: Op = Op(1326);
-    pub const V_CVT_SR_BF8_F32: Op = Op(1327);
-    pub const V_CVT_SR_FP8_F32: Op = Op(1328);
-    pub const V_CVT_U16_F16: Op = Op(1329);
-    pub const V_CVT_U32_F32: Op = Op(1330);
-    pub const V_CVT_U32_F64: Op = Op(1331);
-    pub const V_CVT_U32_U16: Op = Op(1332);
-    pub const V_DIV_FIXUP_F16: Op = Op(1333);
-    pub const V_DIV_FIXUP_F32: Op = Op(1334);
-    pub const V_DIV_FIXUP_F64: Op = Op(1335);
-    pub const V_DIV_FIXUP_LEGACY_F16: Op = Op(1336);
-    pub const V_DIV_FMAS_F32: Op = Op(1337);
-    pub const V_DIV_FMAS_F64: Op = Op(1338);
-    pub const V_DIV_SCALE_F32: Op = Op(1339);
-    pub const V_DIV_SCALE_F64: Op = Op(1340);
-    pub const V_DOT2_BF16_BF16: Op = Op(1341);
-    pub const V_DOT2_F16_F16: Op = Op(1342);
-    pub const V_DOT2_F32_BF16: Op = Op(1343);
-    pub const V_DOT2_F32_F16: Op = Op(1344);
-    pub const V_DOT2_I32_I16: Op = Op(1345);
-    pub const V_DOT2_U32_U16: Op = Op(1346);
-    pub const V_DOT2ACC_F32_F16: Op = Op(1347);
-    pub const V_DOT2C_F32_F16: Op = Op(1348);
-    pub const V_DOT2C_I32_I16: Op = Op(1349);
-    pub const V_DOT4_F32_BF8_BF8: Op = Op(1350);
-    pub const V_DOT4_F32_BF8_FP8: Op = Op(1351);
-    pub const V_DOT4_F32_FP8_BF8: Op = Op(1352);
-    pub const V_DOT4_F32_FP8_FP8: Op = Op(1353);
-    pub const V_DOT4_I32_I8: Op = Op(1354);
-    pub const V_DOT4_I32_IU8: Op = Op(1355);
-    pub const V_DOT4_U32_U8: Op = Op(1356);
-    pub const V_DOT4C_I32_I8: Op = Op(1357);
-    pub const V_DOT8_I32_I4: Op = Op(1358);
-    pub const V_DOT8_I32_IU4: Op = Op(1359);
-    pub const V_DOT8_U32_U4: Op = Op(1360);
-    pub const V_DOT8C_I32_I4: Op = Op(1361);
-    pub const V_DUAL_ADD_F32: Op = Op(1362);
-    pub const V_DUAL_ADD_NC_U32: Op = Op(1363);
-    pub const V_DUAL_AND_B32: Op = Op(1364);
-    pub const V_DUAL_CNDMASK_B32: Op = Op(1365);
-    pub const V_DUAL_DOT2ACC_F32_F16: Op = Op(1366);
-    pub const V_DUAL_FMAAK_F32: Op = Op(1367);
-    pub const V_DUAL_FMAC_F32: Op = Op(1368);
-    pub const V_DUAL_FMAMK_F32: Op = Op(1369);
-    pub const V_DUAL_LSHLREV_B32: Op = Op(1370);
-    pub const V_DUAL_MAX_F32: Op = Op(1371);
-    pub const V_DUAL_MAX_NUM_F32: Op = Op(1372);
-    pub const V_DUAL_MIN_F32: Op = Op(1373);
-    pub const V_DUAL_MIN_NUM_F32: Op = Op(1374);
-    pub const V_DUAL_MOV_B32: Op = Op(1375);
-    pub const V_DUAL_MUL_DX9_ZERO_F32: Op = Op(1376);
-    pub const V_DUAL_MUL_F32: Op = Op(1377);
-    pub const V_DUAL_SUB_F32: Op = Op(1378);
-    pub const V_DUAL_SUBREV_F32: Op = Op(1379);
-    pub const V_EXP_F16: Op = Op(1380);
-    pub const V_EXP_F32: Op = Op(1381);
-    pub const V_EXP_LEGACY_F32: Op = Op(1382);
-    pub const V_FFBH_I32: Op = Op(1383);
-    pub const V_FFBH_U32: Op = Op(1384);
-    pub const V_FFBL_B32: Op = Op(1385);
-    pub const V_FLOOR_F16: Op = Op(1386);
-    pub const V_FLOOR_F32: Op = Op(1387);
-    pub const V_FLOOR_F64: Op = Op(1388);
-    pub const V_FMA_DX9_ZERO_F32: Op = Op(1389);
-    pub const V_FMA_F16: Op = Op(1390);
-    pub const V_FMA_F32: Op = Op(1391);
-    pub const V_FMA_F64: Op = Op(1392);
-    pub const V_FMA_LEGACY_F16: Op = Op(1393);
-    pub const V_FMA_MIX_F32: Op = Op(1394);
-    pub const V_FMA_MIXHI_F16: Op = Op(1395);
-    pub const V_FMA_MIXLO_F16: Op = Op(1396);
-    pub const V_FMAAK_F16: Op = Op(1397);
-    pub const V_FMAAK_F32: Op = Op(1398);
-    pub const V_FMAC_DX9_ZERO_F32: Op = Op(1399);
-    pub const V_FMAC_F16: Op = Op(1400);
-    pub const V_FMAC_F32: Op = Op(1401);
-    pub const V_FMAC_F64: Op = Op(1402);
-    pub const V_FMAMK_F16: Op = Op(1403);
-    pub const V_FMAMK_F32: Op = Op(1404);
-    pub const V_FRACT_F16: Op = Op(1405);
-    pub const V_FRACT_F32: Op = Op(1406);
-    pub const V_FRACT_F64: Op = Op(1407);
-    pub const V_FREXP_EXP_I16_F16: Op = Op(1408);
-    pub const V_FREXP_EXP_I32_F32: Op = Op(1409);
-    pub const V_FREXP_EXP_I32_F64: Op = Op(1410);
-    pub const V_FREXP_MANT_F16: Op = Op(1411);
-    pub const V_FREXP_MANT_F32: Op = Op(1412);
-    pub const V_FREXP_MANT_F64: Op = Op(1413);
-    pub const V_LDEXP_F16: Op = Op(1414);
-    pub const V_LDEXP_F32: Op = Op(1415);
-    pub const V_LDEXP_F64: Op = Op(1416);
-    pub const V_LERP_U8: Op = Op(1417);
-    pub const V_LOG_F16: Op = Op(1418);
-    pub const V_LOG_F32: Op = Op(1419);
-    pub const V_LOG_LEGACY_F32: Op = Op(1420);
-    pub const V_LSHL_ADD_U32: Op = Op(1421);
-    pub const V_LSHL_ADD_U64: Op = Op(1422);
-    pub const V_LSHL_OR_B32: Op = Op(1423);
-    pub const V_LSHLREV_B16: Op = Op(1424);
-    pub const V_LSHLREV_B32: Op = Op(1425);
-    pub const V_LSHLREV_B64: Op = Op(1426);
-    pub const V_LSHRREV_B16: Op = Op(1427);
-    pub const V_LSHRREV_B32: Op = Op(1428);
-    pub const V_LSHRREV_B64: Op = Op(1429);
-    pub const V_MAC_F16: Op = Op(1430);
-    pub const V_MAD_CO_I64_I32: Op = Op(1431);
-    pub const V_MAD_CO_U64_U32: Op = Op(1432);
-    pub const V_MAD_F16: Op = Op(1433);
-    pub const V_MAD_I16: Op = Op(1434);
-    pub const V_MAD_I32_I16: Op = Op(1435);
-    pub const V_MAD_I32_I24: Op = Op(1436);
-    pub const V_MAD_I64_I32: Op = Op(1437);
-    pub const V_MAD_LEGACY_F16: Op = Op(1438);
-    pub const V_MAD_LEGACY_I16: Op = Op(1439);
-    pub const V_MAD_LEGACY_U16: Op = Op(1440);
-    pub const V_MAD_U16: Op = Op(1441);
-    pub const V_MAD_U32_U16: Op = Op(1442);
-    pub const V_MAD_U32_U24: Op = Op(1443);
-    pub const V_MAD_U64_U32: Op = Op(1444);
-    pub const V_MADAK_F16: Op = Op(1445);
-    pub const V_MADMK_F16: Op = Op(1446);
-    pub const V_MAX3_F16: Op = Op(1447);
-    pub const V_MAX3_F32: Op = Op(1448);
-    pub const V_MAX3_I16: Op = Op(1449);
-    pub const V_MAX3_I32: Op = Op(1450);
-    pub const V_MAX3_NUM_F16: Op = Op(1451);
-    pub const V_MAX3_NUM_F32: Op = Op(1452);
-    pub const V_MAX3_U16: Op = Op(1453);
-    pub const V_MAX3_U32: Op = Op(1454);
-    pub const V_MAX_F16: Op = Op(1455);
-    pub const V_MAX_F32: Op = Op(1456);
-    pub const V_MAX_F64: Op = Op(1457);
-    pub const V_MAX_I16: Op = Op(1458);
-    pub const V_MAX_I32: Op = Op(1459);
-    pub const V_MAX_NUM_F16: Op = Op(1460);
-    pub const V_MAX_NUM_F32: Op = Op(1461);
-    pub const V_MAX_NUM_F64: Op = Op(1462);
-    pub const V_MAX_U16: Op = Op(1463);
-    pub const V_MAX_U32: Op = Op(1464);
-    pub const V_MAXIMUM3_F16: Op = Op(1465);
-    pub const V_MAXIMUM3_F32: Op = Op(1466);
-    pub const V_MAXIMUM_F16: Op = Op(1467);
-    pub const V_MAXIMUM_F32: Op = Op(1468);
-    pub const V_MAXIMUM_F64: Op = Op(1469);
-    pub const V_MAXIMUMMINIMUM_F16: Op = Op(1470);
-    pub const V_MAXIMUMMINIMUM_F32: Op = Op(1471);
-    pub const V_MAXMIN_F16: Op = Op(1472);
-    pub const V_MAXMIN_F32: Op = Op(1473);
-    pub const V_MAXMIN_I32: Op = Op(1474);
-    pub const V_MAXMIN_NUM_F16: Op = Op(1475);
-    pub const V_MAXMIN_NUM_F32: Op = Op(1476);
-    pub const V_MAXMIN_U32: Op = Op(1477);
-    pub const V_MBCNT_HI_U32_B32: Op = Op(1478);
-    pub const V_MBCNT_LO_U32_B32: Op = Op(1479);
-    pub const V_MED3_F16: Op = Op(1480);
-    pub const V_MED3_F32: Op = Op(1481);
-    pub const V_MED3_I16: Op = Op(1482);
-    pub const V_MED3_I32: Op = Op(1483);
-    pub const V_MED3_NUM_F16: Op = Op(1484);
-    pub const V_MED3_NUM_F32: Op = Op(1485);
-    pub const V_MED3_U16: Op = Op(1486);
-    pub const V_MED3_U32: Op = Op(1487);
-    pub const V_MFMA_F32_16X16X16_BF16: Op = Op(1488);
-    pub const V_MFMA_F32_16X16X16_F16: Op = Op(1489);
-    pub const V_MFMA_F32_16X16X1_4B_F32: Op = Op(1490);
-    pub const V_MFMA_F32_16X16X32_BF8_BF8: Op = Op(1491);
-    pub const V_MFMA_F32_16X16X32_BF8_FP8: Op = Op(1492);
-    pub const V_MFMA_F32_16X16X32_FP8_BF8: Op = Op(1493);
-    pub const V_MFMA_F32_16X16X32_FP8_FP8: Op = Op(1494);
-    pub const V_MFMA_F32_16X16X4_4B_BF16: Op = Op(1495);
-    pub const V_MFMA_F32_16X16X4_4B_F16: Op = Op(1496);
-    pub const V_MFMA_F32_16X16X4_F32: Op = Op(1497);
-    pub const V_MFMA_F32_16X16X8_XF32: Op = Op(1498);
-    pub const V_MFMA_F32_32X32X16_BF8_BF8: Op = Op(1499);
-    pub const V_MFMA_F32_32X32X16_BF8_FP8: Op = Op(1500);
-    pub const V_MFMA_F32_32X32X16_FP8_BF8: Op = Op(1501);
-    pub const V_MFMA_F32_32X32X16_FP8_FP8: Op = Op(1502);
-    pub const V_MFMA_F32_32X32X1_2B_F32: Op = Op(1503);
-    pub const V_MFMA_F32_32X32X2_F32: Op = Op(1504);
-    pub const V_MFMA_F32_32X32X4_2B_BF16: Op = Op(1505);
-    pub const V_MFMA_F32_32X32X4_2B_F16: Op = Op(1506);
-    pub const V_MFMA_F32_32X32X4_XF32: Op = Op(1507);
-    pub const V_MFMA_F32_32X32X8_BF16: Op = Op(1508);
-    pub const V_MFMA_F32_32X32X8_F16: Op = Op(1509);
-    pub const V_MFMA_F32_4X4X1_16B_F32: Op = Op(1510);
-    pub const V_MFMA_F32_4X4X4_16B_BF16: Op = Op(1511);
-    pub const V_MFMA_F32_4X4X4_16B_F16: Op = Op(1512);
-    pub const V_MFMA_F64_16X16X4_F64: Op = Op(1513);
-    pub const V_MFMA_F64_4X4X4_4B_F64: Op = Op(1514);
-    pub const V_MFMA_I32_16X16X32_I8: Op = Op(1515);
-    pub const V_MFMA_I32_16X16X4_4B_I8: Op = Op(1516);
-    pub const V_MFMA_I32_32X32X16_I8: Op = Op(1517);
-    pub const V_MFMA_I32_32X32X4_2B_I8: Op = Op(1518);
-    pub const V_MFMA_I32_4X4X4_16B_I8: Op = Op(1519);
-    pub const V_MIN3_F16: Op = Op(1520);
-    pub const V_MIN3_F32: Op = Op(1521);
-    pub const V_MIN3_I16: Op = Op(1522);
-    pub const V_MIN3_I32: Op = Op(1523);
-    pub const V_MIN3_NUM_F16: Op = Op(1524);
-    pub const V_MIN3_NUM_F32: Op = Op(1525);
-    pub const V_MIN3_U16: Op = Op(1526);
-    pub const V_MIN3_U32: Op = Op(1527);
-    pub const V_MIN_F16: Op = Op(1528);
-    pub const V_MIN_F32: Op = Op(1529);
-    pub const V_MIN_F64: Op = Op(1530);
-    pub const V_MIN_I16: Op = Op(1531);
-    pub const V_MIN_I32: Op = Op(1532);
-    pub const V_MIN_NUM_F16: Op = Op(1533);
-    pub const V_MIN_NUM_F32: Op = Op(1534);
-    pub const V_MIN_NUM_F64: Op = Op(1535);
-    pub const V_MIN_U16: Op = Op(1536);
-    pub const V_MIN_U32: Op = Op(1537);
-    pub const V_MINIMUM3_F16: Op = Op(1538);
-    pub const V_MINIMUM3_F32: Op = Op(1539);
-    pub const V_MINIMUM_F16: Op = Op(1540);
-    pub const V_MINIMUM_F32: Op = Op(1541);
-    pub const V_MINIMUM_F64: Op = Op(1542);
-    pub const V_MINIMUMMAXIMUM_F16: Op = Op(1543);
-    pub const V_MINIMUMMAXIMUM_F32: Op = Op(1544);
-    pub const V_MINMAX_F16: Op = Op(1545);
-    pub const V_MINMAX_F32: Op = Op(1546);
-    pub const V_MINMAX_I32: Op = Op(1547);
-    pub const V_MINMAX_NUM_F16: Op = Op(1548);
-    pub const V_MINMAX_NUM_F32: Op = Op(1549);
-    pub const V_MINMAX_U32: Op = Op(1550);
-    pub const V_MOV_B32: Op = Op(1551);
-    pub const V_MOV_B64: Op = Op(1552);
-    pub const V_MOVRELD_B32: Op = Op(1553);
-    pub const V_MOVRELS_B32: Op = Op(1554);
-    pub const V_MOVRELSD_2_B32: Op = Op(1555);
-    pub const V_MOVRELSD_B32: Op = Op(1556);
-    pub const V_MQSAD_PK_U16_U8: Op = Op(1557);
-    pub const V_MQSAD_U32_U8: Op = Op(1558);
-    pub const V_MSAD_U8: Op = Op(1559);
-    pub const V_MUL_DX9_ZERO_F32: Op = Op(1560);
-    pub const V_MUL_F16: Op = Op(1561);
-    pub const V_MUL_F32: Op = Op(1562);
-    pub const V_MUL_F64: Op = Op(1563);
-    pub const V_MUL_HI_I32: Op = Op(1564);
-    pub const V_MUL_HI_I32_I24: Op = Op(1565);
-    pub const V_MUL_HI_U32: Op = Op(1566);
-    pub const V_MUL_HI_U32_U24: Op = Op(1567);
-    pub const V_MUL_I32_I24: Op = Op(1568);
-    pub const V_MUL_LEGACY_F32: Op = Op(1569);
-    pub const V_MUL_LO_U16: Op = Op(1570);
-    pub const V_MUL_LO_U32: Op = Op(1571);
-    pub const V_MUL_U32_U24: Op = Op(1572);
-    pub const V_MULLIT_F32: Op = Op(1573);
-    pub const V_NOP: Op = Op(1574);
-    pub const V_NOT_B16: Op = Op(1575);
-    pub const V_NOT_B32: Op = Op(1576);
-    pub const V_OR3_B32: Op = Op(1577);
-    pub const V_OR_B16: Op = Op(1578);
-    pub const V_OR_B32: Op = Op(1579);
-    pub const V_PACK_B32_F16: Op = Op(1580);
-    pub const V_PERM_B32: Op = Op(1581);
-    pub const V_PERMLANE16_B32: Op = Op(1582);
-    pub const V_PERMLANE16_VAR_B32: Op = Op(1583);
-    pub const V_PERMLANE64_B32: Op = Op(1584);
-    pub const V_PERMLANEX16_B32: Op = Op(1585);
-    pub const V_PERMLANEX16_VAR_B32: Op = Op(1586);
-    pub const V_PIPEFLUSH: Op = Op(1587);
-    pub const V_PK_ADD_F16: Op = Op(1588);
-    pub const V_PK_ADD_F32: Op = Op(1589);
-    pub const V_PK_ADD_I16: Op = Op(1590);
-    pub const V_PK_ADD_U16: Op = Op(1591);
-    pub const V_PK_ASHRREV_I16: Op = Op(1592);
-    pub const V_PK_FMA_F16: Op = Op(1593);
-    pub const V_PK_FMA_F32: Op = Op(1594);
-    pub const V_PK_FMAC_F16: Op = Op(1595);
-    pub const V_PK_LSHLREV_B16: Op = Op(1596);
-    pub const V_PK_LSHRREV_B16: Op = Op(1597);
-    pub const V_PK_MAD_I16: Op = Op(1598);
-    pub const V_PK_MAD_U16: Op = Op(1599);
-    pub const V_PK_MAX_F16: Op = Op(1600);
-    pub const V_PK_MAX_I16: Op = Op(1601);
-    pub const V_PK_MAX_NUM_F16: Op = Op(1602);
-    pub const V_PK_MAX_U16: Op = Op(1603);
-    pub const V_PK_MAXIMUM_F16: Op = Op(1604);
-    pub const V_PK_MIN_F16: Op = Op(1605);
-    pub const V_PK_MIN_I16: Op = Op(1606);
-    pub const V_PK_MIN_NUM_F16: Op = Op(1607);
-    pub const V_PK_MIN_U16: Op = Op(1608);
-    pub const V_PK_MINIMUM_F16: Op = Op(1609);
-    pub const V_PK_MOV_B32: Op = Op(1610);
-    pub const V_PK_MUL_F16: Op = Op(1611);
-    pub const V_PK_MUL_F32: Op = Op(1612);
-    pub const V_PK_MUL_LO_U16: Op = Op(1613);
-    pub const V_PK_SUB_I16: Op = Op(1614);
-    pub const V_PK_SUB_U16: Op = Op(1615);
-    pub const V_QSAD_PK_U16_U8: Op = Op(1616);
-    pub const V_RCP_F16: Op = Op(1617);
-    pub const V_RCP_F32: Op = Op(1618);
-    pub const V_RCP_F64: Op = Op(1619);
-    pub const V_RCP_IFLAG_F32: Op = Op(1620);
-    pub const V_READFIRSTLANE_B32: Op = Op(1621);
-    pub const V_READLANE_B32: Op = Op(1622);
-    pub const V_RNDNE_F16: Op = Op(1623);
-    pub const V_RNDNE_F32: Op = Op(1624);
-    pub const V_RNDNE_F64: Op = Op(1625);
-    pub const V_RSQ_F16: Op = Op(1626);
-    pub const V_RSQ_F32: Op = Op(1627);
-    pub const V_RSQ_F64: Op = Op(1628);
-    pub const V_S_EXP_F16: Op = Op(1629);
-    pub const V_S_EXP_F32: Op = Op(1630);
-    pub const V_S_LOG_F16: Op = Op(1631);
-    pub const V_S_LOG_F32: Op = Op(1632);
-    pub const V_S_RCP_F16: Op = Op(1633);
-    pub const V_S_RCP_F32: Op = Op(1634);
-    pub const V_S_RSQ_F16: Op = Op(1635);
-    pub const V_S_RSQ_F32: Op = Op(1636);
-    pub const V_S_SQRT_F16: Op = Op(1637);
-    pub const V_S_SQRT_F32: Op = Op(1638);
-    pub const V_SAD_HI_U8: Op = Op(1639);
-    pub const V_SAD_U16: Op = Op(1640);
-    pub const V_SAD_U32: Op = Op(1641);
-    pub const V_SAD_U8: Op = Op(1642);
-    pub const V_SAT_PK_U8_I16: Op = Op(1643);
-    pub const V_SCREEN_PARTITION_4SE_B32: Op = Op(1644);
-    pub const V_SIN_F16: Op = Op(1645);
-    pub const V_SIN_F32: Op = Op(1646);
-    pub const V_SMFMAC_F32_16X16X32_BF16: Op = Op(1647);
-    pub const V_SMFMAC_F32_16X16X32_F16: Op = Op(1648);
-    pub const V_SMFMAC_F32_16X16X64_BF8_BF8: Op = Op(1649);
-    pub const V_SMFMAC_F32_16X16X64_BF8_FP8: Op = Op(1650);
-    pub const V_SMFMAC_F32_16X16X64_FP8_BF8: Op = Op(1651);
-    pub const V_SMFMAC_F32_16X16X64_FP8_FP8: Op = Op(1652);
-    pub const V_SMFMAC_F32_32X32X16_BF16: Op = Op(1653);
-    pub const V_SMFMAC_F32_32X32X16_F16: Op = Op(1654);
-    pub const V_SMFMAC_F32_32X32X32_BF8_BF8: Op = Op(1655);
-    pub const V_SMFMAC_F32_32X32X32_BF8_FP8: Op = Op(1656);
-    pub const V_SMFMAC_F32_32X32X32_FP8_BF8: Op = Op(1657);
-    pub const V_SMFMAC_F32_32X32X32_FP8_FP8: Op = Op(1658);
-    pub const V_SMFMAC_I32_16X16X64_I8: Op = Op(1659);
-    pub const V_SMFMAC_I32_32X32X32_I8: Op = Op(1660);
-    pub const V_SQRT_F16: Op = Op(1661);
-    pub const V_SQRT_F32: Op = Op(1662);
-    pub const V_SQRT_F64: Op = Op(1663);
-    pub const V_SUB_CO_CI_U32: Op = Op(1664);
-    pub const V_SUB_CO_U32: Op = Op(1665);
-    pub const V_SUB_F16: Op = Op(1666);
-    pub const V_SUB_F32: Op = Op(1667);
-    pub const V_SUB_I16: Op = Op(1668);
-    pub const V_SUB_I32: Op = Op(1669);
-    pub const V_SUB_NC_I16: Op = Op(1670);
-    pub const V_SUB_NC_I32: Op = Op(1671);
-    pub const V_SUB_NC_U16: Op = Op(1672);
-    pub const V_SUB_NC_U32: Op = Op(1673);
-    pub const V_SUB_U16: Op = Op(1674);
-    pub const V_SUB_U32: Op = Op(1675);
-    pub const V_SUBB_CO_U32: Op = Op(1676);
-    pub const V_SUBBREV_CO_U32: Op = Op(1677);
-    pub const V_SUBREV_CO_CI_U32: Op = Op(1678);
-    pub const V_SUBREV_CO_U32: Op = Op(1679);
-    pub const V_SUBREV_F16: Op = Op(1680);
-    pub const V_SUBREV_F32: Op = Op(1681);
-    pub const V_SUBREV_NC_U32: Op = Op(1682);
-    pub const V_SUBREV_U16: Op = Op(1683);
-    pub const V_SUBREV_U32: Op = Op(1684);
-    pub const V_SWAP_B32: Op = Op(1685);
-    pub const V_SWAPREL_B32: Op = Op(1686);
-    pub const V_SWMMAC_BF16_16X16X32_BF16: Op = Op(1687);
-    pub const V_SWMMAC_F16_16X16X32_F16: Op = Op(1688);
-    pub const V_SWMMAC_F32_16X16X32_BF16: Op = Op(1689);
-    pub const V_SWMMAC_F32_16X16X32_BF8_BF8: Op = Op(1690);
-    pub const V_SWMMAC_F32_16X16X32_BF8_FP8: Op = Op(1691);
-    pub const V_SWMMAC_F32_16X16X32_F16: Op = Op(1692);
-    pub const V_SWMMAC_F32_16X16X32_FP8_BF8: Op = Op(1693);
-    pub const V_SWMMAC_F32_16X16X32_FP8_FP8: Op = Op(1694);
-    pub const V_SWMMAC_I32_16X16X32_IU4: Op = Op(1695);
-    pub const V_SWMMAC_I32_16X16X32_IU8: Op = Op(1696);
-    pub const V_SWMMAC_I32_16X16X64_IU4: Op = Op(1697);
-    pub const V_TRIG_PREOP_F64: Op = Op(1698);
-    pub const V_TRUNC_F16: Op = Op(1699);
-    pub const V_TRUNC_F32: Op = Op(1700);
-    pub const V_TRUNC_F64: Op = Op(1701);
-    pub const V_WMMA_BF16_16X16X16_BF16: Op = Op(1702);
-    pub const V_WMMA_F16_16X16X16_F16: Op = Op(1703);
-    pub const V_WMMA_F32_16X16X16_BF16: Op = Op(1704);
-    pub const V_WMMA_F32_16X16X16_BF8_BF8: Op = Op(1705);
-    pub const V_WMMA_F32_16X16X16_BF8_FP8: Op = Op(1706);
-    pub const V_WMMA_F32_16X16X16_F16: Op = Op(1707);
-    pub const V_WMMA_F32_16X16X16_FP8_BF8: Op = Op(1708);
-    pub const V_WMMA_F32_16X16X16_FP8_FP8: Op = Op(1709);
-    pub const V_WMMA_I32_16X16X16_IU4: Op = Op(1710);
-    pub const V_WMMA_I32_16X16X16_IU8: Op = Op(1711);
-    pub const V_WMMA_I32_16X16X32_IU4: Op = Op(1712);
-    pub const V_WRITELANE_B32: Op = Op(1713);
-    pub const V_XAD_U32: Op = Op(1714);
-    pub const V_XNOR_B32: Op = Op(1715);
-    pub const V_XOR3_B32: Op = Op(1716);
-    pub const V_XOR_B16: Op = Op(1717);
-    pub const V_XOR_B32: Op = Op(1718);
+    pub const S_SET_GPR_IDX_IDX: Op = Op(915);
+    pub const S_SET_GPR_IDX_MODE: Op = Op(916);
+    pub const S_SET_GPR_IDX_OFF: Op = Op(917);
+    pub const S_SET_GPR_IDX_ON: Op = Op(918);
+    pub const S_SET_INST_PREFETCH_DISTANCE: Op = Op(919);
+    pub const S_SETHALT: Op = Op(920);
+    pub const S_SETKILL: Op = Op(921);
+    pub const S_SETPC_B64: Op = Op(922);
+    pub const S_SETPRIO: Op = Op(923);
+    pub const S_SETREG_B32: Op = Op(924);
+    pub const S_SETREG_IMM32_B32: Op = Op(925);
+    pub const S_SETVSKIP: Op = Op(926);
+    pub const S_SEXT_I32_I16: Op = Op(927);
+    pub const S_SEXT_I32_I8: Op = Op(928);
+    pub const S_SINGLEUSE_VDST: Op = Op(929);
+    pub const S_SLEEP: Op = Op(930);
+    pub const S_SLEEP_VAR: Op = Op(931);
+    pub const S_STORE_DWORD: Op = Op(932);
+    pub const S_STORE_DWORDX2: Op = Op(933);
+    pub const S_STORE_DWORDX4: Op = Op(934);
+    pub const S_SUB_CO_CI_U32: Op = Op(935);
+    pub const S_SUB_CO_I32: Op = Op(936);
+    pub const S_SUB_CO_U32: Op = Op(937);
+    pub const S_SUB_F16: Op = Op(938);
+    pub const S_SUB_F32: Op = Op(939);
+    pub const S_SUB_I32: Op = Op(940);
+    pub const S_SUB_NC_U64: Op = Op(941);
+    pub const S_SUB_U32: Op = Op(942);
+    pub const S_SUBB_U32: Op = Op(943);
+    pub const S_SUBVECTOR_LOOP_BEGIN: Op = Op(944);
+    pub const S_SUBVECTOR_LOOP_END: Op = Op(945);
+    pub const S_SWAPPC_B64: Op = Op(946);
+    pub const S_TRAP: Op = Op(947);
+    pub const S_TRUNC_F16: Op = Op(948);
+    pub const S_TRUNC_F32: Op = Op(949);
+    pub const S_TTRACEDATA: Op = Op(950);
+    pub const S_TTRACEDATA_IMM: Op = Op(951);
+    pub const S_WAIT_ALU: Op = Op(952);
+    pub const S_WAIT_BVHCNT: Op = Op(953);
+    pub const S_WAIT_DSCNT: Op = Op(954);
+    pub const S_WAIT_EVENT: Op = Op(955);
+    pub const S_WAIT_EXPCNT: Op = Op(956);
+    pub const S_WAIT_IDLE: Op = Op(957);
+    pub const S_WAIT_KMCNT: Op = Op(958);
+    pub const S_WAIT_LOADCNT: Op = Op(959);
+    pub const S_WAIT_LOADCNT_DSCNT: Op = Op(960);
+    pub const S_WAIT_SAMPLECNT: Op = Op(961);
+    pub const S_WAIT_STORECNT: Op = Op(962);
+    pub const S_WAIT_STORECNT_DSCNT: Op = Op(963);
+    pub const S_WAITCNT: Op = Op(964);
+    pub const S_WAITCNT_DEPCTR: Op = Op(965);
+    pub const S_WAITCNT_EXPCNT: Op = Op(966);
+    pub const S_WAITCNT_LGKMCNT: Op = Op(967);
+    pub const S_WAITCNT_VMCNT: Op = Op(968);
+    pub const S_WAITCNT_VSCNT: Op = Op(969);
+    pub const S_WAKEUP: Op = Op(970);
+    pub const S_WQM_B32: Op = Op(971);
+    pub const S_WQM_B64: Op = Op(972);
+    pub const S_XNOR_B32: Op = Op(973);
+    pub const S_XNOR_B64: Op = Op(974);
+    pub const S_XNOR_SAVEEXEC_B32: Op = Op(975);
+    pub const S_XNOR_SAVEEXEC_B64: Op = Op(976);
+    pub const S_XOR_B32: Op = Op(977);
+    pub const S_XOR_B64: Op = Op(978);
+    pub const S_XOR_SAVEEXEC_B32: Op = Op(979);
+    pub const S_XOR_SAVEEXEC_B64: Op = Op(980);
+    pub const SCRATCH_LOAD_B128: Op = Op(981);
+    pub const SCRATCH_LOAD_B32: Op = Op(982);
+    pub const SCRATCH_LOAD_B64: Op = Op(983);
+    pub const SCRATCH_LOAD_B96: Op = Op(984);
+    pub const SCRATCH_LOAD_BLOCK: Op = Op(985);
+    pub const SCRATCH_LOAD_D16_B16: Op = Op(986);
+    pub const SCRATCH_LOAD_D16_HI_B16: Op = Op(987);
+    pub const SCRATCH_LOAD_D16_HI_I8: Op = Op(988);
+    pub const SCRATCH_LOAD_D16_HI_U8: Op = Op(989);
+    pub const SCRATCH_LOAD_D16_I8: Op = Op(990);
+    pub const SCRATCH_LOAD_D16_U8: Op = Op(991);
+    pub const SCRATCH_LOAD_DWORD: Op = Op(992);
+    pub const SCRATCH_LOAD_DWORDX2: Op = Op(993);
+    pub const SCRATCH_LOAD_DWORDX3: Op = Op(994);
+    pub const SCRATCH_LOAD_DWORDX4: Op = Op(995);
+    pub const SCRATCH_LOAD_I16: Op = Op(996);
+    pub const SCRATCH_LOAD_I8: Op = Op(997);
+    pub const SCRATCH_LOAD_LDS_DWORD: Op = Op(998);
+    pub const SCRATCH_LOAD_LDS_SBYTE: Op = Op(999);
+    pub const SCRATCH_LOAD_LDS_SSHORT: Op = Op(1000);
+    pub const SCRATCH_LOAD_LDS_UBYTE: Op = Op(1001);
+    pub const SCRATCH_LOAD_LDS_USHORT: Op = Op(1002);
+    pub const SCRATCH_LOAD_SBYTE: Op = Op(1003);
+    pub const SCRATCH_LOAD_SBYTE_D16: Op = Op(1004);
+    pub const SCRATCH_LOAD_SBYTE_D16_HI: Op = Op(1005);
+    pub const SCRATCH_LOAD_SHORT_D16: Op = Op(1006);
+    pub const SCRATCH_LOAD_SHORT_D16_HI: Op = Op(1007);
+    pub const SCRATCH_LOAD_SSHORT: Op = Op(1008);
+    pub const SCRATCH_LOAD_U16: Op = Op(1009);
+    pub const SCRATCH_LOAD_U8: Op = Op(1010);
+    pub const SCRATCH_LOAD_UBYTE: Op = Op(1011);
+    pub const SCRATCH_LOAD_UBYTE_D16: Op = Op(1012);
+    pub const SCRATCH_LOAD_UBYTE_D16_HI: Op = Op(1013);
+    pub const SCRATCH_LOAD_USHORT: Op = Op(1014);
+    pub const SCRATCH_STORE_B128: Op = Op(1015);
+    pub const SCRATCH_STORE_B16: Op = Op(1016);
+    pub const SCRATCH_STORE_B32: Op = Op(1017);
+    pub const SCRATCH_STORE_B64: Op = Op(1018);
+    pub const SCRATCH_STORE_B8: Op = Op(1019);
+    pub const SCRATCH_STORE_B96: Op = Op(1020);
+    pub const SCRATCH_STORE_BLOCK: Op = Op(1021);
+    pub const SCRATCH_STORE_BYTE: Op = Op(1022);
+    pub const SCRATCH_STORE_BYTE_D16_HI: Op = Op(1023);
+    pub const SCRATCH_STORE_D16_HI_B16: Op = Op(1024);
+    pub const SCRATCH_STORE_D16_HI_B8: Op = Op(1025);
+    pub const SCRATCH_STORE_DWORD: Op = Op(1026);
+    pub const SCRATCH_STORE_DWORDX2: Op = Op(1027);
+    pub const SCRATCH_STORE_DWORDX3: Op = Op(1028);
+    pub const SCRATCH_STORE_DWORDX4: Op = Op(1029);
+    pub const SCRATCH_STORE_SHORT: Op = Op(1030);
+    pub const SCRATCH_STORE_SHORT_D16_HI: Op = Op(1031);
+    pub const V_ACCVGPR_MOV_B32: Op = Op(1032);
+    pub const V_ACCVGPR_READ_B32: Op = Op(1033);
+    pub const V_ACCVGPR_WRITE_B32: Op = Op(1034);
+    pub const V_ADD3_U32: Op = Op(1035);
+    pub const V_ADD_CO_CI_U32: Op = Op(1036);
+    pub const V_ADD_CO_U32: Op = Op(1037);
+    pub const V_ADD_F16: Op = Op(1038);
+    pub const V_ADD_F32: Op = Op(1039);
+    pub const V_ADD_F64: Op = Op(1040);
+    pub const V_ADD_I16: Op = Op(1041);
+    pub const V_ADD_I32: Op = Op(1042);
+    pub const V_ADD_LSHL_U32: Op = Op(1043);
+    pub const V_ADD_NC_I16: Op = Op(1044);
+    pub const V_ADD_NC_I32: Op = Op(1045);
+    pub const V_ADD_NC_U16: Op = Op(1046);
+    pub const V_ADD_NC_U32: Op = Op(1047);
+    pub const V_ADD_U16: Op = Op(1048);
+    pub const V_ADD_U32: Op = Op(1049);
+    pub const V_ADDC_CO_U32: Op = Op(1050);
+    pub const V_ALIGNBIT_B32: Op = Op(1051);
+    pub const V_ALIGNBYTE_B32: Op = Op(1052);
+    pub const V_AND_B16: Op = Op(1053);
+    pub const V_AND_B32: Op = Op(1054);
+    pub const V_AND_OR_B32: Op = Op(1055);
+    pub const V_ASHRREV_I16: Op = Op(1056);
+    pub const V_ASHRREV_I32: Op = Op(1057);
+    pub const V_ASHRREV_I64: Op = Op(1058);
+    pub const V_BCNT_U32_B32: Op = Op(1059);
+    pub const V_BFE_I32: Op = Op(1060);
+    pub const V_BFE_U32: Op = Op(1061);
+    pub const V_BFI_B32: Op = Op(1062);
+    pub const V_BFM_B32: Op = Op(1063);
+    pub const V_BFREV_B32: Op = Op(1064);
+    pub const V_CEIL_F16: Op = Op(1065);
+    pub const V_CEIL_F32: Op = Op(1066);
+    pub const V_CEIL_F64: Op = Op(1067);
+    pub const V_CLREXCP: Op = Op(1068);
+    pub const V_CLS_I32: Op = Op(1069);
+    pub const V_CLZ_I32_U32: Op = Op(1070);
+    pub const V_CMP_CLASS_F16: Op = Op(1071);
+    pub const V_CMP_CLASS_F32: Op = Op(1072);
+    pub const V_CMP_CLASS_F64: Op = Op(1073);
+    pub const V_CMP_EQ_F16: Op = Op(1074);
+    pub const V_CMP_EQ_F32: Op = Op(1075);
+    pub const V_CMP_EQ_F64: Op = Op(1076);
+    pub const V_CMP_EQ_I16: Op = Op(1077);
+    pub const V_CMP_EQ_I32: Op = Op(1078);
+    pub const V_CMP_EQ_I64: Op = Op(1079);
+    pub const V_CMP_EQ_U16: Op = Op(1080);
+    pub const V_CMP_EQ_U32: Op = Op(1081);
+    pub const V_CMP_EQ_U64: Op = Op(1082);
+    pub const V_CMP_F_F16: Op = Op(1083);
+    pub const V_CMP_F_F32: Op = Op(1084);
+    pub const V_CMP_F_F64: Op = Op(1085);
+    pub const V_CMP_F_I16: Op = Op(1086);
+    pub const V_CMP_F_I32: Op = Op(1087);
+    pub const V_CMP_F_I64: Op = Op(1088);
+    pub const V_CMP_F_U16: Op = Op(1089);
+    pub const V_CMP_F_U32: Op = Op(1090);
+    pub const V_CMP_F_U64: Op = Op(1091);
+    pub const V_CMP_GE_F16: Op = Op(1092);
+    pub const V_CMP_GE_F32: Op = Op(1093);
+    pub const V_CMP_GE_F64: Op = Op(1094);
+    pub const V_CMP_GE_I16: Op = Op(1095);
+    pub const V_CMP_GE_I32: Op = Op(1096);
+    pub const V_CMP_GE_I64: Op = Op(1097);
+    pub const V_CMP_GE_U16: Op = Op(1098);
+    pub const V_CMP_GE_U32: Op = Op(1099);
+    pub const V_CMP_GE_U64: Op = Op(1100);
+    pub const V_CMP_GT_F16: Op = Op(1101);
+    pub const V_CMP_GT_F32: Op = Op(1102);
+    pub const V_CMP_GT_F64: Op = Op(1103);
+    pub const V_CMP_GT_I16: Op = Op(1104);
+    pub const V_CMP_GT_I32: Op = Op(1105);
+    pub const V_CMP_GT_I64: Op = Op(1106);
+    pub const V_CMP_GT_U16: Op = Op(1107);
+    pub const V_CMP_GT_U32: Op = Op(1108);
+    pub const V_CMP_GT_U64: Op = Op(1109);
+    pub const V_CMP_LE_F16: Op = Op(1110);
+    pub const V_CMP_LE_F32: Op = Op(1111);
+    pub const V_CMP_LE_F64: Op = Op(1112);
+    pub const V_CMP_LE_I16: Op = Op(1113);
+    pub const V_CMP_LE_I32: Op = Op(1114);
+    pub const V_CMP_LE_I64: Op = Op(1115);
+    pub const V_CMP_LE_U16: Op = Op(1116);
+    pub const V_CMP_LE_U32: Op = Op(1117);
+    pub const V_CMP_LE_U64: Op = Op(1118);
+    pub const V_CMP_LG_F16: Op = Op(1119);
+    pub const V_CMP_LG_F32: Op = Op(1120);
+    pub const V_CMP_LG_F64: Op = Op(1121);
+    pub const V_CMP_LT_F16: Op = Op(1122);
+    pub const V_CMP_LT_F32: Op = Op(1123);
+    pub const V_CMP_LT_F64: Op = Op(1124);
+    pub const V_CMP_LT_I16: Op = Op(1125);
+    pub const V_CMP_LT_I32: Op = Op(1126);
+    pub const V_CMP_LT_I64: Op = Op(1127);
+    pub const V_CMP_LT_U16: Op = Op(1128);
+    pub const V_CMP_LT_U32: Op = Op(1129);
+    pub const V_CMP_LT_U64: Op = Op(1130);
+    pub const V_CMP_NE_I16: Op = Op(1131);
+    pub const V_CMP_NE_I32: Op = Op(1132);
+    pub const V_CMP_NE_I64: Op = Op(1133);
+    pub const V_CMP_NE_U16: Op = Op(1134);
+    pub const V_CMP_NE_U32: Op = Op(1135);
+    pub const V_CMP_NE_U64: Op = Op(1136);
+    pub const V_CMP_NEQ_F16: Op = Op(1137);
+    pub const V_CMP_NEQ_F32: Op = Op(1138);
+    pub const V_CMP_NEQ_F64: Op = Op(1139);
+    pub const V_CMP_NGE_F16: Op = Op(1140);
+    pub const V_CMP_NGE_F32: Op = Op(1141);
+    pub const V_CMP_NGE_F64: Op = Op(1142);
+    pub const V_CMP_NGT_F16: Op = Op(1143);
+    pub const V_CMP_NGT_F32: Op = Op(1144);
+    pub const V_CMP_NGT_F64: Op = Op(1145);
+    pub const V_CMP_NLE_F16: Op = Op(1146);
+    pub const V_CMP_NLE_F32: Op = Op(1147);
+    pub const V_CMP_NLE_F64: Op = Op(1148);
+    pub const V_CMP_NLG_F16: Op = Op(1149);
+    pub const V_CMP_NLG_F32: Op = Op(1150);
+    pub const V_CMP_NLG_F64: Op = Op(1151);
+    pub const V_CMP_NLT_F16: Op = Op(1152);
+    pub const V_CMP_NLT_F32: Op = Op(1153);
+    pub const V_CMP_NLT_F64: Op = Op(1154);
+    pub const V_CMP_O_F16: Op = Op(1155);
+    pub const V_CMP_O_F32: Op = Op(1156);
+    pub const V_CMP_O_F64: Op = Op(1157);
+    pub const V_CMP_T_F16: Op = Op(1158);
+    pub const V_CMP_T_F32: Op = Op(1159);
+    pub const V_CMP_T_F64: Op = Op(1160);
+    pub const V_CMP_T_I16: Op = Op(1161);
+    pub const V_CMP_T_I32: Op = Op(1162);
+    pub const V_CMP_T_I64: Op = Op(1163);
+    pub const V_CMP_T_U16: Op = Op(1164);
+    pub const V_CMP_T_U32: Op = Op(1165);
+    pub const V_CMP_T_U64: Op = Op(1166);
+    pub const V_CMP_TRU_F16: Op = Op(1167);
+    pub const V_CMP_TRU_F32: Op = Op(1168);
+    pub const V_CMP_TRU_F64: Op = Op(1169);
+    pub const V_CMP_U_F16: Op = Op(1170);
+    pub const V_CMP_U_F32: Op = Op(1171);
+    pub const V_CMP_U_F64: Op = Op(1172);
+    pub const V_CMPX_CLASS_F16: Op = Op(1173);
+    pub const V_CMPX_CLASS_F32: Op = Op(1174);
+    pub const V_CMPX_CLASS_F64: Op = Op(1175);
+    pub const V_CMPX_EQ_F16: Op = Op(1176);
+    pub const V_CMPX_EQ_F32: Op = Op(1177);
+    pub const V_CMPX_EQ_F64: Op = Op(1178);
+    pub const V_CMPX_EQ_I16: Op = Op(1179);
+    pub const V_CMPX_EQ_I32: Op = Op(1180);
+    pub const V_CMPX_EQ_I64: Op = Op(1181);
+    pub const V_CMPX_EQ_U16: Op = Op(1182);
+    pub const V_CMPX_EQ_U32: Op = Op(1183);
+    pub const V_CMPX_EQ_U64: Op = Op(1184);
+    pub const V_CMPX_F_F16: Op = Op(1185);
+    pub const V_CMPX_F_F32: Op = Op(1186);
+    pub const V_CMPX_F_F64: Op = Op(1187);
+    pub const V_CMPX_F_I16: Op = Op(1188);
+    pub const V_CMPX_F_I32: Op = Op(1189);
+    pub const V_CMPX_F_I64: Op = Op(1190);
+    pub const V_CMPX_F_U16: Op = Op(1191);
+    pub const V_CMPX_F_U32: Op = Op(1192);
+    pub const V_CMPX_F_U64: Op = Op(1193);
+    pub const V_CMPX_GE_F16: Op = Op(1194);
+    pub const V_CMPX_GE_F32: Op = Op(1195);
+    pub const V_CMPX_GE_F64: Op = Op(1196);
+    pub const V_CMPX_GE_I16: Op = Op(1197);
+    pub const V_CMPX_GE_I32: Op = Op(1198);
+    pub const V_CMPX_GE_I64: Op = Op(1199);
+    pub const V_CMPX_GE_U16: Op = Op(1200);
+    pub const V_CMPX_GE_U32: Op = Op(1201);
+    pub const V_CMPX_GE_U64: Op = Op(1202);
+    pub const V_CMPX_GT_F16: Op = Op(1203);
+    pub const V_CMPX_GT_F32: Op = Op(1204);
+    pub const V_CMPX_GT_F64: Op = Op(1205);
+    pub const V_CMPX_GT_I16: Op = Op(1206);
+    pub const V_CMPX_GT_I32: Op = Op(1207);
+    pub const V_CMPX_GT_I64: Op = Op(1208);
+    pub const V_CMPX_GT_U16: Op = Op(1209);
+    pub const V_CMPX_GT_U32: Op = Op(1210);
+    pub const V_CMPX_GT_U64: Op = Op(1211);
+    pub const V_CMPX_LE_F16: Op = Op(1212);
+    pub const V_CMPX_LE_F32: Op = Op(1213);
+    pub const V_CMPX_LE_F64: Op = Op(1214);
+    pub const V_CMPX_LE_I16: Op = Op(1215);
+    pub const V_CMPX_LE_I32: Op = Op(1216);
+    pub const V_CMPX_LE_I64: Op = Op(1217);
+    pub const V_CMPX_LE_U16: Op = Op(1218);
+    pub const V_CMPX_LE_U32: Op = Op(1219);
+    pub const V_CMPX_LE_U64: Op = Op(1220);
+    pub const V_CMPX_LG_F16: Op = Op(1221);
+    pub const V_CMPX_LG_F32: Op = Op(1222);
+    pub const V_CMPX_LG_F64: Op = Op(1223);
+    pub const V_CMPX_LT_F16: Op = Op(1224);
+    pub const V_CMPX_LT_F32: Op = Op(1225);
+    pub const V_CMPX_LT_F64: Op = Op(1226);
+    pub const V_CMPX_LT_I16: Op = Op(1227);
+    pub const V_CMPX_LT_I32: Op = Op(1228);
+    pub const V_CMPX_LT_I64: Op = Op(1229);
+    pub const V_CMPX_LT_U16: Op = Op(1230);
+    pub const V_CMPX_LT_U32: Op = Op(1231);
+    pub const V_CMPX_LT_U64: Op = Op(1232);
+    pub const V_CMPX_NE_I16: Op = Op(1233);
+    pub const V_CMPX_NE_I32: Op = Op(1234);
+    pub const V_CMPX_NE_I64: Op = Op(1235);
+    pub const V_CMPX_NE_U16: Op = Op(1236);
+    pub const V_CMPX_NE_U32: Op = Op(1237);
+    pub const V_CMPX_NE_U64: Op = Op(1238);
+    pub const V_CMPX_NEQ_F16: Op = Op(1239);
+    pub const V_CMPX_NEQ_F32: Op = Op(1240);
+    pub const V_CMPX_NEQ_F64: Op = Op(1241);
+    pub const V_CMPX_NGE_F16: Op = Op(1242);
+    pub const V_CMPX_NGE_F32: Op = Op(1243);
+    pub const V_CMPX_NGE_F64: Op = Op(1244);
+    pub const V_CMPX_NGT_F16: Op = Op(1245);
+    pub const V_CMPX_NGT_F32: Op = Op(1246);
+    pub const V_CMPX_NGT_F64: Op = Op(1247);
+    pub const V_CMPX_NLE_F16: Op = Op(1248);
+    pub const V_CMPX_NLE_F32: Op = Op(1249);
+    pub const V_CMPX_NLE_F64: Op = Op(1250);
+    pub const V_CMPX_NLG_F16: Op = Op(1251);
+    pub const V_CMPX_NLG_F32: Op = Op(1252);
+    pub const V_CMPX_NLG_F64: Op = Op(1253);
+    pub const V_CMPX_NLT_F16: Op = Op(1254);
+    pub const V_CMPX_NLT_F32: Op = Op(1255);
+    pub const V_CMPX_NLT_F64: Op = Op(1256);
+    pub const V_CMPX_O_F16: Op = Op(1257);
+    pub const V_CMPX_O_F32: Op = Op(1258);
+    pub const V_CMPX_O_F64: Op = Op(1259);
+    pub const V_CMPX_T_F16: Op = Op(1260);
+    pub const V_CMPX_T_F32: Op = Op(1261);
+    pub const V_CMPX_T_F64: Op = Op(1262);
+    pub const V_CMPX_T_I16: Op = Op(1263);
+    pub const V_CMPX_T_I32: Op = Op(1264);
+    pub const V_CMPX_T_I64: Op = Op(1265);
+    pub const V_CMPX_T_U16: Op = Op(1266);
+    pub const V_CMPX_T_U32: Op = Op(1267);
+    pub const V_CMPX_T_U64: Op = Op(1268);
+    pub const V_CMPX_TRU_F16: Op = Op(1269);
+    pub const V_CMPX_TRU_F32: Op = Op(1270);
+    pub const V_CMPX_TRU_F64: Op = Op(1271);
+    pub const V_CMPX_U_F16: Op = Op(1272);
+    pub const V_CMPX_U_F32: Op = Op(1273);
+    pub const V_CMPX_U_F64: Op = Op(1274);
+    pub const V_CNDMASK_B16: Op = Op(1275);
+    pub const V_CNDMASK_B32: Op = Op(1276);
+    pub const V_COS_F16: Op = Op(1277);
+    pub const V_COS_F32: Op = Op(1278);
+    pub const V_CTZ_I32_B32: Op = Op(1279);
+    pub const V_CUBEID_F32: Op = Op(1280);
+    pub const V_CUBEMA_F32: Op = Op(1281);
+    pub const V_CUBESC_F32: Op = Op(1282);
+    pub const V_CUBETC_F32: Op = Op(1283);
+    pub const V_CVT_F16_F32: Op = Op(1284);
+    pub const V_CVT_F16_I16: Op = Op(1285);
+    pub const V_CVT_F16_U16: Op = Op(1286);
+    pub const V_CVT_F32_BF8: Op = Op(1287);
+    pub const V_CVT_F32_F16: Op = Op(1288);
+    pub const V_CVT_F32_F64: Op = Op(1289);
+    pub const V_CVT_F32_FP8: Op = Op(1290);
+    pub const V_CVT_F32_I32: Op = Op(1291);
+    pub const V_CVT_F32_U32: Op = Op(1292);
+    pub const V_CVT_F32_UBYTE0: Op = Op(1293);
+    pub const V_CVT_F32_UBYTE1: Op = Op(1294);
+    pub const V_CVT_F32_UBYTE2: Op = Op(1295);
+    pub const V_CVT_F32_UBYTE3: Op = Op(1296);
+    pub const V_CVT_F64_F32: Op = Op(1297);
+    pub const V_CVT_F64_I32: Op = Op(1298);
+    pub const V_CVT_F64_U32: Op = Op(1299);
+    pub const V_CVT_FLOOR_I32_F32: Op = Op(1300);
+    pub const V_CVT_FLR_I32_F32: Op = Op(1301);
+    pub const V_CVT_I16_F16: Op = Op(1302);
+    pub const V_CVT_I32_F32: Op = Op(1303);
+    pub const V_CVT_I32_F64: Op = Op(1304);
+    pub const V_CVT_I32_I16: Op = Op(1305);
+    pub const V_CVT_NEAREST_I32_F32: Op = Op(1306);
+    pub const V_CVT_NORM_I16_F16: Op = Op(1307);
+    pub const V_CVT_NORM_U16_F16: Op = Op(1308);
+    pub const V_CVT_OFF_F32_I4: Op = Op(1309);
+    pub const V_CVT_PK_BF8_F32: Op = Op(1310);
+    pub const V_CVT_PK_F32_BF8: Op = Op(1311);
+    pub const V_CVT_PK_F32_FP8: Op = Op(1312);
+    pub const V_CVT_PK_FP8_F32: Op = Op(1313);
+    pub const V_CVT_PK_I16_F32: Op = Op(1314);
+    pub const V_CVT_PK_I16_I32: Op = Op(1315);
+    pub const V_CVT_PK_NORM_I16_F16: Op = Op(1316);
+    pub const V_CVT_PK_NORM_I16_F32: Op = Op(1317);
+    pub const V_CVT_PK_NORM_U16_F16: Op = Op(1318);
+    pub const V_CVT_PK_NORM_U16_F32: Op = Op(1319);
+    pub const V_CVT_PK_RTZ_F16_F32: Op = Op(1320);
+    pub const V_CVT_PK_U16_F32: Op = Op(1321);
+    pub const V_CVT_PK_U16_U32: Op = Op(1322);
+    pub const V_CVT_PK_U8_F32: Op = Op(1323);
+    pub const V_CVT_PKACCUM_U8_F32: Op = Op(1324);
+    pub const V_CVT_PKNORM_I16_F16: Op = Op(1325);
+    pub const V_CVT_PKNORM_I16_F32: Op = Op(1326);
+    pub const V_CVT_PKNORM_U16_F16: Op = Op(1327);
+    pub const V_CVT_PKNORM_U16_F32: Op = Op(1328);
+    pub const V_CVT_PKRTZ_F16_F32: Op = Op(1329);
+    pub const V_CVT_RPI_I32_F32: Op = Op(1330);
+    pub const V_CVT_SR_BF8_F32: Op = Op(1331);
+    pub const V_CVT_SR_FP8_F32: Op = Op(1332);
+    pub const V_CVT_U16_F16: Op = Op(1333);
+    pub const V_CVT_U32_F32: Op = Op(1334);
+    pub const V_CVT_U32_F64: Op = Op(1335);
+    pub const V_CVT_U32_U16: Op = Op(1336);
+    pub const V_DIV_FIXUP_F16: Op = Op(1337);
+    pub const V_DIV_FIXUP_F32: Op = Op(1338);
+    pub const V_DIV_FIXUP_F64: Op = Op(1339);
+    pub const V_DIV_FIXUP_LEGACY_F16: Op = Op(1340);
+    pub const V_DIV_FMAS_F32: Op = Op(1341);
+    pub const V_DIV_FMAS_F64: Op = Op(1342);
+    pub const V_DIV_SCALE_F32: Op = Op(1343);
+    pub const V_DIV_SCALE_F64: Op = Op(1344);
+    pub const V_DOT2_BF16_BF16: Op = Op(1345);
+    pub const V_DOT2_F16_F16: Op = Op(1346);
+    pub const V_DOT2_F32_BF16: Op = Op(1347);
+    pub const V_DOT2_F32_F16: Op = Op(1348);
+    pub const V_DOT2_I32_I16: Op = Op(1349);
+    pub const V_DOT2_U32_U16: Op = Op(1350);
+    pub const V_DOT2ACC_F32_F16: Op = Op(1351);
+    pub const V_DOT2C_F32_F16: Op = Op(1352);
+    pub const V_DOT2C_I32_I16: Op = Op(1353);
+    pub const V_DOT4_F32_BF8_BF8: Op = Op(1354);
+    pub const V_DOT4_F32_BF8_FP8: Op = Op(1355);
+    pub const V_DOT4_F32_FP8_BF8: Op = Op(1356);
+    pub const V_DOT4_F32_FP8_FP8: Op = Op(1357);
+    pub const V_DOT4_I32_I8: Op = Op(1358);
+    pub const V_DOT4_I32_IU8: Op = Op(1359);
+    pub const V_DOT4_U32_U8: Op = Op(1360);
+    pub const V_DOT4C_I32_I8: Op = Op(1361);
+    pub const V_DOT8_I32_I4: Op = Op(1362);
+    pub const V_DOT8_I32_IU4: Op = Op(1363);
+    pub const V_DOT8_U32_U4: Op = Op(1364);
+    pub const V_DOT8C_I32_I4: Op = Op(1365);
+    pub const V_DUAL_ADD_F32: Op = Op(1366);
+    pub const V_DUAL_ADD_NC_U32: Op = Op(1367);
+    pub const V_DUAL_AND_B32: Op = Op(1368);
+    pub const V_DUAL_CNDMASK_B32: Op = Op(1369);
+    pub const V_DUAL_DOT2ACC_F32_F16: Op = Op(1370);
+    pub const V_DUAL_FMAAK_F32: Op = Op(1371);
+    pub const V_DUAL_FMAC_F32: Op = Op(1372);
+    pub const V_DUAL_FMAMK_F32: Op = Op(1373);
+    pub const V_DUAL_LSHLREV_B32: Op = Op(1374);
+    pub const V_DUAL_MAX_F32: Op = Op(1375);
+    pub const V_DUAL_MAX_NUM_F32: Op = Op(1376);
+    pub const V_DUAL_MIN_F32: Op = Op(1377);
+    pub const V_DUAL_MIN_NUM_F32: Op = Op(1378);
+    pub const V_DUAL_MOV_B32: Op = Op(1379);
+    pub const V_DUAL_MUL_DX9_ZERO_F32: Op = Op(1380);
+    pub const V_DUAL_MUL_F32: Op = Op(1381);
+    pub const V_DUAL_SUB_F32: Op = Op(1382);
+    pub const V_DUAL_SUBREV_F32: Op = Op(1383);
+    pub const V_EXP_F16: Op = Op(1384);
+    pub const V_EXP_F32: Op = Op(1385);
+    pub const V_EXP_LEGACY_F32: Op = Op(1386);
+    pub const V_FFBH_I32: Op = Op(1387);
+    pub const V_FFBH_U32: Op = Op(1388);
+    pub const V_FFBL_B32: Op = Op(1389);
+    pub const V_FLOOR_F16: Op = Op(1390);
+    pub const V_FLOOR_F32: Op = Op(1391);
+    pub const V_FLOOR_F64: Op = Op(1392);
+    pub const V_FMA_DX9_ZERO_F32: Op = Op(1393);
+    pub const V_FMA_F16: Op = Op(1394);
+    pub const V_FMA_F32: Op = Op(1395);
+    pub const V_FMA_F64: Op = Op(1396);
+    pub const V_FMA_LEGACY_F16: Op = Op(1397);
+    pub const V_FMA_MIX_F32: Op = Op(1398);
+    pub const V_FMA_MIXHI_F16: Op = Op(1399);
+    pub const V_FMA_MIXLO_F16: Op = Op(1400);
+    pub const V_FMAAK_F16: Op = Op(1401);
+    pub const V_FMAAK_F32: Op = Op(1402);
+    pub const V_FMAC_DX9_ZERO_F32: Op = Op(1403);
+    pub const V_FMAC_F16: Op = Op(1404);
+    pub const V_FMAC_F32: Op = Op(1405);
+    pub const V_FMAC_F64: Op = Op(1406);
+    pub const V_FMAMK_F16: Op = Op(1407);
+    pub const V_FMAMK_F32: Op = Op(1408);
+    pub const V_FRACT_F16: Op = Op(1409);
+    pub const V_FRACT_F32: Op = Op(1410);
+    pub const V_FRACT_F64: Op = Op(1411);
+    pub const V_FREXP_EXP_I16_F16: Op = Op(1412);
+    pub const V_FREXP_EXP_I32_F32: Op = Op(1413);
+    pub const V_FREXP_EXP_I32_F64: Op = Op(1414);
+    pub const V_FREXP_MANT_F16: Op = Op(1415);
+    pub const V_FREXP_MANT_F32: Op = Op(1416);
+    pub const V_FREXP_MANT_F64: Op = Op(1417);
+    pub const V_LDEXP_F16: Op = Op(1418);
+    pub const V_LDEXP_F32: Op = Op(1419);
+    pub const V_LDEXP_F64: Op = Op(1420);
+    pub const V_LERP_U8: Op = Op(1421);
+    pub const V_LOG_F16: Op = Op(1422);
+    pub const V_LOG_F32: Op = Op(1423);
+    pub const V_LOG_LEGACY_F32: Op = Op(1424);
+    pub const V_LSHL_ADD_U32: Op = Op(1425);
+    pub const V_LSHL_ADD_U64: Op = Op(1426);
+    pub const V_LSHL_OR_B32: Op = Op(1427);
+    pub const V_LSHLREV_B16: Op = Op(1428);
+    pub const V_LSHLREV_B32: Op = Op(1429);
+    pub const V_LSHLREV_B64: Op = Op(1430);
+    pub const V_LSHRREV_B16: Op = Op(1431);
+    pub const V_LSHRREV_B32: Op = Op(1432);
+    pub const V_LSHRREV_B64: Op = Op(1433);
+    pub const V_MAC_F16: Op = Op(1434);
+    pub const V_MAD_CO_I64_I32: Op = Op(1435);
+    pub const V_MAD_CO_U64_U32: Op = Op(1436);
+    pub const V_MAD_F16: Op = Op(1437);
+    pub const V_MAD_I16: Op = Op(1438);
+    pub const V_MAD_I32_I16: Op = Op(1439);
+    pub const V_MAD_I32_I24: Op = Op(1440);
+    pub const V_MAD_I64_I32: Op = Op(1441);
+    pub const V_MAD_LEGACY_F16: Op = Op(1442);
+    pub const V_MAD_LEGACY_I16: Op = Op(1443);
+    pub const V_MAD_LEGACY_U16: Op = Op(1444);
+    pub const V_MAD_U16: Op = Op(1445);
+    pub const V_MAD_U32_U16: Op = Op(1446);
+    pub const V_MAD_U32_U24: Op = Op(1447);
+    pub const V_MAD_U64_U32: Op = Op(1448);
+    pub const V_MADAK_F16: Op = Op(1449);
+    pub const V_MADMK_F16: Op = Op(1450);
+    pub const V_MAX3_F16: Op = Op(1451);
+    pub const V_MAX3_F32: Op = Op(1452);
+    pub const V_MAX3_I16: Op = Op(1453);
+    pub const V_MAX3_I32: Op = Op(1454);
+    pub const V_MAX3_NUM_F16: Op = Op(1455);
+    pub const V_MAX3_NUM_F32: Op = Op(1456);
+    pub const V_MAX3_U16: Op = Op(1457);
+    pub const V_MAX3_U32: Op = Op(1458);
+    pub const V_MAX_F16: Op = Op(1459);
+    pub const V_MAX_F32: Op = Op(1460);
+    pub const V_MAX_F64: Op = Op(1461);
+    pub const V_MAX_I16: Op = Op(1462);
+    pub const V_MAX_I32: Op = Op(1463);
+    pub const V_MAX_NUM_F16: Op = Op(1464);
+    pub const V_MAX_NUM_F32: Op = Op(1465);
+    pub const V_MAX_NUM_F64: Op = Op(1466);
+    pub const V_MAX_U16: Op = Op(1467);
+    pub const V_MAX_U32: Op = Op(1468);
+    pub const V_MAXIMUM3_F16: Op = Op(1469);
+    pub const V_MAXIMUM3_F32: Op = Op(1470);
+    pub const V_MAXIMUM_F16: Op = Op(1471);
+    pub const V_MAXIMUM_F32: Op = Op(1472);
+    pub const V_MAXIMUM_F64: Op = Op(1473);
+    pub const V_MAXIMUMMINIMUM_F16: Op = Op(1474);
+    pub const V_MAXIMUMMINIMUM_F32: Op = Op(1475);
+    pub const V_MAXMIN_F16: Op = Op(1476);
+    pub const V_MAXMIN_F32: Op = Op(1477);
+    pub const V_MAXMIN_I32: Op = Op(1478);
+    pub const V_MAXMIN_NUM_F16: Op = Op(1479);
+    pub const V_MAXMIN_NUM_F32: Op = Op(1480);
+    pub const V_MAXMIN_U32: Op = Op(1481);
+    pub const V_MBCNT_HI_U32_B32: Op = Op(1482);
+    pub const V_MBCNT_LO_U32_B32: Op = Op(1483);
+    pub const V_MED3_F16: Op = Op(1484);
+    pub const V_MED3_F32: Op = Op(1485);
+    pub const V_MED3_I16: Op = Op(1486);
+    pub const V_MED3_I32: Op = Op(1487);
+    pub const V_MED3_NUM_F16: Op = Op(1488);
+    pub const V_MED3_NUM_F32: Op = Op(1489);
+    pub const V_MED3_U16: Op = Op(1490);
+    pub const V_MED3_U32: Op = Op(1491);
+    pub const V_MFMA_F32_16X16X16_BF16: Op = Op(1492);
+    pub const V_MFMA_F32_16X16X16_F16: Op = Op(1493);
+    pub const V_MFMA_F32_16X16X1_4B_F32: Op = Op(1494);
+    pub const V_MFMA_F32_16X16X32_BF8_BF8: Op = Op(1495);
+    pub const V_MFMA_F32_16X16X32_BF8_FP8: Op = Op(1496);
+    pub const V_MFMA_F32_16X16X32_FP8_BF8: Op = Op(1497);
+    pub const V_MFMA_F32_16X16X32_FP8_FP8: Op = Op(1498);
+    pub const V_MFMA_F32_16X16X4_4B_BF16: Op = Op(1499);
+    pub const V_MFMA_F32_16X16X4_4B_F16: Op = Op(1500);
+    pub const V_MFMA_F32_16X16X4_F32: Op = Op(1501);
+    pub const V_MFMA_F32_16X16X8_XF32: Op = Op(1502);
+    pub const V_MFMA_F32_32X32X16_BF8_BF8: Op = Op(1503);
+    pub const V_MFMA_F32_32X32X16_BF8_FP8: Op = Op(1504);
+    pub const V_MFMA_F32_32X32X16_FP8_BF8: Op = Op(1505);
+    pub const V_MFMA_F32_32X32X16_FP8_FP8: Op = Op(1506);
+    pub const V_MFMA_F32_32X32X1_2B_F32: Op = Op(1507);
+    pub const V_MFMA_F32_32X32X2_F32: Op = Op(1508);
+    pub const V_MFMA_F32_32X32X4_2B_BF16: Op = Op(1509);
+    pub const V_MFMA_F32_32X32X4_2B_F16: Op = Op(1510);
+    pub const V_MFMA_F32_32X32X4_XF32: Op = Op(1511);
+    pub const V_MFMA_F32_32X32X8_BF16: Op = Op(1512);
+    pub const V_MFMA_F32_32X32X8_F16: Op = Op(1513);
+    pub const V_MFMA_F32_4X4X1_16B_F32: Op = Op(1514);
+    pub const V_MFMA_F32_4X4X4_16B_BF16: Op = Op(1515);
+    pub const V_MFMA_F32_4X4X4_16B_F16: Op = Op(1516);
+    pub const V_MFMA_F64_16X16X4_F64: Op = Op(1517);
+    pub const V_MFMA_F64_4X4X4_4B_F64: Op = Op(1518);
+    pub const V_MFMA_I32_16X16X32_I8: Op = Op(1519);
+    pub const V_MFMA_I32_16X16X4_4B_I8: Op = Op(1520);
+    pub const V_MFMA_I32_32X32X16_I8: Op = Op(1521);
+    pub const V_MFMA_I32_32X32X4_2B_I8: Op = Op(1522);
+    pub const V_MFMA_I32_4X4X4_16B_I8: Op = Op(1523);
+    pub const V_MIN3_F16: Op = Op(1524);
+    pub const V_MIN3_F32: Op = Op(1525);
+    pub const V_MIN3_I16: Op = Op(1526);
+    pub const V_MIN3_I32: Op = Op(1527);
+    pub const V_MIN3_NUM_F16: Op = Op(1528);
+    pub const V_MIN3_NUM_F32: Op = Op(1529);
+    pub const V_MIN3_U16: Op = Op(1530);
+    pub const V_MIN3_U32: Op = Op(1531);
+    pub const V_MIN_F16: Op = Op(1532);
+    pub const V_MIN_F32: Op = Op(1533);
+    pub const V_MIN_F64: Op = Op(1534);
+    pub const V_MIN_I16: Op = Op(1535);
+    pub const V_MIN_I32: Op = Op(1536);
+    pub const V_MIN_NUM_F16: Op = Op(1537);
+    pub const V_MIN_NUM_F32: Op = Op(1538);
+    pub const V_MIN_NUM_F64: Op = Op(1539);
+    pub const V_MIN_U16: Op = Op(1540);
+    pub const V_MIN_U32: Op = Op(1541);
+    pub const V_MINIMUM3_F16: Op = Op(1542);
+    pub const V_MINIMUM3_F32: Op = Op(1543);
+    pub const V_MINIMUM_F16: Op = Op(1544);
+    pub const V_MINIMUM_F32: Op = Op(1545);
+    pub const V_MINIMUM_F64: Op = Op(1546);
+    pub const V_MINIMUMMAXIMUM_F16: Op = Op(1547);
+    pub const V_MINIMUMMAXIMUM_F32: Op = Op(1548);
+    pub const V_MINMAX_F16: Op = Op(1549);
+    pub const V_MINMAX_F32: Op = Op(1550);
+    pub const V_MINMAX_I32: Op = Op(1551);
+    pub const V_MINMAX_NUM_F16: Op = Op(1552);
+    pub const V_MINMAX_NUM_F32: Op = Op(1553);
+    pub const V_MINMAX_U32: Op = Op(1554);
+    pub const V_MOV_B32: Op = Op(1555);
+    pub const V_MOV_B64: Op = Op(1556);
+    pub const V_MOVRELD_B32: Op = Op(1557);
+    pub const V_MOVRELS_B32: Op = Op(1558);
+    pub const V_MOVRELSD_2_B32: Op = Op(1559);
+    pub const V_MOVRELSD_B32: Op = Op(1560);
+    pub const V_MQSAD_PK_U16_U8: Op = Op(1561);
+    pub const V_MQSAD_U32_U8: Op = Op(1562);
+    pub const V_MSAD_U8: Op = Op(1563);
+    pub const V_MUL_DX9_ZERO_F32: Op = Op(1564);
+    pub const V_MUL_F16: Op = Op(1565);
+    pub const V_MUL_F32: Op = Op(1566);
+    pub const V_MUL_F64: Op = Op(1567);
+    pub const V_MUL_HI_I32: Op = Op(1568);
+    pub const V_MUL_HI_I32_I24: Op = Op(1569);
+    pub const V_MUL_HI_U32: Op = Op(1570);
+    pub const V_MUL_HI_U32_U24: Op = Op(1571);
+    pub const V_MUL_I32_I24: Op = Op(1572);
+    pub const V_MUL_LEGACY_F32: Op = Op(1573);
+    pub const V_MUL_LO_U16: Op = Op(1574);
+    pub const V_MUL_LO_U32: Op = Op(1575);
+    pub const V_MUL_U32_U24: Op = Op(1576);
+    pub const V_MULLIT_F32: Op = Op(1577);
+    pub const V_NOP: Op = Op(1578);
+    pub const V_NOT_B16: Op = Op(1579);
+    pub const V_NOT_B32: Op = Op(1580);
+    pub const V_OR3_B32: Op = Op(1581);
+    pub const V_OR_B16: Op = Op(1582);
+    pub const V_OR_B32: Op = Op(1583);
+    pub const V_PACK_B32_F16: Op = Op(1584);
+    pub const V_PERM_B32: Op = Op(1585);
+    pub const V_PERMLANE16_B32: Op = Op(1586);
+    pub const V_PERMLANE16_VAR_B32: Op = Op(1587);
+    pub const V_PERMLANE64_B32: Op = Op(1588);
+    pub const V_PERMLANEX16_B32: Op = Op(1589);
+    pub const V_PERMLANEX16_VAR_B32: Op = Op(1590);
+    pub const V_PIPEFLUSH: Op = Op(1591);
+    pub const V_PK_ADD_F16: Op = Op(1592);
+    pub const V_PK_ADD_F32: Op = Op(1593);
+    pub const V_PK_ADD_I16: Op = Op(1594);
+    pub const V_PK_ADD_U16: Op = Op(1595);
+    pub const V_PK_ASHRREV_I16: Op = Op(1596);
+    pub const V_PK_FMA_F16: Op = Op(1597);
+    pub const V_PK_FMA_F32: Op = Op(1598);
+    pub const V_PK_FMAC_F16: Op = Op(1599);
+    pub const V_PK_LSHLREV_B16: Op = Op(1600);
+    pub const V_PK_LSHRREV_B16: Op = Op(1601);
+    pub const V_PK_MAD_I16: Op = Op(1602);
+    pub const V_PK_MAD_U16: Op = Op(1603);
+    pub const V_PK_MAX_F16: Op = Op(1604);
+    pub const V_PK_MAX_I16: Op = Op(1605);
+    pub const V_PK_MAX_NUM_F16: Op = Op(1606);
+    pub const V_PK_MAX_U16: Op = Op(1607);
+    pub const V_PK_MAXIMUM_F16: Op = Op(1608);
+    pub const V_PK_MIN_F16: Op = Op(1609);
+    pub const V_PK_MIN_I16: Op = Op(1610);
+    pub const V_PK_MIN_NUM_F16: Op = Op(1611);
+    pub const V_PK_MIN_U16: Op = Op(1612);
+    pub const V_PK_MINIMUM_F16: Op = Op(1613);
+    pub const V_PK_MOV_B32: Op = Op(1614);
+    pub const V_PK_MUL_F16: Op = Op(1615);
+    pub const V_PK_MUL_F32: Op = Op(1616);
+    pub const V_PK_MUL_LO_U16: Op = Op(1617);
+    pub const V_PK_SUB_I16: Op = Op(1618);
+    pub const V_PK_SUB_U16: Op = Op(1619);
+    pub const V_QSAD_PK_U16_U8: Op = Op(1620);
+    pub const V_RCP_F16: Op = Op(1621);
+    pub const V_RCP_F32: Op = Op(1622);
+    pub const V_RCP_F64: Op = Op(1623);
+    pub const V_RCP_IFLAG_F32: Op = Op(1624);
+    pub const V_READFIRSTLANE_B32: Op = Op(1625);
+    pub const V_READLANE_B32: Op = Op(1626);
+    pub const V_RNDNE_F16: Op = Op(1627);
+    pub const V_RNDNE_F32: Op = Op(1628);
+    pub const V_RNDNE_F64: Op = Op(1629);
+    pub const V_RSQ_F16: Op = Op(1630);
+    pub const V_RSQ_F32: Op = Op(1631);
+    pub const V_RSQ_F64: Op = Op(1632);
+    pub const V_S_EXP_F16: Op = Op(1633);
+    pub const V_S_EXP_F32: Op = Op(1634);
+    pub const V_S_LOG_F16: Op = Op(1635);
+    pub const V_S_LOG_F32: Op = Op(1636);
+    pub const V_S_RCP_F16: Op = Op(1637);
+    pub const V_S_RCP_F32: Op = Op(1638);
+    pub const V_S_RSQ_F16: Op = Op(1639);
+    pub const V_S_RSQ_F32: Op = Op(1640);
+    pub const V_S_SQRT_F16: Op = Op(1641);
+    pub const V_S_SQRT_F32: Op = Op(1642);
+    pub const V_SAD_HI_U8: Op = Op(1643);
+    pub const V_SAD_U16: Op = Op(1644);
+    pub const V_SAD_U32: Op = Op(1645);
+    pub const V_SAD_U8: Op = Op(1646);
+    pub const V_SAT_PK_U8_I16: Op = Op(1647);
+    pub const V_SCREEN_PARTITION_4SE_B32: Op = Op(1648);
+    pub const V_SIN_F16: Op = Op(1649);
+    pub const V_SIN_F32: Op = Op(1650);
+    pub const V_SMFMAC_F32_16X16X32_BF16: Op = Op(1651);
+    pub const V_SMFMAC_F32_16X16X32_F16: Op = Op(1652);
+    pub const V_SMFMAC_F32_16X16X64_BF8_BF8: Op = Op(1653);
+    pub const V_SMFMAC_F32_16X16X64_BF8_FP8: Op = Op(1654);
+    pub const V_SMFMAC_F32_16X16X64_FP8_BF8: Op = Op(1655);
+    pub const V_SMFMAC_F32_16X16X64_FP8_FP8: Op = Op(1656);
+    pub const V_SMFMAC_F32_32X32X16_BF16: Op = Op(1657);
+    pub const V_SMFMAC_F32_32X32X16_F16: Op = Op(1658);
+    pub const V_SMFMAC_F32_32X32X32_BF8_BF8: Op = Op(1659);
+    pub const V_SMFMAC_F32_32X32X32_BF8_FP8: Op = Op(1660);
+    pub const V_SMFMAC_F32_32X32X32_FP8_BF8: Op = Op(1661);
+    pub const V_SMFMAC_F32_32X32X32_FP8_FP8: Op = Op(1662);
+    pub const V_SMFMAC_I32_16X16X64_I8: Op = Op(1663);
+    pub const V_SMFMAC_I32_32X32X32_I8: Op = Op(1664);
+    pub const V_SQRT_F16: Op = Op(1665);
+    pub const V_SQRT_F32: Op = Op(1666);
+    pub const V_SQRT_F64: Op = Op(1667);
+    pub const V_SUB_CO_CI_U32: Op = Op(1668);
+    pub const V_SUB_CO_U32: Op = Op(1669);
+    pub const V_SUB_F16: Op = Op(1670);
+    pub const V_SUB_F32: Op = Op(1671);
+    pub const V_SUB_I16: Op = Op(1672);
+    pub const V_SUB_I32: Op = Op(1673);
+    pub const V_SUB_NC_I16: Op = Op(1674);
+    pub const V_SUB_NC_I32: Op = Op(1675);
+    pub const V_SUB_NC_U16: Op = Op(1676);
+    pub const V_SUB_NC_U32: Op = Op(1677);
+    pub const V_SUB_U16: Op = Op(1678);
+    pub const V_SUB_U32: Op = Op(1679);
+    pub const V_SUBB_CO_U32: Op = Op(1680);
+    pub const V_SUBBREV_CO_U32: Op = Op(1681);
+    pub const V_SUBREV_CO_CI_U32: Op = Op(1682);
+    pub const V_SUBREV_CO_U32: Op = Op(1683);
+    pub const V_SUBREV_F16: Op = Op(1684);
+    pub const V_SUBREV_F32: Op = Op(1685);
+    pub const V_SUBREV_NC_U32: Op = Op(1686);
+    pub const V_SUBREV_U16: Op = Op(1687);
+    pub const V_SUBREV_U32: Op = Op(1688);
+    pub const V_SWAP_B32: Op = Op(1689);
+    pub const V_SWAPREL_B32: Op = Op(1690);
+    pub const V_SWMMAC_BF16_16X16X32_BF16: Op = Op(1691);
+    pub const V_SWMMAC_F16_16X16X32_F16: Op = Op(1692);
+    pub const V_SWMMAC_F32_16X16X32_BF16: Op = Op(1693);
+    pub const V_SWMMAC_F32_16X16X32_BF8_BF8: Op = Op(1694);
+    pub const V_SWMMAC_F32_16X16X32_BF8_FP8: Op = Op(1695);
+    pub const V_SWMMAC_F32_16X16X32_F16: Op = Op(1696);
+    pub const V_SWMMAC_F32_16X16X32_FP8_BF8: Op = Op(1697);
+    pub const V_SWMMAC_F32_16X16X32_FP8_FP8: Op = Op(1698);
+    pub const V_SWMMAC_I32_16X16X32_IU4: Op = Op(1699);
+    pub const V_SWMMAC_I32_16X16X32_IU8: Op = Op(1700);
+    pub const V_SWMMAC_I32_16X16X64_IU4: Op = Op(1701);
+    pub const V_TRIG_PREOP_F64: Op = Op(1702);
+    pub const V_TRUNC_F16: Op = Op(1703);
+    pub const V_TRUNC_F32: Op = Op(1704);
+    pub const V_TRUNC_F64: Op = Op(1705);
+    pub const V_WMMA_BF16_16X16X16_BF16: Op = Op(1706);
+    pub const V_WMMA_F16_16X16X16_F16: Op = Op(1707);
+    pub const V_WMMA_F32_16X16X16_BF16: Op = Op(1708);
+    pub const V_WMMA_F32_16X16X16_BF8_BF8: Op = Op(1709);
+    pub const V_WMMA_F32_16X16X16_BF8_FP8: Op = Op(1710);
+    pub const V_WMMA_F32_16X16X16_F16: Op = Op(1711);
+    pub const V_WMMA_F32_16X16X16_FP8_BF8: Op = Op(1712);
+    pub const V_WMMA_F32_16X16X16_FP8_FP8: Op = Op(1713);
+    pub const V_WMMA_I32_16X16X16_IU4: Op = Op(1714);
+    pub const V_WMMA_I32_16X16X16_IU8: Op = Op(1715);
+    pub const V_WMMA_I32_16X16X32_IU4: Op = Op(1716);
+    pub const V_WRITELANE_B32: Op = Op(1717);
+    pub const V_XAD_U32: Op = Op(1718);
+    pub const V_XNOR_B32: Op = Op(1719);
+    pub const V_XOR3_B32: Op = Op(1720);
+    pub const V_XOR_B16: Op = Op(1721);
+    pub const V_XOR_B32: Op = Op(1722);
 }
 pub use consts::*;
 
@@ -1913,165 +1917,166 @@ pub(in super::super) static NAMES: &[&str] = &[
     "s_rfe_b64", "s_rfe_restore_b64", "s_rndne_f16", "s_rndne_f32", "s_round_mode",
     "s_scratch_load_dword", "s_scratch_load_dwordx2", "s_scratch_load_dwordx4", "s_scratch_store_dword", "s_scratch_store_dwordx2",
     "s_scratch_store_dwordx4", "s_sendmsg", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64", "s_sendmsghalt",
-    "s_set_inst_prefetch_distance", "s_sethalt", "s_setkill", "s_setpc_b64", "s_setprio",
-    "s_setreg_b32", "s_setreg_imm32_b32", "s_setvskip", "s_sext_i32_i16", "s_sext_i32_i8",
-    "s_singleuse_vdst", "s_sleep", "s_sleep_var", "s_store_dword", "s_store_dwordx2",
-    "s_store_dwordx4", "s_sub_co_ci_u32", "s_sub_co_i32", "s_sub_co_u32", "s_sub_f16",
-    "s_sub_f32", "s_sub_i32", "s_sub_nc_u64", "s_sub_u32", "s_subb_u32",
-    "s_subvector_loop_begin", "s_subvector_loop_end", "s_swappc_b64", "s_trap", "s_trunc_f16",
-    "s_trunc_f32", "s_ttracedata", "s_ttracedata_imm", "s_wait_alu", "s_wait_bvhcnt",
-    "s_wait_dscnt", "s_wait_event", "s_wait_expcnt", "s_wait_idle", "s_wait_kmcnt",
-    "s_wait_loadcnt", "s_wait_loadcnt_dscnt", "s_wait_samplecnt", "s_wait_storecnt", "s_wait_storecnt_dscnt",
-    "s_waitcnt", "s_waitcnt_depctr", "s_waitcnt_expcnt", "s_waitcnt_lgkmcnt", "s_waitcnt_vmcnt",
-    "s_waitcnt_vscnt", "s_wakeup", "s_wqm_b32", "s_wqm_b64", "s_xnor_b32",
-    "s_xnor_b64", "s_xnor_saveexec_b32", "s_xnor_saveexec_b64", "s_xor_b32", "s_xor_b64",
-    "s_xor_saveexec_b32", "s_xor_saveexec_b64", "scratch_load_b128", "scratch_load_b32", "scratch_load_b64",
-    "scratch_load_b96", "scratch_load_block", "scratch_load_d16_b16", "scratch_load_d16_hi_b16", "scratch_load_d16_hi_i8",
-    "scratch_load_d16_hi_u8", "scratch_load_d16_i8", "scratch_load_d16_u8", "scratch_load_dword", "scratch_load_dwordx2",
-    "scratch_load_dwordx3", "scratch_load_dwordx4", "scratch_load_i16", "scratch_load_i8", "scratch_load_lds_dword",
-    "scratch_load_lds_sbyte", "scratch_load_lds_sshort", "scratch_load_lds_ubyte", "scratch_load_lds_ushort", "scratch_load_sbyte",
-    "scratch_load_sbyte_d16", "scratch_load_sbyte_d16_hi", "scratch_load_short_d16", "scratch_load_short_d16_hi", "scratch_load_sshort",
-    "scratch_load_u16", "scratch_load_u8", "scratch_load_ubyte", "scratch_load_ubyte_d16", "scratch_load_ubyte_d16_hi",
-    "scratch_load_ushort", "scratch_store_b128", "scratch_store_b16", "scratch_store_b32", "scratch_store_b64",
-    "scratch_store_b8", "scratch_store_b96", "scratch_store_block", "scratch_store_byte", "scratch_store_byte_d16_hi",
-    "scratch_store_d16_hi_b16", "scratch_store_d16_hi_b8", "scratch_store_dword", "scratch_store_dwordx2", "scratch_store_dwordx3",
-    "scratch_store_dwordx4", "scratch_store_short", "scratch_store_short_d16_hi", "v_accvgpr_mov_b32", "v_accvgpr_read_b32",
-    "v_accvgpr_write_b32", "v_add3_u32", "v_add_co_ci_u32", "v_add_co_u32", "v_add_f16",
-    "v_add_f32", "v_add_f64", "v_add_i16", "v_add_i32", "v_add_lshl_u32",
-    "v_add_nc_i16", "v_add_nc_i32", "v_add_nc_u16", "v_add_nc_u32", "v_add_u16",
-    "v_add_u32", "v_addc_co_u32", "v_alignbit_b32", "v_alignbyte_b32", "v_and_b16",
-    "v_and_b32", "v_and_or_b32", "v_ashrrev_i16", "v_ashrrev_i32", "v_ashrrev_i64",
-    "v_bcnt_u32_b32", "v_bfe_i32", "v_bfe_u32", "v_bfi_b32", "v_bfm_b32",
-    "v_bfrev_b32", "v_ceil_f16", "v_ceil_f32", "v_ceil_f64", "v_clrexcp",
-    "v_cls_i32", "v_clz_i32_u32", "v_cmp_class_f16", "v_cmp_class_f32", "v_cmp_class_f64",
-    "v_cmp_eq_f16", "v_cmp_eq_f32", "v_cmp_eq_f64", "v_cmp_eq_i16", "v_cmp_eq_i32",
-    "v_cmp_eq_i64", "v_cmp_eq_u16", "v_cmp_eq_u32", "v_cmp_eq_u64", "v_cmp_f_f16",
-    "v_cmp_f_f32", "v_cmp_f_f64", "v_cmp_f_i16", "v_cmp_f_i32", "v_cmp_f_i64",
-    "v_cmp_f_u16", "v_cmp_f_u32", "v_cmp_f_u64", "v_cmp_ge_f16", "v_cmp_ge_f32",
-    "v_cmp_ge_f64", "v_cmp_ge_i16", "v_cmp_ge_i32", "v_cmp_ge_i64", "v_cmp_ge_u16",
-    "v_cmp_ge_u32", "v_cmp_ge_u64", "v_cmp_gt_f16", "v_cmp_gt_f32", "v_cmp_gt_f64",
-    "v_cmp_gt_i16", "v_cmp_gt_i32", "v_cmp_gt_i64", "v_cmp_gt_u16", "v_cmp_gt_u32",
-    "v_cmp_gt_u64", "v_cmp_le_f16", "v_cmp_le_f32", "v_cmp_le_f64", "v_cmp_le_i16",
-    "v_cmp_le_i32", "v_cmp_le_i64", "v_cmp_le_u16", "v_cmp_le_u32", "v_cmp_le_u64",
-    "v_cmp_lg_f16", "v_cmp_lg_f32", "v_cmp_lg_f64", "v_cmp_lt_f16", "v_cmp_lt_f32",
-    "v_cmp_lt_f64", "v_cmp_lt_i16", "v_cmp_lt_i32", "v_cmp_lt_i64", "v_cmp_lt_u16",
-    "v_cmp_lt_u32", "v_cmp_lt_u64", "v_cmp_ne_i16", "v_cmp_ne_i32", "v_cmp_ne_i64",
-    "v_cmp_ne_u16", "v_cmp_ne_u32", "v_cmp_ne_u64", "v_cmp_neq_f16", "v_cmp_neq_f32",
-    "v_cmp_neq_f64", "v_cmp_nge_f16", "v_cmp_nge_f32", "v_cmp_nge_f64", "v_cmp_ngt_f16",
-    "v_cmp_ngt_f32", "v_cmp_ngt_f64", "v_cmp_nle_f16", "v_cmp_nle_f32", "v_cmp_nle_f64",
-    "v_cmp_nlg_f16", "v_cmp_nlg_f32", "v_cmp_nlg_f64", "v_cmp_nlt_f16", "v_cmp_nlt_f32",
-    "v_cmp_nlt_f64", "v_cmp_o_f16", "v_cmp_o_f32", "v_cmp_o_f64", "v_cmp_t_f16",
-    "v_cmp_t_f32", "v_cmp_t_f64", "v_cmp_t_i16", "v_cmp_t_i32", "v_cmp_t_i64",
-    "v_cmp_t_u16", "v_cmp_t_u32", "v_cmp_t_u64", "v_cmp_tru_f16", "v_cmp_tru_f32",
-    "v_cmp_tru_f64", "v_cmp_u_f16", "v_cmp_u_f32", "v_cmp_u_f64", "v_cmpx_class_f16",
-    "v_cmpx_class_f32", "v_cmpx_class_f64", "v_cmpx_eq_f16", "v_cmpx_eq_f32", "v_cmpx_eq_f64",
-    "v_cmpx_eq_i16", "v_cmpx_eq_i32", "v_cmpx_eq_i64", "v_cmpx_eq_u16", "v_cmpx_eq_u32",
-    "v_cmpx_eq_u64", "v_cmpx_f_f16", "v_cmpx_f_f32", "v_cmpx_f_f64", "v_cmpx_f_i16",
-    "v_cmpx_f_i32", "v_cmpx_f_i64", "v_cmpx_f_u16", "v_cmpx_f_u32", "v_cmpx_f_u64",
-    "v_cmpx_ge_f16", "v_cmpx_ge_f32", "v_cmpx_ge_f64", "v_cmpx_ge_i16", "v_cmpx_ge_i32",
-    "v_cmpx_ge_i64", "v_cmpx_ge_u16", "v_cmpx_ge_u32", "v_cmpx_ge_u64", "v_cmpx_gt_f16",
-    "v_cmpx_gt_f32", "v_cmpx_gt_f64", "v_cmpx_gt_i16", "v_cmpx_gt_i32", "v_cmpx_gt_i64",
-    "v_cmpx_gt_u16", "v_cmpx_gt_u32", "v_cmpx_gt_u64", "v_cmpx_le_f16", "v_cmpx_le_f32",
-    "v_cmpx_le_f64", "v_cmpx_le_i16", "v_cmpx_le_i32", "v_cmpx_le_i64", "v_cmpx_le_u16",
-    "v_cmpx_le_u32", "v_cmpx_le_u64", "v_cmpx_lg_f16", "v_cmpx_lg_f32", "v_cmpx_lg_f64",
-    "v_cmpx_lt_f16", "v_cmpx_lt_f32", "v_cmpx_lt_f64", "v_cmpx_lt_i16", "v_cmpx_lt_i32",
-    "v_cmpx_lt_i64", "v_cmpx_lt_u16", "v_cmpx_lt_u32", "v_cmpx_lt_u64", "v_cmpx_ne_i16",
-    "v_cmpx_ne_i32", "v_cmpx_ne_i64", "v_cmpx_ne_u16", "v_cmpx_ne_u32", "v_cmpx_ne_u64",
-    "v_cmpx_neq_f16", "v_cmpx_neq_f32", "v_cmpx_neq_f64", "v_cmpx_nge_f16", "v_cmpx_nge_f32",
-    "v_cmpx_nge_f64", "v_cmpx_ngt_f16", "v_cmpx_ngt_f32", "v_cmpx_ngt_f64", "v_cmpx_nle_f16",
-    "v_cmpx_nle_f32", "v_cmpx_nle_f64", "v_cmpx_nlg_f16", "v_cmpx_nlg_f32", "v_cmpx_nlg_f64",
-    "v_cmpx_nlt_f16", "v_cmpx_nlt_f32", "v_cmpx_nlt_f64", "v_cmpx_o_f16", "v_cmpx_o_f32",
-    "v_cmpx_o_f64", "v_cmpx_t_f16", "v_cmpx_t_f32", "v_cmpx_t_f64", "v_cmpx_t_i16",
-    "v_cmpx_t_i32", "v_cmpx_t_i64", "v_cmpx_t_u16", "v_cmpx_t_u32", "v_cmpx_t_u64",
-    "v_cmpx_tru_f16", "v_cmpx_tru_f32", "v_cmpx_tru_f64", "v_cmpx_u_f16", "v_cmpx_u_f32",
-    "v_cmpx_u_f64", "v_cndmask_b16", "v_cndmask_b32", "v_cos_f16", "v_cos_f32",
-    "v_ctz_i32_b32", "v_cubeid_f32", "v_cubema_f32", "v_cubesc_f32", "v_cubetc_f32",
-    "v_cvt_f16_f32", "v_cvt_f16_i16", "v_cvt_f16_u16", "v_cvt_f32_bf8", "v_cvt_f32_f16",
-    "v_cvt_f32_f64", "v_cvt_f32_fp8", "v_cvt_f32_i32", "v_cvt_f32_u32", "v_cvt_f32_ubyte0",
-    "v_cvt_f32_ubyte1", "v_cvt_f32_ubyte2", "v_cvt_f32_ubyte3", "v_cvt_f64_f32", "v_cvt_f64_i32",
-    "v_cvt_f64_u32", "v_cvt_floor_i32_f32", "v_cvt_flr_i32_f32", "v_cvt_i16_f16", "v_cvt_i32_f32",
-    "v_cvt_i32_f64", "v_cvt_i32_i16", "v_cvt_nearest_i32_f32", "v_cvt_norm_i16_f16", "v_cvt_norm_u16_f16",
-    "v_cvt_off_f32_i4", "v_cvt_pk_bf8_f32", "v_cvt_pk_f32_bf8", "v_cvt_pk_f32_fp8", "v_cvt_pk_fp8_f32",
-    "v_cvt_pk_i16_f32", "v_cvt_pk_i16_i32", "v_cvt_pk_norm_i16_f16", "v_cvt_pk_norm_i16_f32", "v_cvt_pk_norm_u16_f16",
-    "v_cvt_pk_norm_u16_f32", "v_cvt_pk_rtz_f16_f32", "v_cvt_pk_u16_f32", "v_cvt_pk_u16_u32", "v_cvt_pk_u8_f32",
-    "v_cvt_pkaccum_u8_f32", "v_cvt_pknorm_i16_f16", "v_cvt_pknorm_i16_f32", "v_cvt_pknorm_u16_f16", "v_cvt_pknorm_u16_f32",
-    "v_cvt_pkrtz_f16_f32", "v_cvt_rpi_i32_f32", "v_cvt_sr_bf8_f32", "v_cvt_sr_fp8_f32", "v_cvt_u16_f16",
-    "v_cvt_u32_f32", "v_cvt_u32_f64", "v_cvt_u32_u16", "v_div_fixup_f16", "v_div_fixup_f32",
-    "v_div_fixup_f64", "v_div_fixup_legacy_f16", "v_div_fmas_f32", "v_div_fmas_f64", "v_div_scale_f32",
-    "v_div_scale_f64", "v_dot2_bf16_bf16", "v_dot2_f16_f16", "v_dot2_f32_bf16", "v_dot2_f32_f16",
-    "v_dot2_i32_i16", "v_dot2_u32_u16", "v_dot2acc_f32_f16", "v_dot2c_f32_f16", "v_dot2c_i32_i16",
-    "v_dot4_f32_bf8_bf8", "v_dot4_f32_bf8_fp8", "v_dot4_f32_fp8_bf8", "v_dot4_f32_fp8_fp8", "v_dot4_i32_i8",
-    "v_dot4_i32_iu8", "v_dot4_u32_u8", "v_dot4c_i32_i8", "v_dot8_i32_i4", "v_dot8_i32_iu4",
-    "v_dot8_u32_u4", "v_dot8c_i32_i4", "v_dual_add_f32", "v_dual_add_nc_u32", "v_dual_and_b32",
-    "v_dual_cndmask_b32", "v_dual_dot2acc_f32_f16", "v_dual_fmaak_f32", "v_dual_fmac_f32", "v_dual_fmamk_f32",
-    "v_dual_lshlrev_b32", "v_dual_max_f32", "v_dual_max_num_f32", "v_dual_min_f32", "v_dual_min_num_f32",
-    "v_dual_mov_b32", "v_dual_mul_dx9_zero_f32", "v_dual_mul_f32", "v_dual_sub_f32", "v_dual_subrev_f32",
-    "v_exp_f16", "v_exp_f32", "v_exp_legacy_f32", "v_ffbh_i32", "v_ffbh_u32",
-    "v_ffbl_b32", "v_floor_f16", "v_floor_f32", "v_floor_f64", "v_fma_dx9_zero_f32",
-    "v_fma_f16", "v_fma_f32", "v_fma_f64", "v_fma_legacy_f16", "v_fma_mix_f32",
-    "v_fma_mixhi_f16", "v_fma_mixlo_f16", "v_fmaak_f16", "v_fmaak_f32", "v_fmac_dx9_zero_f32",
-    "v_fmac_f16", "v_fmac_f32", "v_fmac_f64", "v_fmamk_f16", "v_fmamk_f32",
-    "v_fract_f16", "v_fract_f32", "v_fract_f64", "v_frexp_exp_i16_f16", "v_frexp_exp_i32_f32",
-    "v_frexp_exp_i32_f64", "v_frexp_mant_f16", "v_frexp_mant_f32", "v_frexp_mant_f64", "v_ldexp_f16",
-    "v_ldexp_f32", "v_ldexp_f64", "v_lerp_u8", "v_log_f16", "v_log_f32",
-    "v_log_legacy_f32", "v_lshl_add_u32", "v_lshl_add_u64", "v_lshl_or_b32", "v_lshlrev_b16",
-    "v_lshlrev_b32", "v_lshlrev_b64", "v_lshrrev_b16", "v_lshrrev_b32", "v_lshrrev_b64",
-    "v_mac_f16", "v_mad_co_i64_i32", "v_mad_co_u64_u32", "v_mad_f16", "v_mad_i16",
-    "v_mad_i32_i16", "v_mad_i32_i24", "v_mad_i64_i32", "v_mad_legacy_f16", "v_mad_legacy_i16",
-    "v_mad_legacy_u16", "v_mad_u16", "v_mad_u32_u16", "v_mad_u32_u24", "v_mad_u64_u32",
-    "v_madak_f16", "v_madmk_f16", "v_max3_f16", "v_max3_f32", "v_max3_i16",
-    "v_max3_i32", "v_max3_num_f16", "v_max3_num_f32", "v_max3_u16", "v_max3_u32",
-    "v_max_f16", "v_max_f32", "v_max_f64", "v_max_i16", "v_max_i32",
-    "v_max_num_f16", "v_max_num_f32", "v_max_num_f64", "v_max_u16", "v_max_u32",
-    "v_maximum3_f16", "v_maximum3_f32", "v_maximum_f16", "v_maximum_f32", "v_maximum_f64",
-    "v_maximumminimum_f16", "v_maximumminimum_f32", "v_maxmin_f16", "v_maxmin_f32", "v_maxmin_i32",
-    "v_maxmin_num_f16", "v_maxmin_num_f32", "v_maxmin_u32", "v_mbcnt_hi_u32_b32", "v_mbcnt_lo_u32_b32",
-    "v_med3_f16", "v_med3_f32", "v_med3_i16", "v_med3_i32", "v_med3_num_f16",
-    "v_med3_num_f32", "v_med3_u16", "v_med3_u32", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x16_f16",
-    "v_mfma_f32_16x16x1_4b_f32", "v_mfma_f32_16x16x32_bf8_bf8", "v_mfma_f32_16x16x32_bf8_fp8", "v_mfma_f32_16x16x32_fp8_bf8", "v_mfma_f32_16x16x32_fp8_fp8",
-    "v_mfma_f32_16x16x4_4b_bf16", "v_mfma_f32_16x16x4_4b_f16", "v_mfma_f32_16x16x4_f32", "v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x16_bf8_bf8",
-    "v_mfma_f32_32x32x16_bf8_fp8", "v_mfma_f32_32x32x16_fp8_bf8", "v_mfma_f32_32x32x16_fp8_fp8", "v_mfma_f32_32x32x1_2b_f32", "v_mfma_f32_32x32x2_f32",
-    "v_mfma_f32_32x32x4_2b_bf16", "v_mfma_f32_32x32x4_2b_f16", "v_mfma_f32_32x32x4_xf32", "v_mfma_f32_32x32x8_bf16", "v_mfma_f32_32x32x8_f16",
-    "v_mfma_f32_4x4x1_16b_f32", "v_mfma_f32_4x4x4_16b_bf16", "v_mfma_f32_4x4x4_16b_f16", "v_mfma_f64_16x16x4_f64", "v_mfma_f64_4x4x4_4b_f64",
-    "v_mfma_i32_16x16x32_i8", "v_mfma_i32_16x16x4_4b_i8", "v_mfma_i32_32x32x16_i8", "v_mfma_i32_32x32x4_2b_i8", "v_mfma_i32_4x4x4_16b_i8",
-    "v_min3_f16", "v_min3_f32", "v_min3_i16", "v_min3_i32", "v_min3_num_f16",
-    "v_min3_num_f32", "v_min3_u16", "v_min3_u32", "v_min_f16", "v_min_f32",
-    "v_min_f64", "v_min_i16", "v_min_i32", "v_min_num_f16", "v_min_num_f32",
-    "v_min_num_f64", "v_min_u16", "v_min_u32", "v_minimum3_f16", "v_minimum3_f32",
-    "v_minimum_f16", "v_minimum_f32", "v_minimum_f64", "v_minimummaximum_f16", "v_minimummaximum_f32",
-    "v_minmax_f16", "v_minmax_f32", "v_minmax_i32", "v_minmax_num_f16", "v_minmax_num_f32",
-    "v_minmax_u32", "v_mov_b32", "v_mov_b64", "v_movreld_b32", "v_movrels_b32",
-    "v_movrelsd_2_b32", "v_movrelsd_b32", "v_mqsad_pk_u16_u8", "v_mqsad_u32_u8", "v_msad_u8",
-    "v_mul_dx9_zero_f32", "v_mul_f16", "v_mul_f32", "v_mul_f64", "v_mul_hi_i32",
-    "v_mul_hi_i32_i24", "v_mul_hi_u32", "v_mul_hi_u32_u24", "v_mul_i32_i24", "v_mul_legacy_f32",
-    "v_mul_lo_u16", "v_mul_lo_u32", "v_mul_u32_u24", "v_mullit_f32", "v_nop",
-    "v_not_b16", "v_not_b32", "v_or3_b32", "v_or_b16", "v_or_b32",
-    "v_pack_b32_f16", "v_perm_b32", "v_permlane16_b32", "v_permlane16_var_b32", "v_permlane64_b32",
-    "v_permlanex16_b32", "v_permlanex16_var_b32", "v_pipeflush", "v_pk_add_f16", "v_pk_add_f32",
-    "v_pk_add_i16", "v_pk_add_u16", "v_pk_ashrrev_i16", "v_pk_fma_f16", "v_pk_fma_f32",
-    "v_pk_fmac_f16", "v_pk_lshlrev_b16", "v_pk_lshrrev_b16", "v_pk_mad_i16", "v_pk_mad_u16",
-    "v_pk_max_f16", "v_pk_max_i16", "v_pk_max_num_f16", "v_pk_max_u16", "v_pk_maximum_f16",
-    "v_pk_min_f16", "v_pk_min_i16", "v_pk_min_num_f16", "v_pk_min_u16", "v_pk_minimum_f16",
-    "v_pk_mov_b32", "v_pk_mul_f16", "v_pk_mul_f32", "v_pk_mul_lo_u16", "v_pk_sub_i16",
-    "v_pk_sub_u16", "v_qsad_pk_u16_u8", "v_rcp_f16", "v_rcp_f32", "v_rcp_f64",
-    "v_rcp_iflag_f32", "v_readfirstlane_b32", "v_readlane_b32", "v_rndne_f16", "v_rndne_f32",
-    "v_rndne_f64", "v_rsq_f16", "v_rsq_f32", "v_rsq_f64", "v_s_exp_f16",
-    "v_s_exp_f32", "v_s_log_f16", "v_s_log_f32", "v_s_rcp_f16", "v_s_rcp_f32",
-    "v_s_rsq_f16", "v_s_rsq_f32", "v_s_sqrt_f16", "v_s_sqrt_f32", "v_sad_hi_u8",
-    "v_sad_u16", "v_sad_u32", "v_sad_u8", "v_sat_pk_u8_i16", "v_screen_partition_4se_b32",
-    "v_sin_f16", "v_sin_f32", "v_smfmac_f32_16x16x32_bf16", "v_smfmac_f32_16x16x32_f16", "v_smfmac_f32_16x16x64_bf8_bf8",
-    "v_smfmac_f32_16x16x64_bf8_fp8", "v_smfmac_f32_16x16x64_fp8_bf8", "v_smfmac_f32_16x16x64_fp8_fp8", "v_smfmac_f32_32x32x16_bf16", "v_smfmac_f32_32x32x16_f16",
-    "v_smfmac_f32_32x32x32_bf8_bf8", "v_smfmac_f32_32x32x32_bf8_fp8", "v_smfmac_f32_32x32x32_fp8_bf8", "v_smfmac_f32_32x32x32_fp8_fp8", "v_smfmac_i32_16x16x64_i8",
-    "v_smfmac_i32_32x32x32_i8", "v_sqrt_f16", "v_sqrt_f32", "v_sqrt_f64", "v_sub_co_ci_u32",
-    "v_sub_co_u32", "v_sub_f16", "v_sub_f32", "v_sub_i16", "v_sub_i32",
-    "v_sub_nc_i16", "v_sub_nc_i32", "v_sub_nc_u16", "v_sub_nc_u32", "v_sub_u16",
-    "v_sub_u32", "v_subb_co_u32", "v_subbrev_co_u32", "v_subrev_co_ci_u32", "v_subrev_co_u32",
-    "v_subrev_f16", "v_subrev_f32", "v_subrev_nc_u32", "v_subrev_u16", "v_subrev_u32",
-    "v_swap_b32", "v_swaprel_b32", "v_swmmac_bf16_16x16x32_bf16", "v_swmmac_f16_16x16x32_f16", "v_swmmac_f32_16x16x32_bf16",
-    "v_swmmac_f32_16x16x32_bf8_bf8", "v_swmmac_f32_16x16x32_bf8_fp8", "v_swmmac_f32_16x16x32_f16", "v_swmmac_f32_16x16x32_fp8_bf8", "v_swmmac_f32_16x16x32_fp8_fp8",
-    "v_swmmac_i32_16x16x32_iu4", "v_swmmac_i32_16x16x32_iu8", "v_swmmac_i32_16x16x64_iu4", "v_trig_preop_f64", "v_trunc_f16",
-    "v_trunc_f32", "v_trunc_f64", "v_wmma_bf16_16x16x16_bf16", "v_wmma_f16_16x16x16_f16", "v_wmma_f32_16x16x16_bf16",
-    "v_wmma_f32_16x16x16_bf8_bf8", "v_wmma_f32_16x16x16_bf8_fp8", "v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_fp8_bf8", "v_wmma_f32_16x16x16_fp8_fp8",
-    "v_wmma_i32_16x16x16_iu4", "v_wmma_i32_16x16x16_iu8", "v_wmma_i32_16x16x32_iu4", "v_writelane_b32", "v_xad_u32",
-    "v_xnor_b32", "v_xor3_b32", "v_xor_b16", "v_xor_b32",
+    "s_set_gpr_idx_idx", "s_set_gpr_idx_mode", "s_set_gpr_idx_off", "s_set_gpr_idx_on", "s_set_inst_prefetch_distance",
+    "s_sethalt", "s_setkill", "s_setpc_b64", "s_setprio", "s_setreg_b32",
+    "s_setreg_imm32_b32", "s_setvskip", "s_sext_i32_i16", "s_sext_i32_i8", "s_singleuse_vdst",
+    "s_sleep", "s_sleep_var", "s_store_dword", "s_store_dwordx2", "s_store_dwordx4",
+    "s_sub_co_ci_u32", "s_sub_co_i32", "s_sub_co_u32", "s_sub_f16", "s_sub_f32",
+    "s_sub_i32", "s_sub_nc_u64", "s_sub_u32", "s_subb_u32", "s_subvector_loop_begin",
+    "s_subvector_loop_end", "s_swappc_b64", "s_trap", "s_trunc_f16", "s_trunc_f32",
+    "s_ttracedata", "s_ttracedata_imm", "s_wait_alu", "s_wait_bvhcnt", "s_wait_dscnt",
+    "s_wait_event", "s_wait_expcnt", "s_wait_idle", "s_wait_kmcnt", "s_wait_loadcnt",
+    "s_wait_loadcnt_dscnt", "s_wait_samplecnt", "s_wait_storecnt", "s_wait_storecnt_dscnt", "s_waitcnt",
+    "s_waitcnt_depctr", "s_waitcnt_expcnt", "s_waitcnt_lgkmcnt", "s_waitcnt_vmcnt", "s_waitcnt_vscnt",
+    "s_wakeup", "s_wqm_b32", "s_wqm_b64", "s_xnor_b32", "s_xnor_b64",
+    "s_xnor_saveexec_b32", "s_xnor_saveexec_b64", "s_xor_b32", "s_xor_b64", "s_xor_saveexec_b32",
+    "s_xor_saveexec_b64", "scratch_load_b128", "scratch_load_b32", "scratch_load_b64", "scratch_load_b96",
+    "scratch_load_block", "scratch_load_d16_b16", "scratch_load_d16_hi_b16", "scratch_load_d16_hi_i8", "scratch_load_d16_hi_u8",
+    "scratch_load_d16_i8", "scratch_load_d16_u8", "scratch_load_dword", "scratch_load_dwordx2", "scratch_load_dwordx3",
+    "scratch_load_dwordx4", "scratch_load_i16", "scratch_load_i8", "scratch_load_lds_dword", "scratch_load_lds_sbyte",
+    "scratch_load_lds_sshort", "scratch_load_lds_ubyte", "scratch_load_lds_ushort", "scratch_load_sbyte", "scratch_load_sbyte_d16",
+    "scratch_load_sbyte_d16_hi", "scratch_load_short_d16", "scratch_load_short_d16_hi", "scratch_load_sshort", "scratch_load_u16",
+    "scratch_load_u8", "scratch_load_ubyte", "scratch_load_ubyte_d16", "scratch_load_ubyte_d16_hi", "scratch_load_ushort",
+    "scratch_store_b128", "scratch_store_b16", "scratch_store_b32", "scratch_store_b64", "scratch_store_b8",
+    "scratch_store_b96", "scratch_store_block", "scratch_store_byte", "scratch_store_byte_d16_hi", "scratch_store_d16_hi_b16",
+    "scratch_store_d16_hi_b8", "scratch_store_dword", "scratch_store_dwordx2", "scratch_store_dwordx3", "scratch_store_dwordx4",
+    "scratch_store_short", "scratch_store_short_d16_hi", "v_accvgpr_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32",
+    "v_add3_u32", "v_add_co_ci_u32", "v_add_co_u32", "v_add_f16", "v_add_f32",
+    "v_add_f64", "v_add_i16", "v_add_i32", "v_add_lshl_u32", "v_add_nc_i16",
+    "v_add_nc_i32", "v_add_nc_u16", "v_add_nc_u32", "v_add_u16", "v_add_u32",
+    "v_addc_co_u32", "v_alignbit_b32", "v_alignbyte_b32", "v_and_b16", "v_and_b32",
+    "v_and_or_b32", "v_ashrrev_i16", "v_ashrrev_i32", "v_ashrrev_i64", "v_bcnt_u32_b32",
+    "v_bfe_i32", "v_bfe_u32", "v_bfi_b32", "v_bfm_b32", "v_bfrev_b32",
+    "v_ceil_f16", "v_ceil_f32", "v_ceil_f64", "v_clrexcp", "v_cls_i32",
+    "v_clz_i32_u32", "v_cmp_class_f16", "v_cmp_class_f32", "v_cmp_class_f64", "v_cmp_eq_f16",
+    "v_cmp_eq_f32", "v_cmp_eq_f64", "v_cmp_eq_i16", "v_cmp_eq_i32", "v_cmp_eq_i64",
+    "v_cmp_eq_u16", "v_cmp_eq_u32", "v_cmp_eq_u64", "v_cmp_f_f16", "v_cmp_f_f32",
+    "v_cmp_f_f64", "v_cmp_f_i16", "v_cmp_f_i32", "v_cmp_f_i64", "v_cmp_f_u16",
+    "v_cmp_f_u32", "v_cmp_f_u64", "v_cmp_ge_f16", "v_cmp_ge_f32", "v_cmp_ge_f64",
+    "v_cmp_ge_i16", "v_cmp_ge_i32", "v_cmp_ge_i64", "v_cmp_ge_u16", "v_cmp_ge_u32",
+    "v_cmp_ge_u64", "v_cmp_gt_f16", "v_cmp_gt_f32", "v_cmp_gt_f64", "v_cmp_gt_i16",
+    "v_cmp_gt_i32", "v_cmp_gt_i64", "v_cmp_gt_u16", "v_cmp_gt_u32", "v_cmp_gt_u64",
+    "v_cmp_le_f16", "v_cmp_le_f32", "v_cmp_le_f64", "v_cmp_le_i16", "v_cmp_le_i32",
+    "v_cmp_le_i64", "v_cmp_le_u16", "v_cmp_le_u32", "v_cmp_le_u64", "v_cmp_lg_f16",
+    "v_cmp_lg_f32", "v_cmp_lg_f64", "v_cmp_lt_f16", "v_cmp_lt_f32", "v_cmp_lt_f64",
+    "v_cmp_lt_i16", "v_cmp_lt_i32", "v_cmp_lt_i64", "v_cmp_lt_u16", "v_cmp_lt_u32",
+    "v_cmp_lt_u64", "v_cmp_ne_i16", "v_cmp_ne_i32", "v_cmp_ne_i64", "v_cmp_ne_u16",
+    "v_cmp_ne_u32", "v_cmp_ne_u64", "v_cmp_neq_f16", "v_cmp_neq_f32", "v_cmp_neq_f64",
+    "v_cmp_nge_f16", "v_cmp_nge_f32", "v_cmp_nge_f64", "v_cmp_ngt_f16", "v_cmp_ngt_f32",
+    "v_cmp_ngt_f64", "v_cmp_nle_f16", "v_cmp_nle_f32", "v_cmp_nle_f64", "v_cmp_nlg_f16",
+    "v_cmp_nlg_f32", "v_cmp_nlg_f64", "v_cmp_nlt_f16", "v_cmp_nlt_f32", "v_cmp_nlt_f64",
+    "v_cmp_o_f16", "v_cmp_o_f32", "v_cmp_o_f64", "v_cmp_t_f16", "v_cmp_t_f32",
+    "v_cmp_t_f64", "v_cmp_t_i16", "v_cmp_t_i32", "v_cmp_t_i64", "v_cmp_t_u16",
+    "v_cmp_t_u32", "v_cmp_t_u64", "v_cmp_tru_f16", "v_cmp_tru_f32", "v_cmp_tru_f64",
+    "v_cmp_u_f16", "v_cmp_u_f32", "v_cmp_u_f64", "v_cmpx_class_f16", "v_cmpx_class_f32",
+    "v_cmpx_class_f64", "v_cmpx_eq_f16", "v_cmpx_eq_f32", "v_cmpx_eq_f64", "v_cmpx_eq_i16",
+    "v_cmpx_eq_i32", "v_cmpx_eq_i64", "v_cmpx_eq_u16", "v_cmpx_eq_u32", "v_cmpx_eq_u64",
+    "v_cmpx_f_f16", "v_cmpx_f_f32", "v_cmpx_f_f64", "v_cmpx_f_i16", "v_cmpx_f_i32",
+    "v_cmpx_f_i64", "v_cmpx_f_u16", "v_cmpx_f_u32", "v_cmpx_f_u64", "v_cmpx_ge_f16",
+    "v_cmpx_ge_f32", "v_cmpx_ge_f64", "v_cmpx_ge_i16", "v_cmpx_ge_i32", "v_cmpx_ge_i64",
+    "v_cmpx_ge_u16", "v_cmpx_ge_u32", "v_cmpx_ge_u64", "v_cmpx_gt_f16", "v_cmpx_gt_f32",
+    "v_cmpx_gt_f64", "v_cmpx_gt_i16", "v_cmpx_gt_i32", "v_cmpx_gt_i64", "v_cmpx_gt_u16",
+    "v_cmpx_gt_u32", "v_cmpx_gt_u64", "v_cmpx_le_f16", "v_cmpx_le_f32", "v_cmpx_le_f64",
+    "v_cmpx_le_i16", "v_cmpx_le_i32", "v_cmpx_le_i64", "v_cmpx_le_u16", "v_cmpx_le_u32",
+    "v_cmpx_le_u64", "v_cmpx_lg_f16", "v_cmpx_lg_f32", "v_cmpx_lg_f64", "v_cmpx_lt_f16",
+    "v_cmpx_lt_f32", "v_cmpx_lt_f64", "v_cmpx_lt_i16", "v_cmpx_lt_i32", "v_cmpx_lt_i64",
+    "v_cmpx_lt_u16", "v_cmpx_lt_u32", "v_cmpx_lt_u64", "v_cmpx_ne_i16", "v_cmpx_ne_i32",
+    "v_cmpx_ne_i64", "v_cmpx_ne_u16", "v_cmpx_ne_u32", "v_cmpx_ne_u64", "v_cmpx_neq_f16",
+    "v_cmpx_neq_f32", "v_cmpx_neq_f64", "v_cmpx_nge_f16", "v_cmpx_nge_f32", "v_cmpx_nge_f64",
+    "v_cmpx_ngt_f16", "v_cmpx_ngt_f32", "v_cmpx_ngt_f64", "v_cmpx_nle_f16", "v_cmpx_nle_f32",
+    "v_cmpx_nle_f64", "v_cmpx_nlg_f16", "v_cmpx_nlg_f32", "v_cmpx_nlg_f64", "v_cmpx_nlt_f16",
+    "v_cmpx_nlt_f32", "v_cmpx_nlt_f64", "v_cmpx_o_f16", "v_cmpx_o_f32", "v_cmpx_o_f64",
+    "v_cmpx_t_f16", "v_cmpx_t_f32", "v_cmpx_t_f64", "v_cmpx_t_i16", "v_cmpx_t_i32",
+    "v_cmpx_t_i64", "v_cmpx_t_u16", "v_cmpx_t_u32", "v_cmpx_t_u64", "v_cmpx_tru_f16",
+    "v_cmpx_tru_f32", "v_cmpx_tru_f64", "v_cmpx_u_f16", "v_cmpx_u_f32", "v_cmpx_u_f64",
+    "v_cndmask_b16", "v_cndmask_b32", "v_cos_f16", "v_cos_f32", "v_ctz_i32_b32",
+    "v_cubeid_f32", "v_cubema_f32", "v_cubesc_f32", "v_cubetc_f32", "v_cvt_f16_f32",
+    "v_cvt_f16_i16", "v_cvt_f16_u16", "v_cvt_f32_bf8", "v_cvt_f32_f16", "v_cvt_f32_f64",
+    "v_cvt_f32_fp8", "v_cvt_f32_i32", "v_cvt_f32_u32", "v_cvt_f32_ubyte0", "v_cvt_f32_ubyte1",
+    "v_cvt_f32_ubyte2", "v_cvt_f32_ubyte3", "v_cvt_f64_f32", "v_cvt_f64_i32", "v_cvt_f64_u32",
+    "v_cvt_floor_i32_f32", "v_cvt_flr_i32_f32", "v_cvt_i16_f16", "v_cvt_i32_f32", "v_cvt_i32_f64",
+    "v_cvt_i32_i16", "v_cvt_nearest_i32_f32", "v_cvt_norm_i16_f16", "v_cvt_norm_u16_f16", "v_cvt_off_f32_i4",
+    "v_cvt_pk_bf8_f32", "v_cvt_pk_f32_bf8", "v_cvt_pk_f32_fp8", "v_cvt_pk_fp8_f32", "v_cvt_pk_i16_f32",
+    "v_cvt_pk_i16_i32", "v_cvt_pk_norm_i16_f16", "v_cvt_pk_norm_i16_f32", "v_cvt_pk_norm_u16_f16", "v_cvt_pk_norm_u16_f32",
+    "v_cvt_pk_rtz_f16_f32", "v_cvt_pk_u16_f32", "v_cvt_pk_u16_u32", "v_cvt_pk_u8_f32", "v_cvt_pkaccum_u8_f32",
+    "v_cvt_pknorm_i16_f16", "v_cvt_pknorm_i16_f32", "v_cvt_pknorm_u16_f16", "v_cvt_pknorm_u16_f32", "v_cvt_pkrtz_f16_f32",
+    "v_cvt_rpi_i32_f32", "v_cvt_sr_bf8_f32", "v_cvt_sr_fp8_f32", "v_cvt_u16_f16", "v_cvt_u32_f32",
+    "v_cvt_u32_f64", "v_cvt_u32_u16", "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64",
+    "v_div_fixup_legacy_f16", "v_div_fmas_f32", "v_div_fmas_f64", "v_div_scale_f32", "v_div_scale_f64",
+    "v_dot2_bf16_bf16", "v_dot2_f16_f16", "v_dot2_f32_bf16", "v_dot2_f32_f16", "v_dot2_i32_i16",
+    "v_dot2_u32_u16", "v_dot2acc_f32_f16", "v_dot2c_f32_f16", "v_dot2c_i32_i16", "v_dot4_f32_bf8_bf8",
+    "v_dot4_f32_bf8_fp8", "v_dot4_f32_fp8_bf8", "v_dot4_f32_fp8_fp8", "v_dot4_i32_i8", "v_dot4_i32_iu8",
+    "v_dot4_u32_u8", "v_dot4c_i32_i8", "v_dot8_i32_i4", "v_dot8_i32_iu4", "v_dot8_u32_u4",
+    "v_dot8c_i32_i4", "v_dual_add_f32", "v_dual_add_nc_u32", "v_dual_and_b32", "v_dual_cndmask_b32",
+    "v_dual_dot2acc_f32_f16", "v_dual_fmaak_f32", "v_dual_fmac_f32", "v_dual_fmamk_f32", "v_dual_lshlrev_b32",
+    "v_dual_max_f32", "v_dual_max_num_f32", "v_dual_min_f32", "v_dual_min_num_f32", "v_dual_mov_b32",
+    "v_dual_mul_dx9_zero_f32", "v_dual_mul_f32", "v_dual_sub_f32", "v_dual_subrev_f32", "v_exp_f16",
+    "v_exp_f32", "v_exp_legacy_f32", "v_ffbh_i32", "v_ffbh_u32", "v_ffbl_b32",
+    "v_floor_f16", "v_floor_f32", "v_floor_f64", "v_fma_dx9_zero_f32", "v_fma_f16",
+    "v_fma_f32", "v_fma_f64", "v_fma_legacy_f16", "v_fma_mix_f32", "v_fma_mixhi_f16",
+    "v_fma_mixlo_f16", "v_fmaak_f16", "v_fmaak_f32", "v_fmac_dx9_zero_f32", "v_fmac_f16",
+    "v_fmac_f32", "v_fmac_f64", "v_fmamk_f16", "v_fmamk_f32", "v_fract_f16",
+    "v_fract_f32", "v_fract_f64", "v_frexp_exp_i16_f16", "v_frexp_exp_i32_f32", "v_frexp_exp_i32_f64",
+    "v_frexp_mant_f16", "v_frexp_mant_f32", "v_frexp_mant_f64", "v_ldexp_f16", "v_ldexp_f32",
+    "v_ldexp_f64", "v_lerp_u8", "v_log_f16", "v_log_f32", "v_log_legacy_f32",
+    "v_lshl_add_u32", "v_lshl_add_u64", "v_lshl_or_b32", "v_lshlrev_b16", "v_lshlrev_b32",
+    "v_lshlrev_b64", "v_lshrrev_b16", "v_lshrrev_b32", "v_lshrrev_b64", "v_mac_f16",
+    "v_mad_co_i64_i32", "v_mad_co_u64_u32", "v_mad_f16", "v_mad_i16", "v_mad_i32_i16",
+    "v_mad_i32_i24", "v_mad_i64_i32", "v_mad_legacy_f16", "v_mad_legacy_i16", "v_mad_legacy_u16",
+    "v_mad_u16", "v_mad_u32_u16", "v_mad_u32_u24", "v_mad_u64_u32", "v_madak_f16",
+    "v_madmk_f16", "v_max3_f16", "v_max3_f32", "v_max3_i16", "v_max3_i32",
+    "v_max3_num_f16", "v_max3_num_f32", "v_max3_u16", "v_max3_u32", "v_max_f16",
+    "v_max_f32", "v_max_f64", "v_max_i16", "v_max_i32", "v_max_num_f16",
+    "v_max_num_f32", "v_max_num_f64", "v_max_u16", "v_max_u32", "v_maximum3_f16",
+    "v_maximum3_f32", "v_maximum_f16", "v_maximum_f32", "v_maximum_f64", "v_maximumminimum_f16",
+    "v_maximumminimum_f32", "v_maxmin_f16", "v_maxmin_f32", "v_maxmin_i32", "v_maxmin_num_f16",
+    "v_maxmin_num_f32", "v_maxmin_u32", "v_mbcnt_hi_u32_b32", "v_mbcnt_lo_u32_b32", "v_med3_f16",
+    "v_med3_f32", "v_med3_i16", "v_med3_i32", "v_med3_num_f16", "v_med3_num_f32",
+    "v_med3_u16", "v_med3_u32", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x1_4b_f32",
+    "v_mfma_f32_16x16x32_bf8_bf8", "v_mfma_f32_16x16x32_bf8_fp8", "v_mfma_f32_16x16x32_fp8_bf8", "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_f32_16x16x4_4b_bf16",
+    "v_mfma_f32_16x16x4_4b_f16", "v_mfma_f32_16x16x4_f32", "v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x16_bf8_bf8", "v_mfma_f32_32x32x16_bf8_fp8",
+    "v_mfma_f32_32x32x16_fp8_bf8", "v_mfma_f32_32x32x16_fp8_fp8", "v_mfma_f32_32x32x1_2b_f32", "v_mfma_f32_32x32x2_f32", "v_mfma_f32_32x32x4_2b_bf16",
+    "v_mfma_f32_32x32x4_2b_f16", "v_mfma_f32_32x32x4_xf32", "v_mfma_f32_32x32x8_bf16", "v_mfma_f32_32x32x8_f16", "v_mfma_f32_4x4x1_16b_f32",
+    "v_mfma_f32_4x4x4_16b_bf16", "v_mfma_f32_4x4x4_16b_f16", "v_mfma_f64_16x16x4_f64", "v_mfma_f64_4x4x4_4b_f64", "v_mfma_i32_16x16x32_i8",
+    "v_mfma_i32_16x16x4_4b_i8", "v_mfma_i32_32x32x16_i8", "v_mfma_i32_32x32x4_2b_i8", "v_mfma_i32_4x4x4_16b_i8", "v_min3_f16",
+    "v_min3_f32", "v_min3_i16", "v_min3_i32", "v_min3_num_f16", "v_min3_num_f32",
+    "v_min3_u16", "v_min3_u32", "v_min_f16", "v_min_f32", "v_min_f64",
+    "v_min_i16", "v_min_i32", "v_min_num_f16", "v_min_num_f32", "v_min_num_f64",
+    "v_min_u16", "v_min_u32", "v_minimum3_f16", "v_minimum3_f32", "v_minimum_f16",
+    "v_minimum_f32", "v_minimum_f64", "v_minimummaximum_f16", "v_minimummaximum_f32", "v_minmax_f16",
+    "v_minmax_f32", "v_minmax_i32", "v_minmax_num_f16", "v_minmax_num_f32", "v_minmax_u32",
+    "v_mov_b32", "v_mov_b64", "v_movreld_b32", "v_movrels_b32", "v_movrelsd_2_b32",
+    "v_movrelsd_b32", "v_mqsad_pk_u16_u8", "v_mqsad_u32_u8", "v_msad_u8", "v_mul_dx9_zero_f32",
+    "v_mul_f16", "v_mul_f32", "v_mul_f64", "v_mul_hi_i32", "v_mul_hi_i32_i24",
+    "v_mul_hi_u32", "v_mul_hi_u32_u24", "v_mul_i32_i24", "v_mul_legacy_f32", "v_mul_lo_u16",
+    "v_mul_lo_u32", "v_mul_u32_u24", "v_mullit_f32", "v_nop", "v_not_b16",
+    "v_not_b32", "v_or3_b32", "v_or_b16", "v_or_b32", "v_pack_b32_f16",
+    "v_perm_b32", "v_permlane16_b32", "v_permlane16_var_b32", "v_permlane64_b32", "v_permlanex16_b32",
+    "v_permlanex16_var_b32", "v_pipeflush", "v_pk_add_f16", "v_pk_add_f32", "v_pk_add_i16",
+    "v_pk_add_u16", "v_pk_ashrrev_i16", "v_pk_fma_f16", "v_pk_fma_f32", "v_pk_fmac_f16",
+    "v_pk_lshlrev_b16", "v_pk_lshrrev_b16", "v_pk_mad_i16", "v_pk_mad_u16", "v_pk_max_f16",
+    "v_pk_max_i16", "v_pk_max_num_f16", "v_pk_max_u16", "v_pk_maximum_f16", "v_pk_min_f16",
+    "v_pk_min_i16", "v_pk_min_num_f16", "v_pk_min_u16", "v_pk_minimum_f16", "v_pk_mov_b32",
+    "v_pk_mul_f16", "v_pk_mul_f32", "v_pk_mul_lo_u16", "v_pk_sub_i16", "v_pk_sub_u16",
+    "v_qsad_pk_u16_u8", "v_rcp_f16", "v_rcp_f32", "v_rcp_f64", "v_rcp_iflag_f32",
+    "v_readfirstlane_b32", "v_readlane_b32", "v_rndne_f16", "v_rndne_f32", "v_rndne_f64",
+    "v_rsq_f16", "v_rsq_f32", "v_rsq_f64", "v_s_exp_f16", "v_s_exp_f32",
+    "v_s_log_f16", "v_s_log_f32", "v_s_rcp_f16", "v_s_rcp_f32", "v_s_rsq_f16",
+    "v_s_rsq_f32", "v_s_sqrt_f16", "v_s_sqrt_f32", "v_sad_hi_u8", "v_sad_u16",
+    "v_sad_u32", "v_sad_u8", "v_sat_pk_u8_i16", "v_screen_partition_4se_b32", "v_sin_f16",
+    "v_sin_f32", "v_smfmac_f32_16x16x32_bf16", "v_smfmac_f32_16x16x32_f16", "v_smfmac_f32_16x16x64_bf8_bf8", "v_smfmac_f32_16x16x64_bf8_fp8",
+    "v_smfmac_f32_16x16x64_fp8_bf8", "v_smfmac_f32_16x16x64_fp8_fp8", "v_smfmac_f32_32x32x16_bf16", "v_smfmac_f32_32x32x16_f16", "v_smfmac_f32_32x32x32_bf8_bf8",
+    "v_smfmac_f32_32x32x32_bf8_fp8", "v_smfmac_f32_32x32x32_fp8_bf8", "v_smfmac_f32_32x32x32_fp8_fp8", "v_smfmac_i32_16x16x64_i8", "v_smfmac_i32_32x32x32_i8",
+    "v_sqrt_f16", "v_sqrt_f32", "v_sqrt_f64", "v_sub_co_ci_u32", "v_sub_co_u32",
+    "v_sub_f16", "v_sub_f32", "v_sub_i16", "v_sub_i32", "v_sub_nc_i16",
+    "v_sub_nc_i32", "v_sub_nc_u16", "v_sub_nc_u32", "v_sub_u16", "v_sub_u32",
+    "v_subb_co_u32", "v_subbrev_co_u32", "v_subrev_co_ci_u32", "v_subrev_co_u32", "v_subrev_f16",
+    "v_subrev_f32", "v_subrev_nc_u32", "v_subrev_u16", "v_subrev_u32", "v_swap_b32",
+    "v_swaprel_b32", "v_swmmac_bf16_16x16x32_bf16", "v_swmmac_f16_16x16x32_f16", "v_swmmac_f32_16x16x32_bf16", "v_swmmac_f32_16x16x32_bf8_bf8",
+    "v_swmmac_f32_16x16x32_bf8_fp8", "v_swmmac_f32_16x16x32_f16", "v_swmmac_f32_16x16x32_fp8_bf8", "v_swmmac_f32_16x16x32_fp8_fp8", "v_swmmac_i32_16x16x32_iu4",
+    "v_swmmac_i32_16x16x32_iu8", "v_swmmac_i32_16x16x64_iu4", "v_trig_preop_f64", "v_trunc_f16", "v_trunc_f32",
+    "v_trunc_f64", "v_wmma_bf16_16x16x16_bf16", "v_wmma_f16_16x16x16_f16", "v_wmma_f32_16x16x16_bf16", "v_wmma_f32_16x16x16_bf8_bf8",
+    "v_wmma_f32_16x16x16_bf8_fp8", "v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_fp8_bf8", "v_wmma_f32_16x16x16_fp8_fp8", "v_wmma_i32_16x16x16_iu4",
+    "v_wmma_i32_16x16x16_iu8", "v_wmma_i32_16x16x32_iu4", "v_writelane_b32", "v_xad_u32", "v_xnor_b32",
+    "v_xor3_b32", "v_xor_b16", "v_xor_b32",
 ];

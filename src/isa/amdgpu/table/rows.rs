@@ -52,11 +52,11 @@ mod operands {
     pub const S15: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
     pub const S16: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
     pub const S17: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
-    pub const S18: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 1, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
-    pub const S19: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
-    pub const S20: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
-    pub const S21: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 4, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
-    pub const S22: &[Slot] = &[sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S18: &[Slot] = &[sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S19: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 1, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S20: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S21: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S22: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 4, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
     pub const S23: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
     pub const S24: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
     pub const S25: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
@@ -221,190 +221,192 @@ mod operands {
     pub const S184: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Message), 0, Read)];
     pub const S185: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, Kind::Imm(Imm::Message), 0, Read)];
     pub const S186: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, Kind::Imm(Imm::Message), 0, Read)];
-    pub const S187: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Sdst, Kind::Sgpr, 1, Read)];
-    pub const S188: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
-    pub const S189: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
-    pub const S190: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
-    pub const S191: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Depctr), 0, Read)];
-    pub const S192: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Waitcnt), 0, Read)];
-    pub const S193: &[Slot] = &[sl(Field::Sdst, Kind::Null, 1, Read), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
-    pub const S194: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S195: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S196: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S197: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S198: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S199: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S200: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S201: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S202: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S203: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S204: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S205: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S206: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S207: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S208: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S209: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S210: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 32, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S211: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S212: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S213: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S214: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S215: &[Slot] = &[sl(Field::Vdst, Kind::Agpr, 1, Write), sl(Field::Src0, src(Class::B32, 32), 1, Read)];
-    pub const S216: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 32), 1, Read)];
-    pub const S217: &[Slot] = &[sl(Field::Vdst, Kind::Agpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
-    pub const S218: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
-    pub const S219: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S220: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
-    pub const S221: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S222: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S223: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
-    pub const S224: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S225: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S226: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S227: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
-    pub const S228: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S229: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S230: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S231: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S232: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
-    pub const S233: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S234: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read)];
-    pub const S235: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
-    pub const S236: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S237: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
-    pub const S238: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S239: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
-    pub const S240: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S241: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
-    pub const S242: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
-    pub const S243: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
-    pub const S244: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read)];
-    pub const S245: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
-    pub const S246: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read)];
-    pub const S247: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S248: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S249: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
-    pub const S250: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S251: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S252: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S253: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S254: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
-    pub const S255: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S256: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S257: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S258: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
-    pub const S259: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S260: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S261: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S262: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read)];
-    pub const S263: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
-    pub const S264: &[Slot] = &[sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S265: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S266: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S267: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S268: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S269: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S270: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S271: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S272: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S273: &[Slot] = &[sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S274: &[Slot] = &[sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
-    pub const S275: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S276: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
-    pub const S277: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
-    pub const S278: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S279: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S280: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
-    pub const S281: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
-    pub const S282: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read)];
-    pub const S283: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read)];
-    pub const S284: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
-    pub const S285: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
-    pub const S286: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read)];
-    pub const S287: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
-    pub const S288: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
-    pub const S289: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
-    pub const S290: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
-    pub const S291: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S292: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
-    pub const S293: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
-    pub const S294: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S295: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, src(Class::B32, 5), 1, Read)];
-    pub const S296: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 5), 2, Read), sl(Field::Src1, src(Class::B64, 5), 2, Read), sl(Field::Src2, src(Class::B64, 5), 2, Read)];
-    pub const S297: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
-    pub const S298: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S299: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
-    pub const S300: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S301: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::Bf16, 31), 1, Read)];
-    pub const S302: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
-    pub const S303: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S304: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S305: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S306: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S307: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
-    pub const S308: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S309: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
-    pub const S310: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
-    pub const S311: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
-    pub const S312: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 13), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
-    pub const S313: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S314: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S315: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, ReadWrite), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S316: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, ReadWrite), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
-    pub const S317: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S318: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 13), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S319: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
-    pub const S320: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S321: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
-    pub const S322: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S323: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S324: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S325: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read), sl(Field::Src2, src(Class::I16, 23), 1, Read)];
-    pub const S326: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::I16, 31), 1, Read)];
-    pub const S327: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
-    pub const S328: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S329: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
-    pub const S330: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 13), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
-    pub const S331: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 13), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S332: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 4, Read)];
-    pub const S333: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 16, Read)];
-    pub const S334: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 16, Read)];
-    pub const S335: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 4, Read)];
-    pub const S336: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 32, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 32, Read)];
-    pub const S337: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 32, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 32, Read)];
-    pub const S338: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 8, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B64, 37), 8, Read)];
-    pub const S339: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B64, 37), 2, Read)];
-    pub const S340: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
-    pub const S341: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S342: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
-    pub const S343: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
-    pub const S344: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 30), 1, Read), sl(Field::Src2, src(Class::B32, 30), 1, Read)];
-    pub const S345: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read)];
-    pub const S346: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read)];
-    pub const S347: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 2, Read)];
-    pub const S348: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::P16, 31), 1, Read)];
-    pub const S349: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 2, Read), sl(Field::Src2, src(Class::B32, 23), 2, Read)];
-    pub const S350: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
-    pub const S351: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
-    pub const S352: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::F16, 30), 1, Read)];
-    pub const S353: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 30), 1, Read)];
-    pub const S354: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S355: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S356: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 1), 1, ReadWrite)];
-    pub const S357: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S358: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S359: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S360: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S361: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 4, Read)];
-    pub const S362: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 8, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
-    pub const S363: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 4, Read)];
-    pub const S364: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
-    pub const S365: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
-    pub const S366: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
-    pub const S367: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
-    pub const S368: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
-    pub const S369: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 22), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
-    pub const S370: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 30), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
+    pub const S187: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
+    pub const S188: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::GprIdx), 0, Read)];
+    pub const S189: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, Kind::Imm(Imm::GprIdx), 0, Read)];
+    pub const S190: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Sdst, Kind::Sgpr, 1, Read)];
+    pub const S191: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S192: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
+    pub const S193: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Depctr), 0, Read)];
+    pub const S194: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Waitcnt), 0, Read)];
+    pub const S195: &[Slot] = &[sl(Field::Sdst, Kind::Null, 1, Read), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
+    pub const S196: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S197: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S198: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S199: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S200: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S201: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S202: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S203: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S204: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S205: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S206: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S207: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S208: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S209: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S210: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S211: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S212: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 32, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S213: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S214: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S215: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S216: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S217: &[Slot] = &[sl(Field::Vdst, Kind::Agpr, 1, Write), sl(Field::Src0, src(Class::B32, 32), 1, Read)];
+    pub const S218: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 32), 1, Read)];
+    pub const S219: &[Slot] = &[sl(Field::Vdst, Kind::Agpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
+    pub const S220: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S221: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S222: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S223: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S224: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S225: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S226: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S227: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S228: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S229: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S230: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S231: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S232: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S233: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S234: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S235: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S236: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read)];
+    pub const S237: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
+    pub const S238: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S239: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S240: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S241: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S242: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S243: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
+    pub const S244: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
+    pub const S245: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
+    pub const S246: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read)];
+    pub const S247: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
+    pub const S248: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read)];
+    pub const S249: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S250: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S251: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S252: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S253: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S254: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S255: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S256: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S257: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S258: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S259: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S260: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S261: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S262: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S263: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S264: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read)];
+    pub const S265: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
+    pub const S266: &[Slot] = &[sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S267: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S268: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S269: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S270: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S271: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S272: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S273: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S274: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S275: &[Slot] = &[sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S276: &[Slot] = &[sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
+    pub const S277: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S278: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S279: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S280: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S281: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S282: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
+    pub const S283: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
+    pub const S284: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read)];
+    pub const S285: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read)];
+    pub const S286: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
+    pub const S287: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
+    pub const S288: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read)];
+    pub const S289: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
+    pub const S290: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
+    pub const S291: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
+    pub const S292: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S293: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S294: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
+    pub const S295: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S296: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S297: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, src(Class::B32, 5), 1, Read)];
+    pub const S298: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 5), 2, Read), sl(Field::Src1, src(Class::B64, 5), 2, Read), sl(Field::Src2, src(Class::B64, 5), 2, Read)];
+    pub const S299: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S300: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S301: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S302: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S303: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::Bf16, 31), 1, Read)];
+    pub const S304: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
+    pub const S305: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S306: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S307: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S308: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S309: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S310: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S311: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S312: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
+    pub const S313: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
+    pub const S314: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 13), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S315: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S316: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S317: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, ReadWrite), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S318: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, ReadWrite), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S319: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S320: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 13), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S321: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S322: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S323: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S324: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S325: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S326: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S327: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read), sl(Field::Src2, src(Class::I16, 23), 1, Read)];
+    pub const S328: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::I16, 31), 1, Read)];
+    pub const S329: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S330: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S331: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S332: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 13), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
+    pub const S333: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 13), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S334: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 4, Read)];
+    pub const S335: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 16, Read)];
+    pub const S336: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 16, Read)];
+    pub const S337: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 4, Read)];
+    pub const S338: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 32, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 32, Read)];
+    pub const S339: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 32, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 32, Read)];
+    pub const S340: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 8, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B64, 37), 8, Read)];
+    pub const S341: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B64, 37), 2, Read)];
+    pub const S342: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
+    pub const S343: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S344: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
+    pub const S345: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
+    pub const S346: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 30), 1, Read), sl(Field::Src2, src(Class::B32, 30), 1, Read)];
+    pub const S347: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read)];
+    pub const S348: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read)];
+    pub const S349: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 2, Read)];
+    pub const S350: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::P16, 31), 1, Read)];
+    pub const S351: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 2, Read), sl(Field::Src2, src(Class::B32, 23), 2, Read)];
+    pub const S352: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
+    pub const S353: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
+    pub const S354: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::F16, 30), 1, Read)];
+    pub const S355: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 30), 1, Read)];
+    pub const S356: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S357: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S358: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 1), 1, ReadWrite)];
+    pub const S359: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S360: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S361: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S362: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S363: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 4, Read)];
+    pub const S364: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 8, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
+    pub const S365: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 4, Read)];
+    pub const S366: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
+    pub const S367: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
+    pub const S368: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
+    pub const S369: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
+    pub const S370: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
+    pub const S371: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 22), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
+    pub const S372: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 30), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
 }
 use operands::*;
 
@@ -539,10 +541,11 @@ pub(in super::super) static ROWS: &[Row] = &[
     r(82, Format::Buffer, [N, N, 31], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_i8
     r(83, Format::Buffer, [30, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_u8
     r(83, Format::Buffer, [N, N, 30], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_u8
-    r(84, Format::Buffer, [N, 20, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dword
-    r(85, Format::Buffer, [N, 21, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx2
-    r(86, Format::Buffer, [N, 22, N], S20, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx3
-    r(87, Format::Buffer, [N, 23, N], S21, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx4
+    r(84, Format::Buffer, [N, 20, N], S18, 0x3ae000000, Unit::Buffer, 10, 0), // buffer_load_dword
+    r(84, Format::Buffer, [N, 20, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dword
+    r(85, Format::Buffer, [N, 21, N], S20, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx2
+    r(86, Format::Buffer, [N, 22, N], S21, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx3
+    r(87, Format::Buffer, [N, 23, N], S22, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx4
     r(88, Format::Buffer, [N, 38, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_hi_x
     r(89, Format::Buffer, [N, 8, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_x
     r(90, Format::Buffer, [N, 9, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_xy
@@ -550,40 +553,44 @@ pub(in super::super) static ROWS: &[Row] = &[
     r(92, Format::Buffer, [N, 11, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_xyzw
     r(93, Format::Buffer, [0, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_x
     r(93, Format::Buffer, [N, N, 0], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_x
-    r(93, Format::Buffer, [N, 0, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_x
+    r(93, Format::Buffer, [N, 0, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_x
     r(94, Format::Buffer, [1, N, N], S14, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xy
     r(94, Format::Buffer, [N, N, 1], S15, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xy
-    r(94, Format::Buffer, [N, 1, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xy
+    r(94, Format::Buffer, [N, 1, N], S20, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xy
     r(95, Format::Buffer, [2, N, N], S16, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
     r(95, Format::Buffer, [N, N, 2], S17, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
-    r(95, Format::Buffer, [N, 2, N], S20, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
+    r(95, Format::Buffer, [N, 2, N], S21, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
     r(96, Format::Buffer, [3, N, N], S10, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
     r(96, Format::Buffer, [N, N, 3], S11, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
-    r(96, Format::Buffer, [N, 3, N], S21, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
+    r(96, Format::Buffer, [N, 3, N], S22, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
     r(97, Format::Buffer, [19, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_i16
     r(97, Format::Buffer, [N, N, 19], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_i16
     r(98, Format::Buffer, [17, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_i8
     r(98, Format::Buffer, [N, N, 17], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_i8
-    r(99, Format::Buffer, [49, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_b32
-    r(100, Format::Buffer, [50, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_format_x
-    r(101, Format::Buffer, [48, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i16
-    r(102, Format::Buffer, [46, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i8
-    r(103, Format::Buffer, [47, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u16
-    r(104, Format::Buffer, [45, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u8
-    r(105, Format::Buffer, [N, 17, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte
+    r(99, Format::Buffer, [49, N, N], S18, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_b32
+    r(100, Format::Buffer, [50, N, N], S18, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_format_x
+    r(101, Format::Buffer, [48, N, N], S18, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i16
+    r(102, Format::Buffer, [46, N, N], S18, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i8
+    r(103, Format::Buffer, [47, N, N], S18, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u16
+    r(104, Format::Buffer, [45, N, N], S18, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u8
+    r(105, Format::Buffer, [N, 17, N], S18, 0x3ae000000, Unit::Buffer, 10, 0), // buffer_load_sbyte
+    r(105, Format::Buffer, [N, 17, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte
     r(106, Format::Buffer, [N, 34, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte_d16
     r(107, Format::Buffer, [N, 35, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte_d16_hi
     r(108, Format::Buffer, [N, 36, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_short_d16
     r(109, Format::Buffer, [N, 37, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_short_d16_hi
-    r(110, Format::Buffer, [N, 19, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sshort
+    r(110, Format::Buffer, [N, 19, N], S18, 0x3ae000000, Unit::Buffer, 10, 0), // buffer_load_sshort
+    r(110, Format::Buffer, [N, 19, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sshort
     r(111, Format::Buffer, [18, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_u16
     r(111, Format::Buffer, [N, N, 18], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_u16
     r(112, Format::Buffer, [16, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_u8
     r(112, Format::Buffer, [N, N, 16], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_u8
-    r(113, Format::Buffer, [N, 16, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte
+    r(113, Format::Buffer, [N, 16, N], S18, 0x3ae000000, Unit::Buffer, 10, 0), // buffer_load_ubyte
+    r(113, Format::Buffer, [N, 16, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte
     r(114, Format::Buffer, [N, 32, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte_d16
     r(115, Format::Buffer, [N, 33, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte_d16_hi
-    r(116, Format::Buffer, [N, 18, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ushort
+    r(116, Format::Buffer, [N, 18, N], S18, 0x3ae000000, Unit::Buffer, 10, 0), // buffer_load_ushort
+    r(116, Format::Buffer, [N, 18, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ushort
     r(117, Format::Buffer, [29, N, N], S23, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b128
     r(117, Format::Buffer, [N, N, 29], S24, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b128
     r(118, Format::Buffer, [25, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b16
@@ -1884,1877 +1891,1881 @@ pub(in super::super) static ROWS: &[Row] = &[
     r(912, Format::Sop1, [76, N, 76], S185, 0x0, Unit::Message, 8, 0), // s_sendmsg_rtn_b32
     r(913, Format::Sop1, [77, N, 77], S186, 0x0, Unit::Message, 8, 0), // s_sendmsg_rtn_b64
     r(914, Format::Sopp, [55, 17, 55], S184, 0x0, Unit::Message, 8, 0), // s_sendmsghalt
-    r(915, Format::Sopp, [4, N, N], S161, 0x0, Unit::Control, 0, 0), // s_set_inst_prefetch_distance
-    r(916, Format::Sopp, [2, 13, 2], S140, 0x0, Unit::Control, 0, 0), // s_sethalt
-    r(917, Format::Sopp, [1, 11, 1], S140, 0x0, Unit::Control, 0, 0), // s_setkill
-    r(918, Format::Sop1, [72, 29, 72], S183, 0x0, Unit::Branch, 0, 0), // s_setpc_b64
-    r(919, Format::Sopp, [53, 15, 53], S140, 0x0, Unit::Control, 0, 0), // s_setprio
-    r(920, Format::Sopk, [18, 18, 18], S187, 0x0, Unit::Salu, 0, 0), // s_setreg_b32
-    r(921, Format::Sopk, [19, 20, 19], S188, 0x0, Unit::Salu, 0, 0), // s_setreg_imm32_b32
-    r(922, Format::Sopc, [N, 16, N], S143, 0x0, Unit::Salu, 0, 4), // s_setvskip
-    r(923, Format::Sop1, [15, 23, 15], S129, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i16
-    r(924, Format::Sop1, [14, 22, 14], S129, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i8
-    r(925, Format::Sopp, [N, N, 19], S161, 0x0, Unit::Control, 0, 0), // s_singleuse_vdst
-    r(926, Format::Sopp, [3, 14, 3], S140, 0x0, Unit::Control, 0, 0), // s_sleep
-    r(927, Format::Sop1, [N, N, 88], S189, 0x0, Unit::Control, 0, 0), // s_sleep_var
-    r(928, Format::Smem, [N, 16, N], S136, 0x400000, Unit::Smem, 0, 0), // s_store_dword
-    r(929, Format::Smem, [N, 17, N], S137, 0x400000, Unit::Smem, 0, 0), // s_store_dwordx2
-    r(930, Format::Smem, [N, 18, N], S138, 0x400000, Unit::Smem, 0, 0), // s_store_dwordx4
-    r(931, Format::Sop2, [N, N, 5], S130, 0x0, Unit::Salu, 4, 4), // s_sub_co_ci_u32
-    r(932, Format::Sop2, [N, N, 3], S130, 0x0, Unit::Salu, 0, 4), // s_sub_co_i32
-    r(933, Format::Sop2, [N, N, 1], S130, 0x0, Unit::Salu, 0, 4), // s_sub_co_u32
-    r(934, Format::Sop2, [N, N, 74], S131, 0x0, Unit::Salu, 0, 0), // s_sub_f16
-    r(935, Format::Sop2, [N, N, 65], S130, 0x0, Unit::Salu, 0, 0), // s_sub_f32
-    r(936, Format::Sop2, [3, 3, N], S130, 0x0, Unit::Salu, 0, 4), // s_sub_i32
-    r(937, Format::Sop2, [N, N, 84], S132, 0x0, Unit::Salu, 0, 0), // s_sub_nc_u64
-    r(938, Format::Sop2, [1, 1, N], S130, 0x0, Unit::Salu, 0, 4), // s_sub_u32
-    r(939, Format::Sop2, [5, 5, N], S130, 0x0, Unit::Salu, 4, 4), // s_subb_u32
-    r(940, Format::Sopk, [22, N, N], S190, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_begin
-    r(941, Format::Sopk, [23, N, N], S190, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_end
-    r(942, Format::Sop1, [73, 30, 73], S134, 0x0, Unit::Branch, 0, 0), // s_swappc_b64
-    r(943, Format::Sopp, [16, 18, 16], S140, 0x0, Unit::Control, 0, 0), // s_trap
-    r(944, Format::Sop1, [N, N, 109], S129, 0x0, Unit::Salu, 0, 0), // s_trunc_f16
-    r(945, Format::Sop1, [N, N, 98], S129, 0x0, Unit::Salu, 0, 0), // s_trunc_f32
-    r(946, Format::Sopp, [58, 22, 58], S9, 0x0, Unit::Control, 0, 0), // s_ttracedata
-    r(947, Format::Sopp, [59, N, 59], S161, 0x0, Unit::Control, 0, 0), // s_ttracedata_imm
-    r(948, Format::Sopp, [N, N, 8], S191, 0x0, Unit::Control, 0, 0), // s_wait_alu
-    r(949, Format::Sopp, [N, N, 67], S161, 0x0, Unit::Control, 0, 0), // s_wait_bvhcnt
-    r(950, Format::Sopp, [N, N, 70], S161, 0x0, Unit::Control, 0, 0), // s_wait_dscnt
-    r(951, Format::Sopp, [11, N, 11], S161, 0x0, Unit::Control, 0, 0), // s_wait_event
-    r(952, Format::Sopp, [N, N, 68], S161, 0x0, Unit::Control, 0, 0), // s_wait_expcnt
-    r(953, Format::Sopp, [10, N, 10], S9, 0x0, Unit::Control, 0, 0), // s_wait_idle
-    r(954, Format::Sopp, [N, N, 71], S161, 0x0, Unit::Control, 0, 0), // s_wait_kmcnt
-    r(955, Format::Sopp, [N, N, 64], S161, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt
-    r(956, Format::Sopp, [N, N, 72], S161, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt_dscnt
-    r(957, Format::Sopp, [N, N, 66], S161, 0x0, Unit::Control, 0, 0), // s_wait_samplecnt
-    r(958, Format::Sopp, [N, N, 65], S161, 0x0, Unit::Control, 0, 0), // s_wait_storecnt
-    r(959, Format::Sopp, [N, N, 73], S161, 0x0, Unit::Control, 0, 0), // s_wait_storecnt_dscnt
-    r(960, Format::Sopp, [9, 12, 9], S192, 0x0, Unit::Control, 0, 0), // s_waitcnt
-    r(961, Format::Sopp, [8, N, N], S191, 0x0, Unit::Control, 0, 0), // s_waitcnt_depctr
-    r(962, Format::Sopk, [26, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_expcnt
-    r(963, Format::Sopk, [27, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_lgkmcnt
-    r(964, Format::Sopk, [25, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_vmcnt
-    r(965, Format::Sopk, [24, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_vscnt
-    r(966, Format::Sopp, [52, 3, 52], S9, 0x0, Unit::Control, 0, 0), // s_wakeup
-    r(967, Format::Sop1, [28, 6, 28], S129, 0x0, Unit::Salu, 0, 4), // s_wqm_b32
-    r(968, Format::Sop1, [29, 7, 29], S134, 0x0, Unit::Salu, 0, 4), // s_wqm_b64
-    r(969, Format::Sop2, [32, 26, 32], S130, 0x0, Unit::Salu, 0, 4), // s_xnor_b32
-    r(970, Format::Sop2, [33, 27, 33], S132, 0x0, Unit::Salu, 0, 4), // s_xnor_b64
-    r(971, Format::Sop1, [42, N, 42], S129, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b32
-    r(972, Format::Sop1, [43, 39, 43], S134, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b64
-    r(973, Format::Sop2, [26, 16, 26], S130, 0x0, Unit::Salu, 0, 4), // s_xor_b32
-    r(974, Format::Sop2, [27, 17, 27], S132, 0x0, Unit::Salu, 0, 4), // s_xor_b64
-    r(975, Format::Sop1, [36, N, 36], S129, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b32
-    r(976, Format::Sop1, [37, 34, 37], S134, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b64
-    r(977, Format::Scratch, [23, N, N], S194, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b128
-    r(977, Format::Scratch, [N, N, 23], S194, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b128
-    r(978, Format::Scratch, [20, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b32
-    r(978, Format::Scratch, [N, N, 20], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b32
-    r(979, Format::Scratch, [21, N, N], S196, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b64
-    r(979, Format::Scratch, [N, N, 21], S196, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b64
-    r(980, Format::Scratch, [22, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b96
-    r(980, Format::Scratch, [N, N, 22], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b96
-    r(981, Format::Scratch, [N, N, 83], S198, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_block
-    r(982, Format::Scratch, [32, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
-    r(982, Format::Scratch, [N, N, 32], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
-    r(983, Format::Scratch, [35, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
-    r(983, Format::Scratch, [N, N, 35], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
-    r(984, Format::Scratch, [34, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
-    r(984, Format::Scratch, [N, N, 34], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
-    r(985, Format::Scratch, [33, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
-    r(985, Format::Scratch, [N, N, 33], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
-    r(986, Format::Scratch, [31, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
-    r(986, Format::Scratch, [N, N, 31], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
-    r(987, Format::Scratch, [30, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
-    r(987, Format::Scratch, [N, N, 30], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
-    r(988, Format::Scratch, [N, 20, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dword
-    r(989, Format::Scratch, [N, 21, N], S201, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx2
-    r(990, Format::Scratch, [N, 22, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx3
-    r(991, Format::Scratch, [N, 23, N], S203, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx4
-    r(992, Format::Scratch, [19, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i16
-    r(992, Format::Scratch, [N, N, 19], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i16
-    r(993, Format::Scratch, [17, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i8
-    r(993, Format::Scratch, [N, N, 17], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i8
-    r(994, Format::Scratch, [N, 42, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_dword
-    r(995, Format::Scratch, [N, 39, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_sbyte
-    r(996, Format::Scratch, [N, 41, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_sshort
-    r(997, Format::Scratch, [N, 38, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_ubyte
-    r(998, Format::Scratch, [N, 40, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_ushort
-    r(999, Format::Scratch, [N, 17, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte
-    r(1000, Format::Scratch, [N, 34, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte_d16
-    r(1001, Format::Scratch, [N, 35, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte_d16_hi
-    r(1002, Format::Scratch, [N, 36, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_short_d16
-    r(1003, Format::Scratch, [N, 37, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_short_d16_hi
-    r(1004, Format::Scratch, [N, 19, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sshort
-    r(1005, Format::Scratch, [18, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u16
-    r(1005, Format::Scratch, [N, N, 18], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u16
-    r(1006, Format::Scratch, [16, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u8
-    r(1006, Format::Scratch, [N, N, 16], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u8
-    r(1007, Format::Scratch, [N, 16, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte
-    r(1008, Format::Scratch, [N, 32, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte_d16
-    r(1009, Format::Scratch, [N, 33, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte_d16_hi
-    r(1010, Format::Scratch, [N, 18, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ushort
-    r(1011, Format::Scratch, [29, N, N], S206, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b128
-    r(1011, Format::Scratch, [N, N, 29], S206, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b128
-    r(1012, Format::Scratch, [25, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b16
-    r(1012, Format::Scratch, [N, N, 25], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b16
-    r(1013, Format::Scratch, [26, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b32
-    r(1013, Format::Scratch, [N, N, 26], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b32
-    r(1014, Format::Scratch, [27, N, N], S208, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b64
-    r(1014, Format::Scratch, [N, N, 27], S208, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b64
-    r(1015, Format::Scratch, [24, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b8
-    r(1015, Format::Scratch, [N, N, 24], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b8
-    r(1016, Format::Scratch, [28, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b96
-    r(1016, Format::Scratch, [N, N, 28], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b96
-    r(1017, Format::Scratch, [N, N, 84], S210, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_block
-    r(1018, Format::Scratch, [N, 24, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_byte
-    r(1019, Format::Scratch, [N, 25, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_byte_d16_hi
-    r(1020, Format::Scratch, [37, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
-    r(1020, Format::Scratch, [N, N, 37], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
-    r(1021, Format::Scratch, [36, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
-    r(1021, Format::Scratch, [N, N, 36], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
-    r(1022, Format::Scratch, [N, 28, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dword
-    r(1023, Format::Scratch, [N, 29, N], S212, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx2
-    r(1024, Format::Scratch, [N, 30, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx3
-    r(1025, Format::Scratch, [N, 31, N], S214, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx4
-    r(1026, Format::Scratch, [N, 26, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_short
-    r(1027, Format::Scratch, [N, 27, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_short_d16_hi
-    r(1028, Format::Vop1, [N, 82, N], S215, 0x0, Unit::Valu, 2, 0), // v_accvgpr_mov_b32
-    r(1029, Format::Vop3p, [N, 88, N], S216, 0x1c000000000000, Unit::Valu, 2, 0), // v_accvgpr_read_b32
-    r(1030, Format::Vop3p, [N, 89, N], S217, 0x1c000000000000, Unit::Valu, 2, 0), // v_accvgpr_write_b32
-    r(1031, Format::Vop3, [N, 511, N], S218, 0x0, Unit::Valu, 2, 0), // v_add3_u32
-    r(1031, Format::Vop3, [597, N, 597], S219, 0xc0000, Unit::Valu, 2, 0), // v_add3_u32
-    r(1032, Format::Vop2, [32, N, 32], S220, 0x10000000c0000, Unit::Valu, 3, 1), // v_add_co_ci_u32
-    r(1032, Format::Vop3Sd, [288, N, 288], S221, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_co_ci_u32
-    r(1033, Format::Vop2, [N, 25, N], S222, 0x1080000040000, Unit::Valu, 2, 1), // v_add_co_u32
-    r(1033, Format::Vop3Sd, [N, 281, N], S223, 0x1000000010000, Unit::Valu, 2, 0), // v_add_co_u32
-    r(1033, Format::Vop3Sd, [768, N, 768], S224, 0xd0000, Unit::Valu, 2, 0), // v_add_co_u32
-    r(1034, Format::Vop2, [50, N, 50], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f16
-    r(1034, Format::Vop2, [N, 31, N], S226, 0x1080000340000, Unit::Valu, 2, 0), // v_add_f16
-    r(1034, Format::Vop3, [N, 287, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f16
-    r(1034, Format::Vop3, [306, N, 306], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f16
-    r(1035, Format::Vop2, [3, N, 3], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f32
-    r(1035, Format::Vop2, [N, 1, N], S229, 0x1080000340000, Unit::Valu, 2, 0), // v_add_f32
-    r(1035, Format::Vop3, [N, 257, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f32
-    r(1035, Format::Vop3, [259, N, 259], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f32
-    r(1036, Format::Vop2, [N, N, 2], S231, 0x1000000000000, Unit::Valu, 2, 0), // v_add_f64
-    r(1036, Format::Vop3, [N, 640, N], S232, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
-    r(1036, Format::Vop3, [807, N, N], S233, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
-    r(1036, Format::Vop3, [N, N, 258], S233, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f64
-    r(1037, Format::Vop3, [N, 670, N], S234, 0x102c0, Unit::Valu, 2, 0), // v_add_i16
-    r(1038, Format::Vop3, [N, 668, N], S227, 0x10000, Unit::Valu, 2, 0), // v_add_i32
-    r(1039, Format::Vop3, [N, 510, N], S218, 0x0, Unit::Valu, 2, 0), // v_add_lshl_u32
-    r(1039, Format::Vop3, [583, N, 583], S219, 0xc0000, Unit::Valu, 2, 0), // v_add_lshl_u32
-    r(1040, Format::Vop3, [781, N, 781], S235, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_i16
-    r(1041, Format::Vop3, [806, N, 806], S230, 0xd0000, Unit::Valu, 2, 0), // v_add_nc_i32
-    r(1042, Format::Vop3, [771, N, 771], S235, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_u16
-    r(1043, Format::Vop2, [37, N, 37], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_add_nc_u32
-    r(1043, Format::Vop3, [293, N, 293], S230, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_nc_u32
-    r(1044, Format::Vop2, [N, 38, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_add_u16
-    r(1044, Format::Vop3, [N, 294, N], S234, 0x1000000010000, Unit::Valu, 2, 0), // v_add_u16
-    r(1045, Format::Vop2, [N, 52, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_add_u32
-    r(1045, Format::Vop3, [N, 308, N], S227, 0x1000000010000, Unit::Valu, 2, 0), // v_add_u32
-    r(1046, Format::Vop2, [N, 28, N], S237, 0x1080000040000, Unit::Valu, 3, 1), // v_addc_co_u32
-    r(1046, Format::Vop3Sd, [N, 284, N], S238, 0x1000000010000, Unit::Valu, 2, 0), // v_addc_co_u32
-    r(1047, Format::Vop3, [N, 462, N], S218, 0x0, Unit::Valu, 2, 0), // v_alignbit_b32
-    r(1047, Format::Vop3, [534, N, 534], S219, 0xc0000, Unit::Valu, 2, 0), // v_alignbit_b32
-    r(1048, Format::Vop3, [N, 463, N], S218, 0x0, Unit::Valu, 2, 0), // v_alignbyte_b32
-    r(1048, Format::Vop3, [535, N, 535], S219, 0xc0000, Unit::Valu, 2, 0), // v_alignbyte_b32
-    r(1049, Format::Vop3, [866, N, 866], S235, 0xc0000, Unit::Valu, 2, 0), // v_and_b16
-    r(1050, Format::Vop2, [27, N, 27], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
-    r(1050, Format::Vop2, [N, 19, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_and_b32
-    r(1050, Format::Vop3, [N, 275, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_and_b32
-    r(1050, Format::Vop3, [283, N, 283], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
-    r(1051, Format::Vop3, [N, 513, N], S218, 0x0, Unit::Valu, 2, 0), // v_and_or_b32
-    r(1051, Format::Vop3, [599, N, 599], S219, 0xc0000, Unit::Valu, 2, 0), // v_and_or_b32
-    r(1052, Format::Vop2, [N, 44, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_ashrrev_i16
-    r(1052, Format::Vop3, [N, 300, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_ashrrev_i16
-    r(1052, Format::Vop3, [826, N, 826], S235, 0xc0000, Unit::Valu, 2, 0), // v_ashrrev_i16
-    r(1053, Format::Vop2, [26, N, 26], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
-    r(1053, Format::Vop2, [N, 17, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_ashrrev_i32
-    r(1053, Format::Vop3, [N, 273, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_ashrrev_i32
-    r(1053, Format::Vop3, [282, N, 282], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
-    r(1054, Format::Vop3, [N, 657, N], S239, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
-    r(1054, Format::Vop3, [830, N, 830], S240, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
-    r(1055, Format::Vop3, [N, 651, N], S227, 0x0, Unit::Valu, 2, 0), // v_bcnt_u32_b32
-    r(1055, Format::Vop3, [798, N, 798], S230, 0xc0000, Unit::Valu, 2, 0), // v_bcnt_u32_b32
-    r(1056, Format::Vop3, [N, 457, N], S218, 0x0, Unit::Valu, 2, 0), // v_bfe_i32
-    r(1056, Format::Vop3, [529, N, 529], S219, 0xc0000, Unit::Valu, 2, 0), // v_bfe_i32
-    r(1057, Format::Vop3, [N, 456, N], S218, 0x0, Unit::Valu, 2, 0), // v_bfe_u32
-    r(1057, Format::Vop3, [528, N, 528], S219, 0xc0000, Unit::Valu, 2, 0), // v_bfe_u32
-    r(1058, Format::Vop3, [N, 458, N], S218, 0x0, Unit::Valu, 2, 0), // v_bfi_b32
-    r(1058, Format::Vop3, [530, N, 530], S219, 0xc0000, Unit::Valu, 2, 0), // v_bfi_b32
-    r(1059, Format::Vop3, [N, 659, N], S227, 0x0, Unit::Valu, 2, 0), // v_bfm_b32
-    r(1059, Format::Vop3, [797, N, 797], S230, 0xc0000, Unit::Valu, 2, 0), // v_bfm_b32
-    r(1060, Format::Vop1, [56, N, 56], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
-    r(1060, Format::Vop1, [N, 44, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_bfrev_b32
-    r(1060, Format::Vop3, [N, 364, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_bfrev_b32
-    r(1060, Format::Vop3, [440, N, 440], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
-    r(1061, Format::Vop1, [92, N, 92], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f16
-    r(1061, Format::Vop1, [N, 69, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_ceil_f16
-    r(1061, Format::Vop3, [N, 389, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f16
-    r(1061, Format::Vop3, [476, N, 476], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f16
-    r(1062, Format::Vop1, [34, N, 34], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f32
-    r(1062, Format::Vop1, [N, 29, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_ceil_f32
-    r(1062, Format::Vop3, [N, 349, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f32
-    r(1062, Format::Vop3, [418, N, 418], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f32
-    r(1063, Format::Vop1, [24, 24, 24], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_ceil_f64
-    r(1063, Format::Vop3, [N, 344, N], S246, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
-    r(1063, Format::Vop3, [408, N, 408], S245, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
-    r(1064, Format::Vop1, [N, 53, N], S9, 0x0, Unit::Valu, 2, 0), // v_clrexcp
-    r(1065, Format::Vop1, [59, N, 59], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
-    r(1065, Format::Vop3, [443, N, 443], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
-    r(1066, Format::Vop1, [57, N, 57], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
-    r(1066, Format::Vop3, [441, N, 441], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
-    r(1067, Format::Vopc, [N, 20, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f16
-    r(1067, Format::Vopc, [125, N, 125], S248, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f16
-    r(1067, Format::Vop3, [N, 20, N], S249, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f16
-    r(1067, Format::Vop3, [125, N, 125], S250, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f16
-    r(1068, Format::Vopc, [126, N, 126], S251, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f32
-    r(1068, Format::Vopc, [N, 16, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f32
-    r(1068, Format::Vop3, [N, 16, N], S249, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f32
-    r(1068, Format::Vop3, [126, N, 126], S252, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f32
-    r(1069, Format::Vopc, [127, 18, 127], S253, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f64
-    r(1069, Format::Vop3, [N, 18, N], S254, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
-    r(1069, Format::Vop3, [127, N, 127], S255, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
-    r(1070, Format::Vopc, [N, 34, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f16
-    r(1070, Format::Vopc, [2, N, 2], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f16
-    r(1070, Format::Vop3, [N, 34, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
-    r(1070, Format::Vop3, [2, N, 2], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
-    r(1071, Format::Vopc, [18, N, 18], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f32
-    r(1071, Format::Vopc, [N, 66, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f32
-    r(1071, Format::Vop3, [N, 66, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
-    r(1071, Format::Vop3, [18, N, 18], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
-    r(1072, Format::Vopc, [34, 98, 34], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f64
-    r(1072, Format::Vop3, [N, 98, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
-    r(1072, Format::Vop3, [34, N, 34], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
-    r(1073, Format::Vopc, [N, 162, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i16
-    r(1073, Format::Vopc, [50, N, 50], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i16
-    r(1073, Format::Vop3, [N, 162, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i16
-    r(1073, Format::Vop3, [50, N, 50], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i16
-    r(1074, Format::Vopc, [66, N, 66], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i32
-    r(1074, Format::Vopc, [N, 194, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i32
-    r(1074, Format::Vop3, [N, 194, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i32
-    r(1074, Format::Vop3, [66, N, 66], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i32
-    r(1075, Format::Vopc, [82, 226, 82], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i64
-    r(1075, Format::Vop3, [N, 226, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
-    r(1075, Format::Vop3, [82, N, 82], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
-    r(1076, Format::Vopc, [N, 170, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u16
-    r(1076, Format::Vopc, [58, N, 58], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u16
-    r(1076, Format::Vop3, [N, 170, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u16
-    r(1076, Format::Vop3, [58, N, 58], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u16
-    r(1077, Format::Vopc, [74, N, 74], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u32
-    r(1077, Format::Vopc, [N, 202, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u32
-    r(1077, Format::Vop3, [N, 202, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u32
-    r(1077, Format::Vop3, [74, N, 74], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u32
-    r(1078, Format::Vopc, [90, 234, 90], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u64
-    r(1078, Format::Vop3, [N, 234, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
-    r(1078, Format::Vop3, [90, N, 90], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
-    r(1079, Format::Vopc, [N, 32, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f16
-    r(1079, Format::Vopc, [0, N, N], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f16
-    r(1079, Format::Vop3, [N, 32, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f16
-    r(1079, Format::Vop3, [0, N, N], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f16
-    r(1080, Format::Vopc, [16, N, N], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f32
-    r(1080, Format::Vopc, [N, 64, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f32
-    r(1080, Format::Vop3, [N, 64, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f32
-    r(1080, Format::Vop3, [16, N, N], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f32
-    r(1081, Format::Vopc, [32, 96, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f64
-    r(1081, Format::Vop3, [N, 96, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
-    r(1081, Format::Vop3, [32, N, N], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
-    r(1082, Format::Vopc, [N, 160, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i16
-    r(1082, Format::Vop3, [N, 160, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i16
-    r(1083, Format::Vopc, [64, N, N], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_i32
-    r(1083, Format::Vopc, [N, 192, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i32
-    r(1083, Format::Vop3, [N, 192, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i32
-    r(1083, Format::Vop3, [64, N, N], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_i32
-    r(1084, Format::Vopc, [80, 224, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i64
-    r(1084, Format::Vop3, [N, 224, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
-    r(1084, Format::Vop3, [80, N, N], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
-    r(1085, Format::Vopc, [N, 168, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u16
-    r(1085, Format::Vop3, [N, 168, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u16
-    r(1086, Format::Vopc, [72, N, N], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_u32
-    r(1086, Format::Vopc, [N, 200, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u32
-    r(1086, Format::Vop3, [N, 200, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u32
-    r(1086, Format::Vop3, [72, N, N], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_u32
-    r(1087, Format::Vopc, [88, 232, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u64
-    r(1087, Format::Vop3, [N, 232, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
-    r(1087, Format::Vop3, [88, N, N], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
-    r(1088, Format::Vopc, [N, 38, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f16
-    r(1088, Format::Vopc, [6, N, 6], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f16
-    r(1088, Format::Vop3, [N, 38, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
-    r(1088, Format::Vop3, [6, N, 6], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
-    r(1089, Format::Vopc, [22, N, 22], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f32
-    r(1089, Format::Vopc, [N, 70, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f32
-    r(1089, Format::Vop3, [N, 70, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
-    r(1089, Format::Vop3, [22, N, 22], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
-    r(1090, Format::Vopc, [38, 102, 38], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f64
-    r(1090, Format::Vop3, [N, 102, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
-    r(1090, Format::Vop3, [38, N, 38], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
-    r(1091, Format::Vopc, [N, 166, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i16
-    r(1091, Format::Vopc, [54, N, 54], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i16
-    r(1091, Format::Vop3, [N, 166, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i16
-    r(1091, Format::Vop3, [54, N, 54], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i16
-    r(1092, Format::Vopc, [70, N, 70], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i32
-    r(1092, Format::Vopc, [N, 198, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i32
-    r(1092, Format::Vop3, [N, 198, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i32
-    r(1092, Format::Vop3, [70, N, 70], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i32
-    r(1093, Format::Vopc, [86, 230, 86], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i64
-    r(1093, Format::Vop3, [N, 230, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
-    r(1093, Format::Vop3, [86, N, 86], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
-    r(1094, Format::Vopc, [N, 174, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u16
-    r(1094, Format::Vopc, [62, N, 62], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u16
-    r(1094, Format::Vop3, [N, 174, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u16
-    r(1094, Format::Vop3, [62, N, 62], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u16
-    r(1095, Format::Vopc, [78, N, 78], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u32
-    r(1095, Format::Vopc, [N, 206, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u32
-    r(1095, Format::Vop3, [N, 206, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u32
-    r(1095, Format::Vop3, [78, N, 78], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u32
-    r(1096, Format::Vopc, [94, 238, 94], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u64
-    r(1096, Format::Vop3, [N, 238, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
-    r(1096, Format::Vop3, [94, N, 94], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
-    r(1097, Format::Vopc, [N, 36, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f16
-    r(1097, Format::Vopc, [4, N, 4], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f16
-    r(1097, Format::Vop3, [N, 36, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
-    r(1097, Format::Vop3, [4, N, 4], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
-    r(1098, Format::Vopc, [20, N, 20], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f32
-    r(1098, Format::Vopc, [N, 68, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f32
-    r(1098, Format::Vop3, [N, 68, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
-    r(1098, Format::Vop3, [20, N, 20], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
-    r(1099, Format::Vopc, [36, 100, 36], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f64
-    r(1099, Format::Vop3, [N, 100, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
-    r(1099, Format::Vop3, [36, N, 36], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
-    r(1100, Format::Vopc, [N, 164, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i16
-    r(1100, Format::Vopc, [52, N, 52], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i16
-    r(1100, Format::Vop3, [N, 164, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i16
-    r(1100, Format::Vop3, [52, N, 52], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i16
-    r(1101, Format::Vopc, [68, N, 68], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i32
-    r(1101, Format::Vopc, [N, 196, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i32
-    r(1101, Format::Vop3, [N, 196, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i32
-    r(1101, Format::Vop3, [68, N, 68], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i32
-    r(1102, Format::Vopc, [84, 228, 84], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i64
-    r(1102, Format::Vop3, [N, 228, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
-    r(1102, Format::Vop3, [84, N, 84], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
-    r(1103, Format::Vopc, [N, 172, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u16
-    r(1103, Format::Vopc, [60, N, 60], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u16
-    r(1103, Format::Vop3, [N, 172, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u16
-    r(1103, Format::Vop3, [60, N, 60], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u16
-    r(1104, Format::Vopc, [76, N, 76], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u32
-    r(1104, Format::Vopc, [N, 204, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u32
-    r(1104, Format::Vop3, [N, 204, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u32
-    r(1104, Format::Vop3, [76, N, 76], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u32
-    r(1105, Format::Vopc, [92, 236, 92], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u64
-    r(1105, Format::Vop3, [N, 236, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
-    r(1105, Format::Vop3, [92, N, 92], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
-    r(1106, Format::Vopc, [N, 35, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f16
-    r(1106, Format::Vopc, [3, N, 3], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f16
-    r(1106, Format::Vop3, [N, 35, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f16
-    r(1106, Format::Vop3, [3, N, 3], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f16
-    r(1107, Format::Vopc, [19, N, 19], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f32
-    r(1107, Format::Vopc, [N, 67, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f32
-    r(1107, Format::Vop3, [N, 67, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f32
-    r(1107, Format::Vop3, [19, N, 19], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f32
-    r(1108, Format::Vopc, [35, 99, 35], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f64
-    r(1108, Format::Vop3, [N, 99, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
-    r(1108, Format::Vop3, [35, N, 35], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
-    r(1109, Format::Vopc, [N, 163, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i16
-    r(1109, Format::Vopc, [51, N, 51], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i16
-    r(1109, Format::Vop3, [N, 163, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i16
-    r(1109, Format::Vop3, [51, N, 51], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i16
-    r(1110, Format::Vopc, [67, N, 67], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i32
-    r(1110, Format::Vopc, [N, 195, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i32
-    r(1110, Format::Vop3, [N, 195, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i32
-    r(1110, Format::Vop3, [67, N, 67], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i32
-    r(1111, Format::Vopc, [83, 227, 83], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i64
-    r(1111, Format::Vop3, [N, 227, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
-    r(1111, Format::Vop3, [83, N, 83], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
-    r(1112, Format::Vopc, [N, 171, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u16
-    r(1112, Format::Vopc, [59, N, 59], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u16
-    r(1112, Format::Vop3, [N, 171, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u16
-    r(1112, Format::Vop3, [59, N, 59], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u16
-    r(1113, Format::Vopc, [75, N, 75], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u32
-    r(1113, Format::Vopc, [N, 203, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u32
-    r(1113, Format::Vop3, [N, 203, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u32
-    r(1113, Format::Vop3, [75, N, 75], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u32
-    r(1114, Format::Vopc, [91, 235, 91], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u64
-    r(1114, Format::Vop3, [N, 235, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
-    r(1114, Format::Vop3, [91, N, 91], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
-    r(1115, Format::Vopc, [N, 37, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f16
-    r(1115, Format::Vopc, [5, N, 5], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f16
-    r(1115, Format::Vop3, [N, 37, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
-    r(1115, Format::Vop3, [5, N, 5], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
-    r(1116, Format::Vopc, [21, N, 21], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f32
-    r(1116, Format::Vopc, [N, 69, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f32
-    r(1116, Format::Vop3, [N, 69, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
-    r(1116, Format::Vop3, [21, N, 21], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
-    r(1117, Format::Vopc, [37, 101, 37], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f64
-    r(1117, Format::Vop3, [N, 101, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
-    r(1117, Format::Vop3, [37, N, 37], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
-    r(1118, Format::Vopc, [N, 33, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f16
-    r(1118, Format::Vopc, [1, N, 1], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f16
-    r(1118, Format::Vop3, [N, 33, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
-    r(1118, Format::Vop3, [1, N, 1], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
-    r(1119, Format::Vopc, [17, N, 17], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f32
-    r(1119, Format::Vopc, [N, 65, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f32
-    r(1119, Format::Vop3, [N, 65, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
-    r(1119, Format::Vop3, [17, N, 17], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
-    r(1120, Format::Vopc, [33, 97, 33], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f64
-    r(1120, Format::Vop3, [N, 97, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
-    r(1120, Format::Vop3, [33, N, 33], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
-    r(1121, Format::Vopc, [N, 161, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i16
-    r(1121, Format::Vopc, [49, N, 49], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i16
-    r(1121, Format::Vop3, [N, 161, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i16
-    r(1121, Format::Vop3, [49, N, 49], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i16
-    r(1122, Format::Vopc, [65, N, 65], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i32
-    r(1122, Format::Vopc, [N, 193, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i32
-    r(1122, Format::Vop3, [N, 193, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i32
-    r(1122, Format::Vop3, [65, N, 65], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i32
-    r(1123, Format::Vopc, [81, 225, 81], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i64
-    r(1123, Format::Vop3, [N, 225, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
-    r(1123, Format::Vop3, [81, N, 81], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
-    r(1124, Format::Vopc, [N, 169, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u16
-    r(1124, Format::Vopc, [57, N, 57], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u16
-    r(1124, Format::Vop3, [N, 169, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u16
-    r(1124, Format::Vop3, [57, N, 57], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u16
-    r(1125, Format::Vopc, [73, N, 73], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u32
-    r(1125, Format::Vopc, [N, 201, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u32
-    r(1125, Format::Vop3, [N, 201, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u32
-    r(1125, Format::Vop3, [73, N, 73], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u32
-    r(1126, Format::Vopc, [89, 233, 89], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u64
-    r(1126, Format::Vop3, [N, 233, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
-    r(1126, Format::Vop3, [89, N, 89], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
-    r(1127, Format::Vopc, [N, 165, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i16
-    r(1127, Format::Vopc, [53, N, 53], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i16
-    r(1127, Format::Vop3, [N, 165, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i16
-    r(1127, Format::Vop3, [53, N, 53], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i16
-    r(1128, Format::Vopc, [69, N, 69], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i32
-    r(1128, Format::Vopc, [N, 197, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i32
-    r(1128, Format::Vop3, [N, 197, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i32
-    r(1128, Format::Vop3, [69, N, 69], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i32
-    r(1129, Format::Vopc, [85, 229, 85], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i64
-    r(1129, Format::Vop3, [N, 229, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
-    r(1129, Format::Vop3, [85, N, 85], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
-    r(1130, Format::Vopc, [N, 173, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u16
-    r(1130, Format::Vopc, [61, N, 61], S261, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u16
-    r(1130, Format::Vop3, [N, 173, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u16
-    r(1130, Format::Vop3, [61, N, 61], S263, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u16
-    r(1131, Format::Vopc, [77, N, 77], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u32
-    r(1131, Format::Vopc, [N, 205, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u32
-    r(1131, Format::Vop3, [N, 205, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u32
-    r(1131, Format::Vop3, [77, N, 77], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u32
-    r(1132, Format::Vopc, [93, 237, 93], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u64
-    r(1132, Format::Vop3, [N, 237, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
-    r(1132, Format::Vop3, [93, N, 93], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
-    r(1133, Format::Vopc, [N, 45, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f16
-    r(1133, Format::Vopc, [13, N, 13], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f16
-    r(1133, Format::Vop3, [N, 45, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
-    r(1133, Format::Vop3, [13, N, 13], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
-    r(1134, Format::Vopc, [29, N, 29], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f32
-    r(1134, Format::Vopc, [N, 77, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f32
-    r(1134, Format::Vop3, [N, 77, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
-    r(1134, Format::Vop3, [29, N, 29], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
-    r(1135, Format::Vopc, [45, 109, 45], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f64
-    r(1135, Format::Vop3, [N, 109, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
-    r(1135, Format::Vop3, [45, N, 45], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
-    r(1136, Format::Vopc, [N, 41, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f16
-    r(1136, Format::Vopc, [9, N, 9], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f16
-    r(1136, Format::Vop3, [N, 41, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
-    r(1136, Format::Vop3, [9, N, 9], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
-    r(1137, Format::Vopc, [25, N, 25], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f32
-    r(1137, Format::Vopc, [N, 73, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f32
-    r(1137, Format::Vop3, [N, 73, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
-    r(1137, Format::Vop3, [25, N, 25], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
-    r(1138, Format::Vopc, [41, 105, 41], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f64
-    r(1138, Format::Vop3, [N, 105, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
-    r(1138, Format::Vop3, [41, N, 41], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
-    r(1139, Format::Vopc, [N, 43, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
-    r(1139, Format::Vopc, [11, N, 11], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
-    r(1139, Format::Vop3, [N, 43, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
-    r(1139, Format::Vop3, [11, N, 11], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
-    r(1140, Format::Vopc, [27, N, 27], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
-    r(1140, Format::Vopc, [N, 75, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
-    r(1140, Format::Vop3, [N, 75, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
-    r(1140, Format::Vop3, [27, N, 27], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
-    r(1141, Format::Vopc, [43, 107, 43], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f64
-    r(1141, Format::Vop3, [N, 107, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
-    r(1141, Format::Vop3, [43, N, 43], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
-    r(1142, Format::Vopc, [N, 44, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f16
-    r(1142, Format::Vopc, [12, N, 12], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f16
-    r(1142, Format::Vop3, [N, 44, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
-    r(1142, Format::Vop3, [12, N, 12], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
-    r(1143, Format::Vopc, [28, N, 28], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f32
-    r(1143, Format::Vopc, [N, 76, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f32
-    r(1143, Format::Vop3, [N, 76, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
-    r(1143, Format::Vop3, [28, N, 28], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
-    r(1144, Format::Vopc, [44, 108, 44], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f64
-    r(1144, Format::Vop3, [N, 108, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
-    r(1144, Format::Vop3, [44, N, 44], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
-    r(1145, Format::Vopc, [N, 42, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
-    r(1145, Format::Vopc, [10, N, 10], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
-    r(1145, Format::Vop3, [N, 42, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
-    r(1145, Format::Vop3, [10, N, 10], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
-    r(1146, Format::Vopc, [26, N, 26], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
-    r(1146, Format::Vopc, [N, 74, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
-    r(1146, Format::Vop3, [N, 74, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
-    r(1146, Format::Vop3, [26, N, 26], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
-    r(1147, Format::Vopc, [42, 106, 42], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f64
-    r(1147, Format::Vop3, [N, 106, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
-    r(1147, Format::Vop3, [42, N, 42], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
-    r(1148, Format::Vopc, [N, 46, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
-    r(1148, Format::Vopc, [14, N, 14], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
-    r(1148, Format::Vop3, [N, 46, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
-    r(1148, Format::Vop3, [14, N, 14], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
-    r(1149, Format::Vopc, [30, N, 30], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
-    r(1149, Format::Vopc, [N, 78, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
-    r(1149, Format::Vop3, [N, 78, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
-    r(1149, Format::Vop3, [30, N, 30], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
-    r(1150, Format::Vopc, [46, 110, 46], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f64
-    r(1150, Format::Vop3, [N, 110, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
-    r(1150, Format::Vop3, [46, N, 46], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
-    r(1151, Format::Vopc, [N, 39, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f16
-    r(1151, Format::Vopc, [7, N, 7], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f16
-    r(1151, Format::Vop3, [N, 39, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f16
-    r(1151, Format::Vop3, [7, N, 7], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f16
-    r(1152, Format::Vopc, [23, N, 23], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f32
-    r(1152, Format::Vopc, [N, 71, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f32
-    r(1152, Format::Vop3, [N, 71, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f32
-    r(1152, Format::Vop3, [23, N, 23], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f32
-    r(1153, Format::Vopc, [39, 103, 39], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f64
-    r(1153, Format::Vop3, [N, 103, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
-    r(1153, Format::Vop3, [39, N, 39], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
-    r(1154, Format::Vopc, [15, N, N], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f16
-    r(1154, Format::Vop3, [15, N, N], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f16
-    r(1155, Format::Vopc, [31, N, N], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f32
-    r(1155, Format::Vop3, [31, N, N], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f32
-    r(1156, Format::Vopc, [47, N, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_f64
-    r(1156, Format::Vop3, [47, N, N], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_t_f64
-    r(1157, Format::Vopc, [N, 167, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i16
-    r(1157, Format::Vop3, [N, 167, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i16
-    r(1158, Format::Vopc, [71, N, N], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_i32
-    r(1158, Format::Vopc, [N, 199, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i32
-    r(1158, Format::Vop3, [N, 199, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i32
-    r(1158, Format::Vop3, [71, N, N], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_i32
-    r(1159, Format::Vopc, [87, 231, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i64
-    r(1159, Format::Vop3, [N, 231, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
-    r(1159, Format::Vop3, [87, N, N], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
-    r(1160, Format::Vopc, [N, 175, N], S260, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u16
-    r(1160, Format::Vop3, [N, 175, N], S262, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u16
-    r(1161, Format::Vopc, [79, N, N], S251, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_u32
-    r(1161, Format::Vopc, [N, 207, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u32
-    r(1161, Format::Vop3, [N, 207, N], S249, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u32
-    r(1161, Format::Vop3, [79, N, N], S252, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_u32
-    r(1162, Format::Vopc, [95, 239, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u64
-    r(1162, Format::Vop3, [N, 239, N], S258, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
-    r(1162, Format::Vop3, [95, N, N], S259, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
-    r(1163, Format::Vopc, [N, 47, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f16
-    r(1163, Format::Vop3, [N, 47, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f16
-    r(1164, Format::Vopc, [N, 79, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f32
-    r(1164, Format::Vop3, [N, 79, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f32
-    r(1165, Format::Vopc, [N, 111, N], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f64
-    r(1165, Format::Vop3, [N, 111, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f64
-    r(1166, Format::Vopc, [N, 40, N], S247, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f16
-    r(1166, Format::Vopc, [8, N, 8], S248, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f16
-    r(1166, Format::Vop3, [N, 40, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f16
-    r(1166, Format::Vop3, [8, N, 8], S256, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f16
-    r(1167, Format::Vopc, [24, N, 24], S251, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f32
-    r(1167, Format::Vopc, [N, 72, N], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f32
-    r(1167, Format::Vop3, [N, 72, N], S249, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f32
-    r(1167, Format::Vop3, [24, N, 24], S252, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f32
-    r(1168, Format::Vopc, [40, 104, 40], S257, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f64
-    r(1168, Format::Vop3, [N, 104, N], S258, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
-    r(1168, Format::Vop3, [40, N, 40], S259, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
-    r(1169, Format::Vopc, [N, 21, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f16
-    r(1169, Format::Vopc, [253, N, 253], S264, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f16
-    r(1169, Format::Vop3, [253, N, 253], S265, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f16
-    r(1169, Format::Vop3, [N, 21, N], S249, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f16
-    r(1170, Format::Vopc, [N, 17, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f32
-    r(1170, Format::Vopc, [254, N, 254], S266, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f32
-    r(1170, Format::Vop3, [254, N, 254], S267, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f32
-    r(1170, Format::Vop3, [N, 17, N], S249, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f32
-    r(1171, Format::Vopc, [N, 19, N], S253, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f64
-    r(1171, Format::Vopc, [255, N, 255], S268, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_class_f64
-    r(1171, Format::Vop3, [255, N, 255], S269, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
-    r(1171, Format::Vop3, [N, 19, N], S254, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
-    r(1172, Format::Vopc, [N, 50, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f16
-    r(1172, Format::Vopc, [130, N, 130], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f16
-    r(1172, Format::Vop3, [130, N, 130], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
-    r(1172, Format::Vop3, [N, 50, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
-    r(1173, Format::Vopc, [N, 82, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f32
-    r(1173, Format::Vopc, [146, N, 146], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f32
-    r(1173, Format::Vop3, [146, N, 146], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
-    r(1173, Format::Vop3, [N, 82, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
-    r(1174, Format::Vopc, [N, 114, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f64
-    r(1174, Format::Vopc, [162, N, 162], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_f64
-    r(1174, Format::Vop3, [162, N, 162], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
-    r(1174, Format::Vop3, [N, 114, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
-    r(1175, Format::Vopc, [N, 178, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i16
-    r(1175, Format::Vopc, [178, N, 178], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
-    r(1175, Format::Vop3, [178, N, 178], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
-    r(1175, Format::Vop3, [N, 178, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
-    r(1176, Format::Vopc, [N, 210, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i32
-    r(1176, Format::Vopc, [194, N, 194], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
-    r(1176, Format::Vop3, [194, N, 194], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
-    r(1176, Format::Vop3, [N, 210, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
-    r(1177, Format::Vopc, [N, 242, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i64
-    r(1177, Format::Vopc, [210, N, 210], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
-    r(1177, Format::Vop3, [210, N, 210], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
-    r(1177, Format::Vop3, [N, 242, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
-    r(1178, Format::Vopc, [N, 186, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u16
-    r(1178, Format::Vopc, [186, N, 186], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
-    r(1178, Format::Vop3, [186, N, 186], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
-    r(1178, Format::Vop3, [N, 186, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
-    r(1179, Format::Vopc, [N, 218, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u32
-    r(1179, Format::Vopc, [202, N, 202], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
-    r(1179, Format::Vop3, [202, N, 202], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
-    r(1179, Format::Vop3, [N, 218, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
-    r(1180, Format::Vopc, [N, 250, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u64
-    r(1180, Format::Vopc, [218, N, 218], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
-    r(1180, Format::Vop3, [218, N, 218], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
-    r(1180, Format::Vop3, [N, 250, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
-    r(1181, Format::Vopc, [N, 48, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f16
-    r(1181, Format::Vopc, [128, N, N], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f16
-    r(1181, Format::Vop3, [128, N, N], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
-    r(1181, Format::Vop3, [N, 48, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
-    r(1182, Format::Vopc, [N, 80, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f32
-    r(1182, Format::Vopc, [144, N, N], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f32
-    r(1182, Format::Vop3, [144, N, N], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
-    r(1182, Format::Vop3, [N, 80, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
-    r(1183, Format::Vopc, [N, 112, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f64
-    r(1183, Format::Vopc, [160, N, N], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_f64
-    r(1183, Format::Vop3, [160, N, N], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
-    r(1183, Format::Vop3, [N, 112, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
-    r(1184, Format::Vopc, [N, 176, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i16
-    r(1184, Format::Vop3, [N, 176, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i16
-    r(1185, Format::Vopc, [N, 208, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i32
-    r(1185, Format::Vopc, [192, N, N], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
-    r(1185, Format::Vop3, [192, N, N], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
-    r(1185, Format::Vop3, [N, 208, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i32
-    r(1186, Format::Vopc, [N, 240, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i64
-    r(1186, Format::Vopc, [208, N, N], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
-    r(1186, Format::Vop3, [208, N, N], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
-    r(1186, Format::Vop3, [N, 240, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
-    r(1187, Format::Vopc, [N, 184, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u16
-    r(1187, Format::Vop3, [N, 184, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u16
-    r(1188, Format::Vopc, [N, 216, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u32
-    r(1188, Format::Vopc, [200, N, N], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
-    r(1188, Format::Vop3, [200, N, N], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
-    r(1188, Format::Vop3, [N, 216, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u32
-    r(1189, Format::Vopc, [N, 248, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u64
-    r(1189, Format::Vopc, [216, N, N], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
-    r(1189, Format::Vop3, [216, N, N], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
-    r(1189, Format::Vop3, [N, 248, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
-    r(1190, Format::Vopc, [N, 54, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f16
-    r(1190, Format::Vopc, [134, N, 134], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f16
-    r(1190, Format::Vop3, [134, N, 134], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
-    r(1190, Format::Vop3, [N, 54, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
-    r(1191, Format::Vopc, [N, 86, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f32
-    r(1191, Format::Vopc, [150, N, 150], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f32
-    r(1191, Format::Vop3, [150, N, 150], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
-    r(1191, Format::Vop3, [N, 86, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
-    r(1192, Format::Vopc, [N, 118, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f64
-    r(1192, Format::Vopc, [166, N, 166], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_f64
-    r(1192, Format::Vop3, [166, N, 166], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
-    r(1192, Format::Vop3, [N, 118, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
-    r(1193, Format::Vopc, [N, 182, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i16
-    r(1193, Format::Vopc, [182, N, 182], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
-    r(1193, Format::Vop3, [182, N, 182], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
-    r(1193, Format::Vop3, [N, 182, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
-    r(1194, Format::Vopc, [N, 214, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i32
-    r(1194, Format::Vopc, [198, N, 198], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
-    r(1194, Format::Vop3, [198, N, 198], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
-    r(1194, Format::Vop3, [N, 214, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
-    r(1195, Format::Vopc, [N, 246, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i64
-    r(1195, Format::Vopc, [214, N, 214], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
-    r(1195, Format::Vop3, [214, N, 214], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
-    r(1195, Format::Vop3, [N, 246, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
-    r(1196, Format::Vopc, [N, 190, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u16
-    r(1196, Format::Vopc, [190, N, 190], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
-    r(1196, Format::Vop3, [190, N, 190], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
-    r(1196, Format::Vop3, [N, 190, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
-    r(1197, Format::Vopc, [N, 222, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u32
-    r(1197, Format::Vopc, [206, N, 206], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
-    r(1197, Format::Vop3, [206, N, 206], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
-    r(1197, Format::Vop3, [N, 222, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
-    r(1198, Format::Vopc, [N, 254, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u64
-    r(1198, Format::Vopc, [222, N, 222], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
-    r(1198, Format::Vop3, [222, N, 222], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
-    r(1198, Format::Vop3, [N, 254, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
-    r(1199, Format::Vopc, [N, 52, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f16
-    r(1199, Format::Vopc, [132, N, 132], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f16
-    r(1199, Format::Vop3, [132, N, 132], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
-    r(1199, Format::Vop3, [N, 52, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
-    r(1200, Format::Vopc, [N, 84, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f32
-    r(1200, Format::Vopc, [148, N, 148], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f32
-    r(1200, Format::Vop3, [148, N, 148], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
-    r(1200, Format::Vop3, [N, 84, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
-    r(1201, Format::Vopc, [N, 116, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f64
-    r(1201, Format::Vopc, [164, N, 164], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_f64
-    r(1201, Format::Vop3, [164, N, 164], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
-    r(1201, Format::Vop3, [N, 116, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
-    r(1202, Format::Vopc, [N, 180, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i16
-    r(1202, Format::Vopc, [180, N, 180], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
-    r(1202, Format::Vop3, [180, N, 180], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
-    r(1202, Format::Vop3, [N, 180, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
-    r(1203, Format::Vopc, [N, 212, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i32
-    r(1203, Format::Vopc, [196, N, 196], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
-    r(1203, Format::Vop3, [196, N, 196], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
-    r(1203, Format::Vop3, [N, 212, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
-    r(1204, Format::Vopc, [N, 244, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i64
-    r(1204, Format::Vopc, [212, N, 212], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
-    r(1204, Format::Vop3, [212, N, 212], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
-    r(1204, Format::Vop3, [N, 244, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
-    r(1205, Format::Vopc, [N, 188, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u16
-    r(1205, Format::Vopc, [188, N, 188], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
-    r(1205, Format::Vop3, [188, N, 188], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
-    r(1205, Format::Vop3, [N, 188, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
-    r(1206, Format::Vopc, [N, 220, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u32
-    r(1206, Format::Vopc, [204, N, 204], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
-    r(1206, Format::Vop3, [204, N, 204], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
-    r(1206, Format::Vop3, [N, 220, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
-    r(1207, Format::Vopc, [N, 252, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u64
-    r(1207, Format::Vopc, [220, N, 220], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
-    r(1207, Format::Vop3, [220, N, 220], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
-    r(1207, Format::Vop3, [N, 252, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
-    r(1208, Format::Vopc, [N, 51, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f16
-    r(1208, Format::Vopc, [131, N, 131], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f16
-    r(1208, Format::Vop3, [131, N, 131], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
-    r(1208, Format::Vop3, [N, 51, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
-    r(1209, Format::Vopc, [N, 83, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f32
-    r(1209, Format::Vopc, [147, N, 147], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f32
-    r(1209, Format::Vop3, [147, N, 147], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
-    r(1209, Format::Vop3, [N, 83, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
-    r(1210, Format::Vopc, [N, 115, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f64
-    r(1210, Format::Vopc, [163, N, 163], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_f64
-    r(1210, Format::Vop3, [163, N, 163], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
-    r(1210, Format::Vop3, [N, 115, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
-    r(1211, Format::Vopc, [N, 179, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i16
-    r(1211, Format::Vopc, [179, N, 179], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
-    r(1211, Format::Vop3, [179, N, 179], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
-    r(1211, Format::Vop3, [N, 179, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i16
-    r(1212, Format::Vopc, [N, 211, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i32
-    r(1212, Format::Vopc, [195, N, 195], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
-    r(1212, Format::Vop3, [195, N, 195], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
-    r(1212, Format::Vop3, [N, 211, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i32
-    r(1213, Format::Vopc, [N, 243, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i64
-    r(1213, Format::Vopc, [211, N, 211], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
-    r(1213, Format::Vop3, [211, N, 211], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
-    r(1213, Format::Vop3, [N, 243, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
-    r(1214, Format::Vopc, [N, 187, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u16
-    r(1214, Format::Vopc, [187, N, 187], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
-    r(1214, Format::Vop3, [187, N, 187], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
-    r(1214, Format::Vop3, [N, 187, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u16
-    r(1215, Format::Vopc, [N, 219, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u32
-    r(1215, Format::Vopc, [203, N, 203], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
-    r(1215, Format::Vop3, [203, N, 203], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
-    r(1215, Format::Vop3, [N, 219, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u32
-    r(1216, Format::Vopc, [N, 251, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u64
-    r(1216, Format::Vopc, [219, N, 219], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
-    r(1216, Format::Vop3, [219, N, 219], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
-    r(1216, Format::Vop3, [N, 251, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
-    r(1217, Format::Vopc, [N, 53, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f16
-    r(1217, Format::Vopc, [133, N, 133], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f16
-    r(1217, Format::Vop3, [133, N, 133], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
-    r(1217, Format::Vop3, [N, 53, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
-    r(1218, Format::Vopc, [N, 85, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f32
-    r(1218, Format::Vopc, [149, N, 149], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f32
-    r(1218, Format::Vop3, [149, N, 149], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
-    r(1218, Format::Vop3, [N, 85, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
-    r(1219, Format::Vopc, [N, 117, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f64
-    r(1219, Format::Vopc, [165, N, 165], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lg_f64
-    r(1219, Format::Vop3, [165, N, 165], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
-    r(1219, Format::Vop3, [N, 117, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
-    r(1220, Format::Vopc, [N, 49, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f16
-    r(1220, Format::Vopc, [129, N, 129], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f16
-    r(1220, Format::Vop3, [129, N, 129], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
-    r(1220, Format::Vop3, [N, 49, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
-    r(1221, Format::Vopc, [N, 81, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f32
-    r(1221, Format::Vopc, [145, N, 145], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f32
-    r(1221, Format::Vop3, [145, N, 145], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
-    r(1221, Format::Vop3, [N, 81, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
-    r(1222, Format::Vopc, [N, 113, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f64
-    r(1222, Format::Vopc, [161, N, 161], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_f64
-    r(1222, Format::Vop3, [161, N, 161], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
-    r(1222, Format::Vop3, [N, 113, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
-    r(1223, Format::Vopc, [N, 177, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i16
-    r(1223, Format::Vopc, [177, N, 177], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
-    r(1223, Format::Vop3, [177, N, 177], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
-    r(1223, Format::Vop3, [N, 177, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
-    r(1224, Format::Vopc, [N, 209, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i32
-    r(1224, Format::Vopc, [193, N, 193], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
-    r(1224, Format::Vop3, [193, N, 193], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
-    r(1224, Format::Vop3, [N, 209, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
-    r(1225, Format::Vopc, [N, 241, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i64
-    r(1225, Format::Vopc, [209, N, 209], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
-    r(1225, Format::Vop3, [209, N, 209], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
-    r(1225, Format::Vop3, [N, 241, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
-    r(1226, Format::Vopc, [N, 185, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u16
-    r(1226, Format::Vopc, [185, N, 185], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
-    r(1226, Format::Vop3, [185, N, 185], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
-    r(1226, Format::Vop3, [N, 185, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
-    r(1227, Format::Vopc, [N, 217, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u32
-    r(1227, Format::Vopc, [201, N, 201], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
-    r(1227, Format::Vop3, [201, N, 201], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
-    r(1227, Format::Vop3, [N, 217, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
-    r(1228, Format::Vopc, [N, 249, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u64
-    r(1228, Format::Vopc, [217, N, 217], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
-    r(1228, Format::Vop3, [217, N, 217], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
-    r(1228, Format::Vop3, [N, 249, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
-    r(1229, Format::Vopc, [N, 181, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i16
-    r(1229, Format::Vopc, [181, N, 181], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
-    r(1229, Format::Vop3, [181, N, 181], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
-    r(1229, Format::Vop3, [N, 181, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
-    r(1230, Format::Vopc, [N, 213, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i32
-    r(1230, Format::Vopc, [197, N, 197], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
-    r(1230, Format::Vop3, [197, N, 197], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
-    r(1230, Format::Vop3, [N, 213, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
-    r(1231, Format::Vopc, [N, 245, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i64
-    r(1231, Format::Vopc, [213, N, 213], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
-    r(1231, Format::Vop3, [213, N, 213], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
-    r(1231, Format::Vop3, [N, 245, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
-    r(1232, Format::Vopc, [N, 189, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u16
-    r(1232, Format::Vopc, [189, N, 189], S273, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
-    r(1232, Format::Vop3, [189, N, 189], S274, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
-    r(1232, Format::Vop3, [N, 189, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
-    r(1233, Format::Vopc, [N, 221, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u32
-    r(1233, Format::Vopc, [205, N, 205], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
-    r(1233, Format::Vop3, [205, N, 205], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
-    r(1233, Format::Vop3, [N, 221, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
-    r(1234, Format::Vopc, [N, 253, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u64
-    r(1234, Format::Vopc, [221, N, 221], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
-    r(1234, Format::Vop3, [221, N, 221], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
-    r(1234, Format::Vop3, [N, 253, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
-    r(1235, Format::Vopc, [N, 61, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f16
-    r(1235, Format::Vopc, [141, N, 141], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f16
-    r(1235, Format::Vop3, [141, N, 141], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
-    r(1235, Format::Vop3, [N, 61, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
-    r(1236, Format::Vopc, [N, 93, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f32
-    r(1236, Format::Vopc, [157, N, 157], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f32
-    r(1236, Format::Vop3, [157, N, 157], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
-    r(1236, Format::Vop3, [N, 93, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
-    r(1237, Format::Vopc, [N, 125, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f64
-    r(1237, Format::Vopc, [173, N, 173], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_neq_f64
-    r(1237, Format::Vop3, [173, N, 173], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
-    r(1237, Format::Vop3, [N, 125, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
-    r(1238, Format::Vopc, [N, 57, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f16
-    r(1238, Format::Vopc, [137, N, 137], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f16
-    r(1238, Format::Vop3, [137, N, 137], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
-    r(1238, Format::Vop3, [N, 57, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
-    r(1239, Format::Vopc, [N, 89, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f32
-    r(1239, Format::Vopc, [153, N, 153], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f32
-    r(1239, Format::Vop3, [153, N, 153], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
-    r(1239, Format::Vop3, [N, 89, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
-    r(1240, Format::Vopc, [N, 121, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f64
-    r(1240, Format::Vopc, [169, N, 169], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nge_f64
-    r(1240, Format::Vop3, [169, N, 169], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
-    r(1240, Format::Vop3, [N, 121, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
-    r(1241, Format::Vopc, [N, 59, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f16
-    r(1241, Format::Vopc, [139, N, 139], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
-    r(1241, Format::Vop3, [139, N, 139], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
-    r(1241, Format::Vop3, [N, 59, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
-    r(1242, Format::Vopc, [N, 91, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f32
-    r(1242, Format::Vopc, [155, N, 155], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
-    r(1242, Format::Vop3, [155, N, 155], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
-    r(1242, Format::Vop3, [N, 91, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
-    r(1243, Format::Vopc, [N, 123, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f64
-    r(1243, Format::Vopc, [171, N, 171], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
-    r(1243, Format::Vop3, [171, N, 171], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
-    r(1243, Format::Vop3, [N, 123, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
-    r(1244, Format::Vopc, [N, 60, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f16
-    r(1244, Format::Vopc, [140, N, 140], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f16
-    r(1244, Format::Vop3, [140, N, 140], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
-    r(1244, Format::Vop3, [N, 60, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
-    r(1245, Format::Vopc, [N, 92, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f32
-    r(1245, Format::Vopc, [156, N, 156], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f32
-    r(1245, Format::Vop3, [156, N, 156], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
-    r(1245, Format::Vop3, [N, 92, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
-    r(1246, Format::Vopc, [N, 124, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f64
-    r(1246, Format::Vopc, [172, N, 172], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nle_f64
-    r(1246, Format::Vop3, [172, N, 172], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
-    r(1246, Format::Vop3, [N, 124, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
-    r(1247, Format::Vopc, [N, 58, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f16
-    r(1247, Format::Vopc, [138, N, 138], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
-    r(1247, Format::Vop3, [138, N, 138], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
-    r(1247, Format::Vop3, [N, 58, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
-    r(1248, Format::Vopc, [N, 90, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f32
-    r(1248, Format::Vopc, [154, N, 154], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
-    r(1248, Format::Vop3, [154, N, 154], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
-    r(1248, Format::Vop3, [N, 90, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
-    r(1249, Format::Vopc, [N, 122, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f64
-    r(1249, Format::Vopc, [170, N, 170], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
-    r(1249, Format::Vop3, [170, N, 170], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
-    r(1249, Format::Vop3, [N, 122, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
-    r(1250, Format::Vopc, [N, 62, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f16
-    r(1250, Format::Vopc, [142, N, 142], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
-    r(1250, Format::Vop3, [142, N, 142], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
-    r(1250, Format::Vop3, [N, 62, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
-    r(1251, Format::Vopc, [N, 94, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f32
-    r(1251, Format::Vopc, [158, N, 158], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
-    r(1251, Format::Vop3, [158, N, 158], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
-    r(1251, Format::Vop3, [N, 94, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
-    r(1252, Format::Vopc, [N, 126, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f64
-    r(1252, Format::Vopc, [174, N, 174], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
-    r(1252, Format::Vop3, [174, N, 174], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
-    r(1252, Format::Vop3, [N, 126, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
-    r(1253, Format::Vopc, [N, 55, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f16
-    r(1253, Format::Vopc, [135, N, 135], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f16
-    r(1253, Format::Vop3, [135, N, 135], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
-    r(1253, Format::Vop3, [N, 55, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
-    r(1254, Format::Vopc, [N, 87, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f32
-    r(1254, Format::Vopc, [151, N, 151], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f32
-    r(1254, Format::Vop3, [151, N, 151], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
-    r(1254, Format::Vop3, [N, 87, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
-    r(1255, Format::Vopc, [N, 119, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f64
-    r(1255, Format::Vopc, [167, N, 167], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_o_f64
-    r(1255, Format::Vop3, [167, N, 167], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
-    r(1255, Format::Vop3, [N, 119, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
-    r(1256, Format::Vopc, [143, N, N], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f16
-    r(1256, Format::Vop3, [143, N, N], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f16
-    r(1257, Format::Vopc, [159, N, N], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f32
-    r(1257, Format::Vop3, [159, N, N], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f32
-    r(1258, Format::Vopc, [175, N, N], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_f64
-    r(1258, Format::Vop3, [175, N, N], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_t_f64
-    r(1259, Format::Vopc, [N, 183, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i16
-    r(1259, Format::Vop3, [N, 183, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i16
-    r(1260, Format::Vopc, [N, 215, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i32
-    r(1260, Format::Vopc, [199, N, N], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
-    r(1260, Format::Vop3, [199, N, N], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
-    r(1260, Format::Vop3, [N, 215, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i32
-    r(1261, Format::Vopc, [N, 247, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i64
-    r(1261, Format::Vopc, [215, N, N], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
-    r(1261, Format::Vop3, [215, N, N], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
-    r(1261, Format::Vop3, [N, 247, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
-    r(1262, Format::Vopc, [N, 191, N], S260, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u16
-    r(1262, Format::Vop3, [N, 191, N], S262, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u16
-    r(1263, Format::Vopc, [N, 223, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u32
-    r(1263, Format::Vopc, [207, N, N], S266, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
-    r(1263, Format::Vop3, [207, N, N], S267, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
-    r(1263, Format::Vop3, [N, 223, N], S249, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u32
-    r(1264, Format::Vopc, [N, 255, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u64
-    r(1264, Format::Vopc, [223, N, N], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
-    r(1264, Format::Vop3, [223, N, N], S272, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
-    r(1264, Format::Vop3, [N, 255, N], S258, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
-    r(1265, Format::Vopc, [N, 63, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f16
-    r(1265, Format::Vop3, [N, 63, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f16
-    r(1266, Format::Vopc, [N, 95, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f32
-    r(1266, Format::Vop3, [N, 95, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f32
-    r(1267, Format::Vopc, [N, 127, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f64
-    r(1267, Format::Vop3, [N, 127, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f64
-    r(1268, Format::Vopc, [N, 56, N], S247, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f16
-    r(1268, Format::Vopc, [136, N, 136], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f16
-    r(1268, Format::Vop3, [136, N, 136], S270, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
-    r(1268, Format::Vop3, [N, 56, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
-    r(1269, Format::Vopc, [N, 88, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f32
-    r(1269, Format::Vopc, [152, N, 152], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f32
-    r(1269, Format::Vop3, [152, N, 152], S267, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
-    r(1269, Format::Vop3, [N, 88, N], S249, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
-    r(1270, Format::Vopc, [N, 120, N], S257, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f64
-    r(1270, Format::Vopc, [168, N, 168], S271, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_u_f64
-    r(1270, Format::Vop3, [168, N, 168], S272, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
-    r(1270, Format::Vop3, [N, 120, N], S258, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
-    r(1271, Format::Vop3, [605, N, 605], S275, 0xc001b, Unit::Valu, 2, 0), // v_cndmask_b16
-    r(1272, Format::Vop2, [N, 0, N], S276, 0x1080000340000, Unit::Valu, 3, 0), // v_cndmask_b32
-    r(1272, Format::Vop2, [1, N, 1], S277, 0x10000003c0000, Unit::Valu, 3, 0), // v_cndmask_b32
-    r(1272, Format::Vop3, [N, 256, N], S278, 0x100000000001b, Unit::Valu, 2, 0), // v_cndmask_b32
-    r(1272, Format::Vop3, [257, N, 257], S279, 0x10000000c001b, Unit::Valu, 2, 0), // v_cndmask_b32
-    r(1273, Format::Vop1, [97, N, 97], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f16
-    r(1273, Format::Vop1, [N, 74, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_cos_f16
-    r(1273, Format::Vop3, [N, 394, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_cos_f16
-    r(1273, Format::Vop3, [481, N, 481], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f16
-    r(1274, Format::Vop1, [54, N, 54], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f32
-    r(1274, Format::Vop1, [N, 42, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_cos_f32
-    r(1274, Format::Vop3, [N, 362, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_cos_f32
-    r(1274, Format::Vop3, [438, N, 438], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f32
-    r(1275, Format::Vop1, [58, N, 58], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
-    r(1275, Format::Vop3, [442, N, 442], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
-    r(1276, Format::Vop3, [N, 452, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_cubeid_f32
-    r(1276, Format::Vop3, [524, N, 524], S219, 0xf003f, Unit::Valu, 2, 0), // v_cubeid_f32
-    r(1277, Format::Vop3, [N, 455, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_cubema_f32
-    r(1277, Format::Vop3, [527, N, 527], S219, 0xf003f, Unit::Valu, 2, 0), // v_cubema_f32
-    r(1278, Format::Vop3, [N, 453, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_cubesc_f32
-    r(1278, Format::Vop3, [525, N, 525], S219, 0xf003f, Unit::Valu, 2, 0), // v_cubesc_f32
-    r(1279, Format::Vop3, [N, 454, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_cubetc_f32
-    r(1279, Format::Vop3, [526, N, 526], S219, 0xf003f, Unit::Valu, 2, 0), // v_cubetc_f32
-    r(1280, Format::Vop1, [10, N, 10], S280, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f16_f32
-    r(1280, Format::Vop1, [N, 10, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_f16_f32
-    r(1280, Format::Vop3, [N, 330, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f16_f32
-    r(1280, Format::Vop3, [394, N, 394], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f16_f32
-    r(1281, Format::Vop1, [81, N, 81], S281, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
-    r(1281, Format::Vop1, [N, 58, N], S282, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f16_i16
-    r(1281, Format::Vop3, [N, 378, N], S283, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f16_i16
-    r(1281, Format::Vop3, [465, N, 465], S282, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
-    r(1282, Format::Vop1, [80, N, 80], S281, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
-    r(1282, Format::Vop1, [N, 57, N], S282, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f16_u16
-    r(1282, Format::Vop3, [N, 377, N], S283, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f16_u16
-    r(1282, Format::Vop3, [464, N, 464], S282, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
-    r(1283, Format::Vop1, [N, N, 109], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
-    r(1283, Format::Vop1, [N, 85, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
-    r(1283, Format::Vop3, [N, 405, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
-    r(1283, Format::Vop3, [N, N, 493], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
-    r(1284, Format::Vop1, [N, 11, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_f32_f16
-    r(1284, Format::Vop1, [11, N, 11], S284, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f32_f16
-    r(1284, Format::Vop3, [N, 331, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f16
-    r(1284, Format::Vop3, [395, N, 395], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f32_f16
-    r(1285, Format::Vop1, [15, 15, 15], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f32_f64
-    r(1285, Format::Vop3, [N, 335, N], S286, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
-    r(1285, Format::Vop3, [399, N, 399], S285, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
-    r(1286, Format::Vop1, [N, N, 108], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
-    r(1286, Format::Vop1, [N, 84, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
-    r(1286, Format::Vop3, [N, 404, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
-    r(1286, Format::Vop3, [N, N, 492], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
-    r(1287, Format::Vop1, [5, N, 5], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
-    r(1287, Format::Vop1, [N, 5, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_i32
-    r(1287, Format::Vop3, [N, 325, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_i32
-    r(1287, Format::Vop3, [389, N, 389], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
-    r(1288, Format::Vop1, [6, N, 6], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
-    r(1288, Format::Vop1, [N, 6, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_u32
-    r(1288, Format::Vop3, [N, 326, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_u32
-    r(1288, Format::Vop3, [390, N, 390], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
-    r(1289, Format::Vop1, [17, N, 17], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
-    r(1289, Format::Vop1, [N, 17, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
-    r(1289, Format::Vop3, [N, 337, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
-    r(1289, Format::Vop3, [401, N, 401], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
-    r(1290, Format::Vop1, [18, N, 18], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
-    r(1290, Format::Vop1, [N, 18, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
-    r(1290, Format::Vop3, [N, 338, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
-    r(1290, Format::Vop3, [402, N, 402], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
-    r(1291, Format::Vop1, [19, N, 19], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
-    r(1291, Format::Vop1, [N, 19, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
-    r(1291, Format::Vop3, [N, 339, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
-    r(1291, Format::Vop3, [403, N, 403], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
-    r(1292, Format::Vop1, [20, N, 20], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
-    r(1292, Format::Vop1, [N, 20, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
-    r(1292, Format::Vop3, [N, 340, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
-    r(1292, Format::Vop3, [404, N, 404], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
-    r(1293, Format::Vop1, [16, 16, 16], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_f32
-    r(1293, Format::Vop3, [N, 336, N], S288, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
-    r(1293, Format::Vop3, [400, N, 400], S287, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
-    r(1294, Format::Vop1, [4, 4, 4], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_i32
-    r(1294, Format::Vop3, [N, 324, N], S288, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
-    r(1294, Format::Vop3, [388, N, 388], S287, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
-    r(1295, Format::Vop1, [22, 22, 22], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_u32
-    r(1295, Format::Vop3, [N, 342, N], S288, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
-    r(1295, Format::Vop3, [406, N, 406], S287, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
-    r(1296, Format::Vop1, [13, N, 13], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
-    r(1296, Format::Vop3, [397, N, 397], S241, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
-    r(1297, Format::Vop1, [N, 13, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_flr_i32_f32
-    r(1297, Format::Vop3, [N, 333, N], S242, 0x1000000010009, Unit::Valu, 2, 0), // v_cvt_flr_i32_f32
-    r(1298, Format::Vop1, [83, N, 83], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i16_f16
-    r(1298, Format::Vop1, [N, 60, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_i16_f16
-    r(1298, Format::Vop3, [N, 380, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i16_f16
-    r(1298, Format::Vop3, [467, N, 467], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i16_f16
-    r(1299, Format::Vop1, [8, N, 8], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i32_f32
-    r(1299, Format::Vop1, [N, 8, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_i32_f32
-    r(1299, Format::Vop3, [N, 328, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f32
-    r(1299, Format::Vop3, [392, N, 392], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i32_f32
-    r(1300, Format::Vop1, [3, 3, 3], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_i32_f64
-    r(1300, Format::Vop3, [N, 323, N], S286, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
-    r(1300, Format::Vop3, [387, N, 387], S285, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
-    r(1301, Format::Vop1, [106, N, 106], S289, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
-    r(1301, Format::Vop3, [490, N, 490], S282, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
-    r(1302, Format::Vop1, [12, N, 12], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
-    r(1302, Format::Vop3, [396, N, 396], S241, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
-    r(1303, Format::Vop1, [99, N, 99], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
-    r(1303, Format::Vop1, [N, 77, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
-    r(1303, Format::Vop3, [N, 397, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
-    r(1303, Format::Vop3, [483, N, 483], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
-    r(1304, Format::Vop1, [100, N, 100], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
-    r(1304, Format::Vop1, [N, 78, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
-    r(1304, Format::Vop3, [N, 398, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
-    r(1304, Format::Vop3, [484, N, 484], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
-    r(1305, Format::Vop1, [14, N, 14], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
-    r(1305, Format::Vop1, [N, 14, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
-    r(1305, Format::Vop3, [N, 334, N], S242, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
-    r(1305, Format::Vop3, [398, N, 398], S241, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
-    r(1306, Format::Vop3, [N, 675, N], S290, 0x2db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
-    r(1306, Format::Vop3, [N, N, 874], S291, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
-    r(1307, Format::Vop1, [N, 87, 111], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
-    r(1307, Format::Vop3, [N, 407, N], S288, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
-    r(1307, Format::Vop3, [N, N, 495], S287, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
-    r(1308, Format::Vop1, [N, 86, 110], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
-    r(1308, Format::Vop3, [N, 406, N], S288, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
-    r(1308, Format::Vop3, [N, N, 494], S287, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
-    r(1309, Format::Vop3, [N, 674, N], S290, 0x2db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
-    r(1309, Format::Vop3, [N, N, 873], S291, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
-    r(1310, Format::Vop3, [774, N, 774], S230, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_i16_f32
-    r(1311, Format::Vop3, [N, 664, N], S227, 0x0, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
-    r(1311, Format::Vop3, [804, N, 804], S230, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
-    r(1312, Format::Vop3, [786, N, 786], S228, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f16
-    r(1313, Format::Vop3, [801, N, 801], S230, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f32
-    r(1314, Format::Vop3, [787, N, 787], S228, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f16
-    r(1315, Format::Vop3, [802, N, 802], S230, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f32
-    r(1316, Format::Vop2, [47, N, 47], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
-    r(1316, Format::Vop3, [303, N, 303], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
-    r(1317, Format::Vop3, [775, N, 775], S230, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_u16_f32
-    r(1318, Format::Vop3, [N, 663, N], S227, 0x0, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
-    r(1318, Format::Vop3, [803, N, 803], S230, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
-    r(1319, Format::Vop3, [N, 477, N], S218, 0x10009, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
-    r(1319, Format::Vop3, [550, N, 550], S219, 0xd0009, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
-    r(1320, Format::Vop3, [N, 496, N], S227, 0x10009, Unit::Valu, 2, 0), // v_cvt_pkaccum_u8_f32
-    r(1321, Format::Vop3, [N, 665, N], S227, 0x102db, Unit::Valu, 2, 0), // v_cvt_pknorm_i16_f16
-    r(1322, Format::Vop3, [N, 660, N], S227, 0x1001b, Unit::Valu, 2, 0), // v_cvt_pknorm_i16_f32
-    r(1323, Format::Vop3, [N, 666, N], S227, 0x102db, Unit::Valu, 2, 0), // v_cvt_pknorm_u16_f16
-    r(1324, Format::Vop3, [N, 661, N], S227, 0x1001b, Unit::Valu, 2, 0), // v_cvt_pknorm_u16_f32
-    r(1325, Format::Vop3, [N, 662, N], S227, 0x3001b, Unit::Valu, 2, 0), // v_cvt_pkrtz_f16_f32
-    r(1326, Format::Vop1, [N, 12, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_rpi_i32_f32
-    r(1326, Format::Vop3, [N, 332, N], S242, 0x1000000010009, Unit::Valu, 2, 0), // v_cvt_rpi_i32_f32
-    r(1327, Format::Vop3, [N, 677, N], S290, 0x3c9, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
-    r(1327, Format::Vop3, [N, N, 876], S291, 0xc0009, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
-    r(1328, Format::Vop3, [N, 676, N], S290, 0x3c9, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
-    r(1328, Format::Vop3, [N, N, 875], S291, 0xc0009, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
-    r(1329, Format::Vop1, [82, N, 82], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u16_f16
-    r(1329, Format::Vop1, [N, 59, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_u16_f16
-    r(1329, Format::Vop3, [N, 379, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u16_f16
-    r(1329, Format::Vop3, [466, N, 466], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u16_f16
-    r(1330, Format::Vop1, [7, N, 7], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u32_f32
-    r(1330, Format::Vop1, [N, 7, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_u32_f32
-    r(1330, Format::Vop3, [N, 327, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f32
-    r(1330, Format::Vop3, [391, N, 391], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u32_f32
-    r(1331, Format::Vop1, [21, 21, 21], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_u32_f64
-    r(1331, Format::Vop3, [N, 341, N], S286, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
-    r(1331, Format::Vop3, [405, N, 405], S285, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
-    r(1332, Format::Vop1, [107, N, 107], S289, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
-    r(1332, Format::Vop3, [491, N, 491], S282, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
-    r(1333, Format::Vop3, [N, 519, N], S218, 0x303ff, Unit::Valu, 2, 0), // v_div_fixup_f16
-    r(1333, Format::Vop3, [596, N, 596], S292, 0xf03ff, Unit::Valu, 2, 0), // v_div_fixup_f16
-    r(1334, Format::Vop3, [N, 478, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
-    r(1334, Format::Vop3, [551, N, 551], S219, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
-    r(1335, Format::Vop3, [N, 479, N], S293, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
-    r(1335, Format::Vop3, [552, N, 552], S294, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
-    r(1336, Format::Vop3, [N, 495, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_legacy_f16
-    r(1337, Format::Vop3, [N, 482, N], S295, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
-    r(1337, Format::Vop3, [567, N, 567], S219, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
-    r(1338, Format::Vop3, [N, 483, N], S296, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
-    r(1338, Format::Vop3, [568, N, 568], S294, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
-    r(1339, Format::Vop3Sd, [N, 480, N], S297, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
-    r(1339, Format::Vop3Sd, [764, N, 764], S298, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
-    r(1340, Format::Vop3Sd, [N, 481, N], S299, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
-    r(1340, Format::Vop3Sd, [765, N, 765], S300, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
-    r(1341, Format::Vop3, [615, N, 615], S301, 0xc033f, Unit::Valu, 2, 0), // v_dot2_bf16_bf16
-    r(1342, Format::Vop3, [614, N, 614], S302, 0xc033f, Unit::Valu, 2, 0), // v_dot2_f16_f16
-    r(1343, Format::Vop3p, [26, N, 26], S303, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot2_f32_bf16
-    r(1344, Format::Vop3p, [N, 35, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_f32_f16
-    r(1344, Format::Vop3p, [19, N, 19], S304, 0x1c0000000dfdc7, Unit::Valu, 2, 0), // v_dot2_f32_f16
-    r(1345, Format::Vop3p, [N, 38, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_i32_i16
-    r(1346, Format::Vop3p, [N, 39, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_u32_u16
-    r(1347, Format::Vop2, [2, N, N], S305, 0x3c0000, Unit::Valu, 2, 0), // v_dot2acc_f32_f16
-    r(1348, Format::Vop2, [N, 55, N], S305, 0x1000000340000, Unit::Valu, 2, 0), // v_dot2c_f32_f16
-    r(1348, Format::Vop3, [N, 311, N], S290, 0x100000003001b, Unit::Valu, 2, 0), // v_dot2c_f32_f16
-    r(1349, Format::Vop2, [N, 56, N], S306, 0x1000000040000, Unit::Valu, 2, 0), // v_dot2c_i32_i16
-    r(1349, Format::Vop3, [N, 312, N], S290, 0x1000000010000, Unit::Valu, 2, 0), // v_dot2c_i32_i16
-    r(1350, Format::Vop3p, [N, N, 39], S219, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_bf8
-    r(1351, Format::Vop3p, [N, N, 37], S219, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_fp8
-    r(1352, Format::Vop3p, [N, N, 36], S219, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_bf8
-    r(1353, Format::Vop3p, [N, N, 38], S219, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_fp8
-    r(1354, Format::Vop3p, [N, 40, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot4_i32_i8
-    r(1355, Format::Vop3p, [22, N, 22], S219, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_i32_iu8
-    r(1356, Format::Vop3p, [N, 41, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot4_u32_u8
-    r(1356, Format::Vop3p, [23, N, 23], S219, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_u32_u8
-    r(1357, Format::Vop2, [N, 57, N], S306, 0x1000000040000, Unit::Valu, 2, 0), // v_dot4c_i32_i8
-    r(1357, Format::Vop3, [N, 313, N], S290, 0x1000000010000, Unit::Valu, 2, 0), // v_dot4c_i32_i8
-    r(1358, Format::Vop3p, [N, 42, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot8_i32_i4
-    r(1359, Format::Vop3p, [24, N, 24], S219, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_i32_iu4
-    r(1360, Format::Vop3p, [N, 43, N], S218, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot8_u32_u4
-    r(1360, Format::Vop3p, [25, N, 25], S219, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_u32_u4
-    r(1361, Format::Vop2, [N, 58, N], S306, 0x1000000040000, Unit::Valu, 2, 0), // v_dot8c_i32_i4
-    r(1361, Format::Vop3, [N, 314, N], S290, 0x1000000010000, Unit::Valu, 2, 0), // v_dot8c_i32_i4
-    r(1362, Format::VopdX, [4, N, 4], S229, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
-    r(1362, Format::VopdY, [4, N, 4], S229, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
-    r(1363, Format::VopdY, [16, N, 16], S229, 0x0, Unit::Valu, 2, 0), // v_dual_add_nc_u32
-    r(1364, Format::VopdY, [18, N, 18], S229, 0x0, Unit::Valu, 2, 0), // v_dual_and_b32
-    r(1365, Format::VopdX, [9, N, 9], S229, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
-    r(1365, Format::VopdY, [9, N, 9], S229, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
-    r(1366, Format::VopdX, [12, N, N], S305, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
-    r(1366, Format::VopdY, [12, N, N], S305, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
-    r(1367, Format::VopdX, [1, N, 1], S307, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
-    r(1367, Format::VopdY, [1, N, 1], S307, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
-    r(1368, Format::VopdX, [0, N, 0], S306, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
-    r(1368, Format::VopdY, [0, N, 0], S306, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
-    r(1369, Format::VopdX, [2, N, 2], S308, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
-    r(1369, Format::VopdY, [2, N, 2], S308, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
-    r(1370, Format::VopdY, [17, N, 17], S229, 0x0, Unit::Valu, 2, 0), // v_dual_lshlrev_b32
-    r(1371, Format::VopdX, [10, N, N], S229, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
-    r(1371, Format::VopdY, [10, N, N], S229, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
-    r(1372, Format::VopdX, [N, N, 10], S229, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
-    r(1372, Format::VopdY, [N, N, 10], S229, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
-    r(1373, Format::VopdX, [11, N, N], S229, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
-    r(1373, Format::VopdY, [11, N, N], S229, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
-    r(1374, Format::VopdX, [N, N, 11], S229, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
-    r(1374, Format::VopdY, [N, N, 11], S229, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
-    r(1375, Format::VopdX, [8, N, 8], S241, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
-    r(1375, Format::VopdY, [8, N, 8], S241, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
-    r(1376, Format::VopdX, [7, N, 7], S229, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
-    r(1376, Format::VopdY, [7, N, 7], S229, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
-    r(1377, Format::VopdX, [3, N, 3], S229, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
-    r(1377, Format::VopdY, [3, N, 3], S229, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
-    r(1378, Format::VopdX, [5, N, 5], S229, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
-    r(1378, Format::VopdY, [5, N, 5], S229, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
-    r(1379, Format::VopdX, [6, N, 6], S229, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
-    r(1379, Format::VopdY, [6, N, 6], S229, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
-    r(1380, Format::Vop1, [88, N, 88], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f16
-    r(1380, Format::Vop1, [N, 65, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_exp_f16
-    r(1380, Format::Vop3, [N, 385, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_f16
-    r(1380, Format::Vop3, [472, N, 472], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f16
-    r(1381, Format::Vop1, [37, N, 37], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f32
-    r(1381, Format::Vop1, [N, 32, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_exp_f32
-    r(1381, Format::Vop3, [N, 352, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_f32
-    r(1381, Format::Vop3, [421, N, 421], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f32
-    r(1382, Format::Vop1, [N, 75, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_exp_legacy_f32
-    r(1382, Format::Vop3, [N, 395, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_legacy_f32
-    r(1383, Format::Vop1, [N, 47, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_ffbh_i32
-    r(1383, Format::Vop3, [N, 367, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbh_i32
-    r(1384, Format::Vop1, [N, 45, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_ffbh_u32
-    r(1384, Format::Vop3, [N, 365, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbh_u32
-    r(1385, Format::Vop1, [N, 46, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_ffbl_b32
-    r(1385, Format::Vop3, [N, 366, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbl_b32
-    r(1386, Format::Vop1, [91, N, 91], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f16
-    r(1386, Format::Vop1, [N, 68, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_floor_f16
-    r(1386, Format::Vop3, [N, 388, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f16
-    r(1386, Format::Vop3, [475, N, 475], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f16
-    r(1387, Format::Vop1, [36, N, 36], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f32
-    r(1387, Format::Vop1, [N, 31, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_floor_f32
-    r(1387, Format::Vop3, [N, 351, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f32
-    r(1387, Format::Vop3, [420, N, 420], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f32
-    r(1388, Format::Vop1, [26, 26, 26], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_floor_f64
-    r(1388, Format::Vop3, [N, 346, N], S246, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
-    r(1388, Format::Vop3, [410, N, 410], S245, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
-    r(1389, Format::Vop3, [521, N, 521], S219, 0x3003f, Unit::Valu, 2, 0), // v_fma_dx9_zero_f32
-    r(1390, Format::Vop3, [N, 518, N], S218, 0x303ff, Unit::Valu, 2, 0), // v_fma_f16
-    r(1390, Format::Vop3, [584, N, 584], S292, 0xf03ff, Unit::Valu, 2, 0), // v_fma_f16
-    r(1391, Format::Vop3, [N, 459, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_fma_f32
-    r(1391, Format::Vop3, [531, N, 531], S219, 0xf003f, Unit::Valu, 2, 0), // v_fma_f32
-    r(1392, Format::Vop3, [N, 460, N], S293, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
-    r(1392, Format::Vop3, [532, N, 532], S294, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
-    r(1393, Format::Vop3, [N, 494, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_fma_legacy_f16
-    r(1394, Format::Vop3p, [N, 32, N], S218, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
-    r(1394, Format::Vop3p, [32, N, 32], S292, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
-    r(1395, Format::Vop3p, [N, 34, N], S309, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
-    r(1395, Format::Vop3p, [34, N, 34], S310, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
-    r(1396, Format::Vop3p, [N, 33, N], S309, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
-    r(1396, Format::Vop3p, [33, N, 33], S310, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
-    r(1397, Format::Vop2, [56, N, 56], S311, 0x0, Unit::Valu, 2, 0), // v_fmaak_f16
-    r(1398, Format::Vop2, [N, 24, N], S312, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
-    r(1398, Format::Vop2, [45, N, 45], S307, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
-    r(1399, Format::Vop2, [6, N, N], S306, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
-    r(1399, Format::Vop3, [262, N, N], S291, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
-    r(1400, Format::Vop2, [54, N, 54], S313, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f16
-    r(1400, Format::Vop3, [310, N, 310], S314, 0x10000000f02db, Unit::Valu, 2, 0), // v_fmac_f16
-    r(1401, Format::Vop2, [43, N, 43], S306, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f32
-    r(1401, Format::Vop2, [N, 59, N], S306, 0x1000000340000, Unit::Valu, 2, 0), // v_fmac_f32
-    r(1401, Format::Vop3, [N, 315, N], S290, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_f32
-    r(1401, Format::Vop3, [299, N, 299], S291, 0x10000000f001b, Unit::Valu, 2, 0), // v_fmac_f32
-    r(1402, Format::Vop2, [N, 4, N], S315, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_f64
-    r(1402, Format::Vop3, [N, 260, N], S316, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_f64
-    r(1403, Format::Vop2, [55, N, 55], S317, 0x0, Unit::Valu, 2, 0), // v_fmamk_f16
-    r(1404, Format::Vop2, [N, 23, N], S318, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
-    r(1404, Format::Vop2, [44, N, 44], S308, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
-    r(1405, Format::Vop1, [95, N, 95], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f16
-    r(1405, Format::Vop1, [N, 72, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_fract_f16
-    r(1405, Format::Vop3, [N, 392, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f16
-    r(1405, Format::Vop3, [479, N, 479], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f16
-    r(1406, Format::Vop1, [32, N, 32], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f32
-    r(1406, Format::Vop1, [N, 27, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_fract_f32
-    r(1406, Format::Vop3, [N, 347, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f32
-    r(1406, Format::Vop3, [416, N, 416], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f32
-    r(1407, Format::Vop1, [62, 50, 62], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_fract_f64
-    r(1407, Format::Vop3, [N, 370, N], S246, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
-    r(1407, Format::Vop3, [446, N, 446], S245, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
-    r(1408, Format::Vop1, [90, N, 90], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
-    r(1408, Format::Vop1, [N, 67, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
-    r(1408, Format::Vop3, [N, 387, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
-    r(1408, Format::Vop3, [474, N, 474], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
-    r(1409, Format::Vop1, [63, N, 63], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
-    r(1409, Format::Vop1, [N, 51, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
-    r(1409, Format::Vop3, [N, 371, N], S242, 0x1000000010009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
-    r(1409, Format::Vop3, [447, N, 447], S241, 0x10000000d0009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
-    r(1410, Format::Vop1, [60, 48, 60], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
-    r(1410, Format::Vop3, [N, 368, N], S286, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
-    r(1410, Format::Vop3, [444, N, 444], S285, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
-    r(1411, Format::Vop1, [89, N, 89], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f16
-    r(1411, Format::Vop1, [N, 66, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_mant_f16
-    r(1411, Format::Vop3, [N, 386, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f16
-    r(1411, Format::Vop3, [473, N, 473], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f16
-    r(1412, Format::Vop1, [64, N, 64], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f32
-    r(1412, Format::Vop1, [N, 52, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_mant_f32
-    r(1412, Format::Vop3, [N, 372, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f32
-    r(1412, Format::Vop3, [448, N, 448], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f32
-    r(1413, Format::Vop1, [61, 49, 61], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_mant_f64
-    r(1413, Format::Vop3, [N, 369, N], S246, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
-    r(1413, Format::Vop3, [445, N, 445], S245, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
-    r(1414, Format::Vop2, [59, N, 59], S225, 0x10000001c0000, Unit::Valu, 2, 0), // v_ldexp_f16
-    r(1414, Format::Vop2, [N, 51, N], S226, 0x1080000140000, Unit::Valu, 2, 0), // v_ldexp_f16
-    r(1414, Format::Vop3, [N, 307, N], S227, 0x1000000030009, Unit::Valu, 2, 0), // v_ldexp_f16
-    r(1414, Format::Vop3, [315, N, 315], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_ldexp_f16
-    r(1415, Format::Vop3, [N, 648, N], S227, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f32
-    r(1415, Format::Vop3, [796, N, 796], S230, 0xf0009, Unit::Valu, 2, 0), // v_ldexp_f32
-    r(1416, Format::Vop3, [N, 644, N], S319, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f64
-    r(1416, Format::Vop3, [811, N, 811], S320, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f64
-    r(1417, Format::Vop3, [N, 461, N], S218, 0x0, Unit::Valu, 2, 0), // v_lerp_u8
-    r(1417, Format::Vop3, [533, N, 533], S219, 0xc0000, Unit::Valu, 2, 0), // v_lerp_u8
-    r(1418, Format::Vop1, [87, N, 87], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f16
-    r(1418, Format::Vop1, [N, 64, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_log_f16
-    r(1418, Format::Vop3, [N, 384, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_log_f16
-    r(1418, Format::Vop3, [471, N, 471], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f16
-    r(1419, Format::Vop1, [39, N, 39], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f32
-    r(1419, Format::Vop1, [N, 33, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_log_f32
-    r(1419, Format::Vop3, [N, 353, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_log_f32
-    r(1419, Format::Vop3, [423, N, 423], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f32
-    r(1420, Format::Vop1, [N, 76, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_log_legacy_f32
-    r(1420, Format::Vop3, [N, 396, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_log_legacy_f32
-    r(1421, Format::Vop3, [N, 509, N], S218, 0x0, Unit::Valu, 2, 0), // v_lshl_add_u32
-    r(1421, Format::Vop3, [582, N, 582], S219, 0xc0000, Unit::Valu, 2, 0), // v_lshl_add_u32
-    r(1422, Format::Vop3, [N, 520, N], S321, 0x0, Unit::Valu, 2, 0), // v_lshl_add_u64
-    r(1423, Format::Vop3, [N, 512, N], S218, 0x0, Unit::Valu, 2, 0), // v_lshl_or_b32
-    r(1423, Format::Vop3, [598, N, 598], S219, 0xc0000, Unit::Valu, 2, 0), // v_lshl_or_b32
-    r(1424, Format::Vop2, [N, 42, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_lshlrev_b16
-    r(1424, Format::Vop3, [N, 298, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b16
-    r(1424, Format::Vop3, [824, N, 824], S235, 0xc0000, Unit::Valu, 2, 0), // v_lshlrev_b16
-    r(1425, Format::Vop2, [24, N, 24], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
-    r(1425, Format::Vop2, [N, 18, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_lshlrev_b32
-    r(1425, Format::Vop3, [N, 274, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b32
-    r(1425, Format::Vop3, [280, N, 280], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
-    r(1426, Format::Vop2, [N, N, 31], S322, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1426, Format::Vop3, [N, 655, N], S239, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1426, Format::Vop3, [828, N, N], S240, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1426, Format::Vop3, [N, N, 287], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1427, Format::Vop2, [N, 43, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_lshrrev_b16
-    r(1427, Format::Vop3, [N, 299, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_lshrrev_b16
-    r(1427, Format::Vop3, [825, N, 825], S235, 0xc0000, Unit::Valu, 2, 0), // v_lshrrev_b16
-    r(1428, Format::Vop2, [25, N, 25], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
-    r(1428, Format::Vop2, [N, 16, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_lshrrev_b32
-    r(1428, Format::Vop3, [N, 272, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_lshrrev_b32
-    r(1428, Format::Vop3, [281, N, 281], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
-    r(1429, Format::Vop3, [N, 656, N], S239, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
-    r(1429, Format::Vop3, [829, N, 829], S240, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
-    r(1430, Format::Vop2, [N, 35, N], S323, 0x1000000340000, Unit::Valu, 2, 0), // v_mac_f16
-    r(1430, Format::Vop3, [N, 291, N], S290, 0x100000003001b, Unit::Valu, 2, 0), // v_mac_f16
-    r(1431, Format::Vop3Sd, [N, N, 767], S324, 0x10000, Unit::Valu, 2, 0), // v_mad_co_i64_i32
-    r(1432, Format::Vop3Sd, [N, N, 766], S324, 0x10000, Unit::Valu, 2, 0), // v_mad_co_u64_u32
-    r(1433, Format::Vop3, [N, 515, N], S218, 0x303ff, Unit::Valu, 2, 0), // v_mad_f16
-    r(1434, Format::Vop3, [N, 517, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_mad_i16
-    r(1434, Format::Vop3, [595, N, 595], S326, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i16
-    r(1435, Format::Vop3, [N, 498, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_mad_i32_i16
-    r(1435, Format::Vop3, [602, N, 602], S328, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i32_i16
-    r(1436, Format::Vop3, [N, 450, N], S218, 0x10000, Unit::Valu, 2, 0), // v_mad_i32_i24
-    r(1436, Format::Vop3, [522, N, 522], S219, 0xd0000, Unit::Valu, 2, 0), // v_mad_i32_i24
-    r(1437, Format::Vop3Sd, [N, 489, N], S329, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
-    r(1437, Format::Vop3Sd, [767, N, N], S324, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
-    r(1438, Format::Vop3, [N, 490, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_mad_legacy_f16
-    r(1439, Format::Vop3, [N, 492, N], S325, 0x10000, Unit::Valu, 2, 0), // v_mad_legacy_i16
-    r(1440, Format::Vop3, [N, 491, N], S325, 0x10000, Unit::Valu, 2, 0), // v_mad_legacy_u16
-    r(1441, Format::Vop3, [N, 516, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_mad_u16
-    r(1441, Format::Vop3, [577, N, 577], S326, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u16
-    r(1442, Format::Vop3, [N, 497, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_mad_u32_u16
-    r(1442, Format::Vop3, [601, N, 601], S328, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u32_u16
-    r(1443, Format::Vop3, [N, 451, N], S218, 0x10000, Unit::Valu, 2, 0), // v_mad_u32_u24
-    r(1443, Format::Vop3, [523, N, 523], S219, 0xd0000, Unit::Valu, 2, 0), // v_mad_u32_u24
-    r(1444, Format::Vop3Sd, [N, 488, N], S329, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
-    r(1444, Format::Vop3Sd, [766, N, N], S324, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
-    r(1445, Format::Vop2, [N, 37, N], S330, 0x0, Unit::Valu, 2, 0), // v_madak_f16
-    r(1446, Format::Vop2, [N, 36, N], S331, 0x0, Unit::Valu, 2, 0), // v_madmk_f16
-    r(1447, Format::Vop3, [N, 503, N], S218, 0x303ff, Unit::Valu, 2, 0), // v_max3_f16
-    r(1447, Format::Vop3, [588, N, N], S292, 0xf03ff, Unit::Valu, 2, 0), // v_max3_f16
-    r(1448, Format::Vop3, [N, 467, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_max3_f32
-    r(1448, Format::Vop3, [540, N, N], S219, 0xf003f, Unit::Valu, 2, 0), // v_max3_f32
-    r(1449, Format::Vop3, [N, 504, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_max3_i16
-    r(1449, Format::Vop3, [589, N, 589], S326, 0xd03c0, Unit::Valu, 2, 0), // v_max3_i16
-    r(1450, Format::Vop3, [N, 468, N], S218, 0x0, Unit::Valu, 2, 0), // v_max3_i32
-    r(1450, Format::Vop3, [541, N, 541], S219, 0xc0000, Unit::Valu, 2, 0), // v_max3_i32
-    r(1451, Format::Vop3, [N, N, 556], S292, 0xf03ff, Unit::Valu, 2, 0), // v_max3_num_f16
-    r(1452, Format::Vop3, [N, N, 554], S219, 0xf003f, Unit::Valu, 2, 0), // v_max3_num_f32
-    r(1453, Format::Vop3, [N, 505, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_max3_u16
-    r(1453, Format::Vop3, [590, N, 590], S326, 0xd03c0, Unit::Valu, 2, 0), // v_max3_u16
-    r(1454, Format::Vop3, [N, 469, N], S218, 0x0, Unit::Valu, 2, 0), // v_max3_u32
-    r(1454, Format::Vop3, [542, N, 542], S219, 0xc0000, Unit::Valu, 2, 0), // v_max3_u32
-    r(1455, Format::Vop2, [57, N, N], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f16
-    r(1455, Format::Vop2, [N, 45, N], S226, 0x1080000340000, Unit::Valu, 2, 0), // v_max_f16
-    r(1455, Format::Vop3, [N, 301, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_max_f16
-    r(1455, Format::Vop3, [313, N, N], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f16
-    r(1456, Format::Vop2, [16, N, N], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f32
-    r(1456, Format::Vop2, [N, 11, N], S229, 0x1080000340000, Unit::Valu, 2, 0), // v_max_f32
-    r(1456, Format::Vop3, [N, 267, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_max_f32
-    r(1456, Format::Vop3, [272, N, N], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f32
-    r(1457, Format::Vop3, [N, 643, N], S232, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
-    r(1457, Format::Vop3, [810, N, N], S233, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
-    r(1458, Format::Vop2, [N, 48, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_max_i16
-    r(1458, Format::Vop3, [N, 304, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_max_i16
-    r(1458, Format::Vop3, [778, N, 778], S235, 0xc0000, Unit::Valu, 2, 0), // v_max_i16
-    r(1459, Format::Vop2, [18, N, 18], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
-    r(1459, Format::Vop2, [N, 13, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_max_i32
-    r(1459, Format::Vop3, [N, 269, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_max_i32
-    r(1459, Format::Vop3, [274, N, 274], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
-    r(1460, Format::Vop2, [N, N, 49], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f16
-    r(1460, Format::Vop3, [N, N, 305], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f16
-    r(1461, Format::Vop2, [N, N, 22], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f32
-    r(1461, Format::Vop3, [N, N, 278], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f32
-    r(1462, Format::Vop2, [N, N, 14], S231, 0x1000000000000, Unit::Valu, 2, 0), // v_max_num_f64
-    r(1462, Format::Vop3, [N, N, 270], S233, 0x100000003001b, Unit::Valu, 2, 0), // v_max_num_f64
-    r(1463, Format::Vop2, [N, 47, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_max_u16
-    r(1463, Format::Vop3, [N, 303, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_max_u16
-    r(1463, Format::Vop3, [777, N, 777], S235, 0xc0000, Unit::Valu, 2, 0), // v_max_u16
-    r(1464, Format::Vop2, [20, N, 20], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
-    r(1464, Format::Vop2, [N, 15, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_max_u32
-    r(1464, Format::Vop3, [N, 271, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_max_u32
-    r(1464, Format::Vop3, [276, N, 276], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
-    r(1465, Format::Vop3, [N, N, 560], S292, 0xf03ff, Unit::Valu, 2, 0), // v_maximum3_f16
-    r(1466, Format::Vop3, [N, N, 558], S219, 0xf003f, Unit::Valu, 2, 0), // v_maximum3_f32
-    r(1467, Format::Vop3, [N, N, 872], S228, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f16
-    r(1468, Format::Vop3, [N, N, 870], S230, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f32
-    r(1469, Format::Vop3, [N, N, 834], S233, 0x3001b, Unit::Valu, 2, 0), // v_maximum_f64
-    r(1470, Format::Vop3, [N, N, 623], S292, 0xf03ff, Unit::Valu, 2, 0), // v_maximumminimum_f16
-    r(1471, Format::Vop3, [N, N, 621], S219, 0xf003f, Unit::Valu, 2, 0), // v_maximumminimum_f32
-    r(1472, Format::Vop3, [608, N, N], S292, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f16
-    r(1473, Format::Vop3, [606, N, N], S219, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f32
-    r(1474, Format::Vop3, [612, N, 612], S219, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_i32
-    r(1475, Format::Vop3, [N, N, 619], S292, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f16
-    r(1476, Format::Vop3, [N, N, 617], S219, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f32
-    r(1477, Format::Vop3, [610, N, 610], S219, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_u32
-    r(1478, Format::Vop3, [N, 653, N], S227, 0x0, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
-    r(1478, Format::Vop3, [800, N, 800], S230, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
-    r(1479, Format::Vop3, [N, 652, N], S227, 0x0, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
-    r(1479, Format::Vop3, [799, N, 799], S230, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
-    r(1480, Format::Vop3, [N, 506, N], S218, 0x303ff, Unit::Valu, 2, 0), // v_med3_f16
-    r(1480, Format::Vop3, [591, N, N], S292, 0xf03ff, Unit::Valu, 2, 0), // v_med3_f16
-    r(1481, Format::Vop3, [N, 470, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_med3_f32
-    r(1481, Format::Vop3, [543, N, N], S219, 0xf003f, Unit::Valu, 2, 0), // v_med3_f32
-    r(1482, Format::Vop3, [N, 507, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_med3_i16
-    r(1482, Format::Vop3, [592, N, 592], S326, 0xd03c0, Unit::Valu, 2, 0), // v_med3_i16
-    r(1483, Format::Vop3, [N, 471, N], S218, 0x0, Unit::Valu, 2, 0), // v_med3_i32
-    r(1483, Format::Vop3, [544, N, 544], S219, 0xc0000, Unit::Valu, 2, 0), // v_med3_i32
-    r(1484, Format::Vop3, [N, N, 562], S292, 0xf03ff, Unit::Valu, 2, 0), // v_med3_num_f16
-    r(1485, Format::Vop3, [N, N, 561], S219, 0xf003f, Unit::Valu, 2, 0), // v_med3_num_f32
-    r(1486, Format::Vop3, [N, 508, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_med3_u16
-    r(1486, Format::Vop3, [593, N, 593], S326, 0xd03c0, Unit::Valu, 2, 0), // v_med3_u16
-    r(1487, Format::Vop3, [N, 472, N], S218, 0x0, Unit::Valu, 2, 0), // v_med3_u32
-    r(1487, Format::Vop3, [545, N, 545], S219, 0xc0000, Unit::Valu, 2, 0), // v_med3_u32
-    r(1488, Format::Mai, [N, 97, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_bf16
-    r(1489, Format::Mai, [N, 77, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_f16
-    r(1490, Format::Mai, [N, 65, N], S333, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x1_4b_f32
-    r(1491, Format::Mai, [N, 112, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_bf8
-    r(1492, Format::Mai, [N, 113, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_fp8
-    r(1493, Format::Mai, [N, 114, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_bf8
-    r(1494, Format::Mai, [N, 115, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_fp8
-    r(1495, Format::Mai, [N, 94, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_bf16
-    r(1496, Format::Mai, [N, 73, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_f16
-    r(1497, Format::Mai, [N, 69, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_f32
-    r(1498, Format::Mai, [N, 62, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x8_xf32
-    r(1499, Format::Mai, [N, 116, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_bf8
-    r(1500, Format::Mai, [N, 117, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_fp8
-    r(1501, Format::Mai, [N, 118, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_bf8
-    r(1502, Format::Mai, [N, 119, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_fp8
-    r(1503, Format::Mai, [N, 64, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x1_2b_f32
-    r(1504, Format::Mai, [N, 68, N], S333, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x2_f32
-    r(1505, Format::Mai, [N, 93, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_bf16
-    r(1506, Format::Mai, [N, 72, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_f16
-    r(1507, Format::Mai, [N, 63, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_xf32
-    r(1508, Format::Mai, [N, 96, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_bf16
-    r(1509, Format::Mai, [N, 76, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_f16
-    r(1510, Format::Mai, [N, 66, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x1_16b_f32
-    r(1511, Format::Mai, [N, 95, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_bf16
-    r(1512, Format::Mai, [N, 74, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_f16
-    r(1513, Format::Mai, [N, 110, N], S338, 0x6002c000000000, Unit::Matrix, 0, 0), // v_mfma_f64_16x16x4_f64
-    r(1514, Format::Mai, [N, 111, N], S339, 0x6002c000000000, Unit::Matrix, 0, 0), // v_mfma_f64_4x4x4_4b_f64
-    r(1515, Format::Mai, [N, 87, N], S332, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x32_i8
-    r(1516, Format::Mai, [N, 81, N], S333, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x4_4b_i8
-    r(1517, Format::Mai, [N, 86, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x16_i8
-    r(1518, Format::Mai, [N, 80, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x4_2b_i8
-    r(1519, Format::Mai, [N, 82, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_4x4x4_16b_i8
-    r(1520, Format::Vop3, [N, 500, N], S218, 0x303ff, Unit::Valu, 2, 0), // v_min3_f16
-    r(1520, Format::Vop3, [585, N, N], S292, 0xf03ff, Unit::Valu, 2, 0), // v_min3_f16
-    r(1521, Format::Vop3, [N, 464, N], S218, 0x3003f, Unit::Valu, 2, 0), // v_min3_f32
-    r(1521, Format::Vop3, [537, N, N], S219, 0xf003f, Unit::Valu, 2, 0), // v_min3_f32
-    r(1522, Format::Vop3, [N, 501, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_min3_i16
-    r(1522, Format::Vop3, [586, N, 586], S326, 0xd03c0, Unit::Valu, 2, 0), // v_min3_i16
-    r(1523, Format::Vop3, [N, 465, N], S218, 0x0, Unit::Valu, 2, 0), // v_min3_i32
-    r(1523, Format::Vop3, [538, N, 538], S219, 0xc0000, Unit::Valu, 2, 0), // v_min3_i32
-    r(1524, Format::Vop3, [N, N, 555], S292, 0xf03ff, Unit::Valu, 2, 0), // v_min3_num_f16
-    r(1525, Format::Vop3, [N, N, 553], S219, 0xf003f, Unit::Valu, 2, 0), // v_min3_num_f32
-    r(1526, Format::Vop3, [N, 502, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_min3_u16
-    r(1526, Format::Vop3, [587, N, 587], S326, 0xd03c0, Unit::Valu, 2, 0), // v_min3_u16
-    r(1527, Format::Vop3, [N, 466, N], S218, 0x0, Unit::Valu, 2, 0), // v_min3_u32
-    r(1527, Format::Vop3, [539, N, 539], S219, 0xc0000, Unit::Valu, 2, 0), // v_min3_u32
-    r(1528, Format::Vop2, [58, N, N], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f16
-    r(1528, Format::Vop2, [N, 46, N], S226, 0x1080000340000, Unit::Valu, 2, 0), // v_min_f16
-    r(1528, Format::Vop3, [N, 302, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_min_f16
-    r(1528, Format::Vop3, [314, N, N], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f16
-    r(1529, Format::Vop2, [15, N, N], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f32
-    r(1529, Format::Vop2, [N, 10, N], S229, 0x1080000340000, Unit::Valu, 2, 0), // v_min_f32
-    r(1529, Format::Vop3, [N, 266, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_min_f32
-    r(1529, Format::Vop3, [271, N, N], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f32
-    r(1530, Format::Vop3, [N, 642, N], S232, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
-    r(1530, Format::Vop3, [809, N, N], S233, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
-    r(1531, Format::Vop2, [N, 50, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_min_i16
-    r(1531, Format::Vop3, [N, 306, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_min_i16
-    r(1531, Format::Vop3, [780, N, 780], S235, 0xc0000, Unit::Valu, 2, 0), // v_min_i16
-    r(1532, Format::Vop2, [17, N, 17], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
-    r(1532, Format::Vop2, [N, 12, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_min_i32
-    r(1532, Format::Vop3, [N, 268, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_min_i32
-    r(1532, Format::Vop3, [273, N, 273], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
-    r(1533, Format::Vop2, [N, N, 48], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f16
-    r(1533, Format::Vop3, [N, N, 304], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f16
-    r(1534, Format::Vop2, [N, N, 21], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f32
-    r(1534, Format::Vop3, [N, N, 277], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f32
-    r(1535, Format::Vop2, [N, N, 13], S231, 0x1000000000000, Unit::Valu, 2, 0), // v_min_num_f64
-    r(1535, Format::Vop3, [N, N, 269], S233, 0x100000003001b, Unit::Valu, 2, 0), // v_min_num_f64
-    r(1536, Format::Vop2, [N, 49, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_min_u16
-    r(1536, Format::Vop3, [N, 305, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_min_u16
-    r(1536, Format::Vop3, [779, N, 779], S235, 0xc0000, Unit::Valu, 2, 0), // v_min_u16
-    r(1537, Format::Vop2, [19, N, 19], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
-    r(1537, Format::Vop2, [N, 14, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_min_u32
-    r(1537, Format::Vop3, [N, 270, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_min_u32
-    r(1537, Format::Vop3, [275, N, 275], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
-    r(1538, Format::Vop3, [N, N, 559], S292, 0xf03ff, Unit::Valu, 2, 0), // v_minimum3_f16
-    r(1539, Format::Vop3, [N, N, 557], S219, 0xf003f, Unit::Valu, 2, 0), // v_minimum3_f32
-    r(1540, Format::Vop3, [N, N, 871], S228, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f16
-    r(1541, Format::Vop3, [N, N, 869], S230, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f32
-    r(1542, Format::Vop3, [N, N, 833], S233, 0x3001b, Unit::Valu, 2, 0), // v_minimum_f64
-    r(1543, Format::Vop3, [N, N, 622], S292, 0xf03ff, Unit::Valu, 2, 0), // v_minimummaximum_f16
-    r(1544, Format::Vop3, [N, N, 620], S219, 0xf003f, Unit::Valu, 2, 0), // v_minimummaximum_f32
-    r(1545, Format::Vop3, [609, N, N], S292, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f16
-    r(1546, Format::Vop3, [607, N, N], S219, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f32
-    r(1547, Format::Vop3, [613, N, 613], S219, 0xc0000, Unit::Valu, 2, 0), // v_minmax_i32
-    r(1548, Format::Vop3, [N, N, 618], S292, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f16
-    r(1549, Format::Vop3, [N, N, 616], S219, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f32
-    r(1550, Format::Vop3, [611, N, 611], S219, 0xc0000, Unit::Valu, 2, 0), // v_minmax_u32
-    r(1551, Format::Vop1, [1, N, 1], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
-    r(1551, Format::Vop1, [N, 1, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_mov_b32
-    r(1551, Format::Vop3, [N, 321, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b32
-    r(1551, Format::Vop3, [385, N, 385], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
-    r(1552, Format::Vop1, [N, 56, N], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b64
-    r(1552, Format::Vop3, [N, 376, N], S246, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b64
-    r(1553, Format::Vop1, [66, N, 66], S241, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
-    r(1553, Format::Vop3, [450, N, 450], S241, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
-    r(1554, Format::Vop1, [67, N, 67], S340, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
-    r(1554, Format::Vop3, [451, N, 451], S340, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
-    r(1555, Format::Vop1, [72, N, 72], S340, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
-    r(1555, Format::Vop3, [456, N, 456], S340, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
-    r(1556, Format::Vop1, [68, N, 68], S340, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
-    r(1556, Format::Vop3, [452, N, 452], S340, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
-    r(1557, Format::Vop3, [N, 486, N], S321, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
-    r(1557, Format::Vop3, [571, N, 571], S341, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
-    r(1558, Format::Vop3, [N, 487, N], S342, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
-    r(1558, Format::Vop3, [573, N, 573], S343, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
-    r(1559, Format::Vop3, [N, 484, N], S218, 0x10000, Unit::Valu, 2, 0), // v_msad_u8
-    r(1559, Format::Vop3, [569, N, 569], S219, 0xd0000, Unit::Valu, 2, 0), // v_msad_u8
-    r(1560, Format::Vop2, [7, N, 7], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
-    r(1560, Format::Vop3, [263, N, 263], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
-    r(1561, Format::Vop2, [53, N, 53], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f16
-    r(1561, Format::Vop2, [N, 34, N], S226, 0x1080000340000, Unit::Valu, 2, 0), // v_mul_f16
-    r(1561, Format::Vop3, [N, 290, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f16
-    r(1561, Format::Vop3, [309, N, 309], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f16
-    r(1562, Format::Vop2, [8, N, 8], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f32
-    r(1562, Format::Vop2, [N, 5, N], S229, 0x1080000340000, Unit::Valu, 2, 0), // v_mul_f32
-    r(1562, Format::Vop3, [N, 261, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f32
-    r(1562, Format::Vop3, [264, N, 264], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f32
-    r(1563, Format::Vop2, [N, N, 6], S231, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_f64
-    r(1563, Format::Vop3, [N, 641, N], S232, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
-    r(1563, Format::Vop3, [808, N, N], S233, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
-    r(1563, Format::Vop3, [N, N, 262], S233, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f64
-    r(1564, Format::Vop3, [N, 647, N], S227, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
-    r(1564, Format::Vop3, [814, N, 814], S230, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
-    r(1565, Format::Vop2, [10, N, 10], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
-    r(1565, Format::Vop2, [N, 7, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
-    r(1565, Format::Vop3, [N, 263, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
-    r(1565, Format::Vop3, [266, N, 266], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
-    r(1566, Format::Vop3, [N, 646, N], S227, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
-    r(1566, Format::Vop3, [813, N, 813], S230, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
-    r(1567, Format::Vop2, [12, N, 12], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
-    r(1567, Format::Vop2, [N, 9, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
-    r(1567, Format::Vop3, [N, 265, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
-    r(1567, Format::Vop3, [268, N, 268], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
-    r(1568, Format::Vop2, [9, N, 9], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_i32_i24
-    r(1568, Format::Vop2, [N, 6, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_i32_i24
-    r(1568, Format::Vop3, [N, 262, N], S227, 0x1000000010000, Unit::Valu, 2, 0), // v_mul_i32_i24
-    r(1568, Format::Vop3, [265, N, 265], S230, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_i32_i24
-    r(1569, Format::Vop3, [N, 673, N], S227, 0x3001b, Unit::Valu, 2, 0), // v_mul_legacy_f32
-    r(1570, Format::Vop2, [N, 41, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_lo_u16
-    r(1570, Format::Vop3, [N, 297, N], S234, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_lo_u16
-    r(1570, Format::Vop3, [773, N, 773], S235, 0xc0000, Unit::Valu, 2, 0), // v_mul_lo_u16
-    r(1571, Format::Vop3, [N, 645, N], S227, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
-    r(1571, Format::Vop3, [812, N, 812], S230, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
-    r(1572, Format::Vop2, [11, N, 11], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_u32_u24
-    r(1572, Format::Vop2, [N, 8, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_u32_u24
-    r(1572, Format::Vop3, [N, 264, N], S227, 0x1000000010000, Unit::Valu, 2, 0), // v_mul_u32_u24
-    r(1572, Format::Vop3, [267, N, 267], S230, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_u32_u24
-    r(1573, Format::Vop3, [536, N, 536], S219, 0xf003f, Unit::Valu, 2, 0), // v_mullit_f32
-    r(1574, Format::Vop1, [0, 0, 0], S9, 0x0, Unit::Valu, 0, 0), // v_nop
-    r(1575, Format::Vop1, [105, N, 105], S281, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
-    r(1575, Format::Vop3, [489, N, 489], S282, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
-    r(1576, Format::Vop1, [55, N, 55], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
-    r(1576, Format::Vop1, [N, 43, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_not_b32
-    r(1576, Format::Vop3, [N, 363, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_not_b32
-    r(1576, Format::Vop3, [439, N, 439], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
-    r(1577, Format::Vop3, [N, 514, N], S218, 0x0, Unit::Valu, 2, 0), // v_or3_b32
-    r(1577, Format::Vop3, [600, N, 600], S219, 0xc0000, Unit::Valu, 2, 0), // v_or3_b32
-    r(1578, Format::Vop3, [867, N, 867], S235, 0xc0000, Unit::Valu, 2, 0), // v_or_b16
-    r(1579, Format::Vop2, [28, N, 28], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
-    r(1579, Format::Vop2, [N, 20, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_or_b32
-    r(1579, Format::Vop3, [N, 276, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_or_b32
-    r(1579, Format::Vop3, [284, N, 284], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
-    r(1580, Format::Vop3, [N, 672, N], S227, 0x102db, Unit::Valu, 2, 0), // v_pack_b32_f16
-    r(1580, Format::Vop3, [785, N, 785], S228, 0xd02db, Unit::Valu, 2, 0), // v_pack_b32_f16
-    r(1581, Format::Vop3, [N, 493, N], S218, 0x0, Unit::Valu, 2, 0), // v_perm_b32
-    r(1581, Format::Vop3, [580, N, 580], S219, 0xc0000, Unit::Valu, 2, 0), // v_perm_b32
-    r(1582, Format::Vop3, [603, N, 603], S344, 0xc0, Unit::Valu, 2, 0), // v_permlane16_b32
-    r(1583, Format::Vop3, [N, N, 783], S345, 0xc0, Unit::Valu, 2, 0), // v_permlane16_var_b32
-    r(1584, Format::Vop1, [103, N, 103], S340, 0x0, Unit::Valu, 2, 0), // v_permlane64_b32
-    r(1585, Format::Vop3, [604, N, 604], S344, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_b32
-    r(1586, Format::Vop3, [N, N, 784], S345, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_var_b32
-    r(1587, Format::Vop1, [27, N, 27], S9, 0x0, Unit::Valu, 0, 0), // v_pipeflush
-    r(1588, Format::Vop3p, [N, 15, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
-    r(1588, Format::Vop3p, [15, N, 15], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
-    r(1589, Format::Vop3p, [N, 50, N], S347, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f32
-    r(1590, Format::Vop3p, [N, 2, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
-    r(1590, Format::Vop3p, [2, N, 2], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
-    r(1591, Format::Vop3p, [N, 10, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
-    r(1591, Format::Vop3p, [10, N, 10], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
-    r(1592, Format::Vop3p, [N, 6, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
-    r(1592, Format::Vop3p, [6, N, 6], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
-    r(1593, Format::Vop3p, [N, 14, N], S218, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
-    r(1593, Format::Vop3p, [14, N, 14], S348, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
-    r(1594, Format::Vop3p, [N, 48, N], S349, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f32
-    r(1595, Format::Vop2, [60, N, 60], S305, 0x3c0000, Unit::Valu, 2, 0), // v_pk_fmac_f16
-    r(1595, Format::Vop2, [N, 60, N], S305, 0x1000000000000, Unit::Valu, 2, 0), // v_pk_fmac_f16
-    r(1596, Format::Vop3p, [N, 4, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
-    r(1596, Format::Vop3p, [4, N, 4], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
-    r(1597, Format::Vop3p, [N, 5, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
-    r(1597, Format::Vop3p, [5, N, 5], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
-    r(1598, Format::Vop3p, [N, 0, N], S218, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
-    r(1598, Format::Vop3p, [0, N, 0], S219, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
-    r(1599, Format::Vop3p, [N, 9, N], S218, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
-    r(1599, Format::Vop3p, [9, N, 9], S219, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
-    r(1600, Format::Vop3p, [N, 18, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
-    r(1600, Format::Vop3p, [18, N, N], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
-    r(1601, Format::Vop3p, [N, 7, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
-    r(1601, Format::Vop3p, [7, N, 7], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
-    r(1602, Format::Vop3p, [N, N, 28], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_num_f16
-    r(1603, Format::Vop3p, [N, 12, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
-    r(1603, Format::Vop3p, [12, N, 12], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
-    r(1604, Format::Vop3p, [N, N, 30], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_maximum_f16
-    r(1605, Format::Vop3p, [N, 17, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
-    r(1605, Format::Vop3p, [17, N, N], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
-    r(1606, Format::Vop3p, [N, 8, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
-    r(1606, Format::Vop3p, [8, N, 8], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
-    r(1607, Format::Vop3p, [N, N, 27], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_num_f16
-    r(1608, Format::Vop3p, [N, 13, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
-    r(1608, Format::Vop3p, [13, N, 13], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
-    r(1609, Format::Vop3p, [N, N, 29], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_minimum_f16
-    r(1610, Format::Vop3p, [N, 51, N], S347, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mov_b32
-    r(1611, Format::Vop3p, [N, 16, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
-    r(1611, Format::Vop3p, [16, N, 16], S346, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
-    r(1612, Format::Vop3p, [N, 49, N], S347, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f32
-    r(1613, Format::Vop3p, [N, 1, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
-    r(1613, Format::Vop3p, [1, N, 1], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
-    r(1614, Format::Vop3p, [N, 3, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
-    r(1614, Format::Vop3p, [3, N, 3], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
-    r(1615, Format::Vop3p, [N, 11, N], S227, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
-    r(1615, Format::Vop3p, [11, N, 11], S230, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
-    r(1616, Format::Vop3, [N, 485, N], S321, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
-    r(1616, Format::Vop3, [570, N, 570], S341, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
-    r(1617, Format::Vop1, [84, N, 84], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f16
-    r(1617, Format::Vop1, [N, 61, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_rcp_f16
-    r(1617, Format::Vop3, [N, 381, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f16
-    r(1617, Format::Vop3, [468, N, 468], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f16
-    r(1618, Format::Vop1, [42, N, 42], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f32
-    r(1618, Format::Vop1, [N, 34, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_rcp_f32
-    r(1618, Format::Vop3, [N, 354, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f32
-    r(1618, Format::Vop3, [426, N, 426], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f32
-    r(1619, Format::Vop1, [47, 37, 47], S245, 0x1000000000000, Unit::Trans, 2, 0), // v_rcp_f64
-    r(1619, Format::Vop3, [N, 357, N], S246, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
-    r(1619, Format::Vop3, [431, N, 431], S245, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
-    r(1620, Format::Vop1, [43, N, 43], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
-    r(1620, Format::Vop1, [N, 35, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
-    r(1620, Format::Vop3, [N, 355, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
-    r(1620, Format::Vop3, [427, N, 427], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
-    r(1621, Format::Vop1, [2, 2, 2], S350, 0x0, Unit::Valu, 2, 0), // v_readfirstlane_b32
-    r(1622, Format::Vop3, [864, 649, 864], S351, 0x0, Unit::Valu, 0, 0), // v_readlane_b32
-    r(1623, Format::Vop1, [94, N, 94], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f16
-    r(1623, Format::Vop1, [N, 71, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_rndne_f16
-    r(1623, Format::Vop3, [N, 391, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f16
-    r(1623, Format::Vop3, [478, N, 478], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f16
-    r(1624, Format::Vop1, [35, N, 35], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f32
-    r(1624, Format::Vop1, [N, 30, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_rndne_f32
-    r(1624, Format::Vop3, [N, 350, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f32
-    r(1624, Format::Vop3, [419, N, 419], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f32
-    r(1625, Format::Vop1, [25, 25, 25], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_rndne_f64
-    r(1625, Format::Vop3, [N, 345, N], S246, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
-    r(1625, Format::Vop3, [409, N, 409], S245, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
-    r(1626, Format::Vop1, [86, N, 86], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f16
-    r(1626, Format::Vop1, [N, 63, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_rsq_f16
-    r(1626, Format::Vop3, [N, 383, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f16
-    r(1626, Format::Vop3, [470, N, 470], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f16
-    r(1627, Format::Vop1, [46, N, 46], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f32
-    r(1627, Format::Vop1, [N, 36, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_rsq_f32
-    r(1627, Format::Vop3, [N, 356, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f32
-    r(1627, Format::Vop3, [430, N, 430], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f32
-    r(1628, Format::Vop1, [49, 38, 49], S245, 0x1000000000000, Unit::Trans, 2, 0), // v_rsq_f64
-    r(1628, Format::Vop3, [N, 358, N], S246, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
-    r(1628, Format::Vop3, [433, N, 433], S245, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
-    r(1629, Format::Vop3, [N, N, 641], S352, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f16
-    r(1630, Format::Vop3, [N, N, 640], S353, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f32
-    r(1631, Format::Vop3, [N, N, 643], S352, 0x30009, Unit::Trans, 2, 0), // v_s_log_f16
-    r(1632, Format::Vop3, [N, N, 642], S353, 0x30009, Unit::Trans, 2, 0), // v_s_log_f32
-    r(1633, Format::Vop3, [N, N, 645], S352, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f16
-    r(1634, Format::Vop3, [N, N, 644], S353, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f32
-    r(1635, Format::Vop3, [N, N, 647], S352, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f16
-    r(1636, Format::Vop3, [N, N, 646], S353, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f32
-    r(1637, Format::Vop3, [N, N, 649], S352, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f16
-    r(1638, Format::Vop3, [N, N, 648], S353, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f32
-    r(1639, Format::Vop3, [N, 474, N], S218, 0x10000, Unit::Valu, 2, 0), // v_sad_hi_u8
-    r(1639, Format::Vop3, [547, N, 547], S219, 0xd0000, Unit::Valu, 2, 0), // v_sad_hi_u8
-    r(1640, Format::Vop3, [N, 475, N], S218, 0x10000, Unit::Valu, 2, 0), // v_sad_u16
-    r(1640, Format::Vop3, [548, N, 548], S219, 0xd0000, Unit::Valu, 2, 0), // v_sad_u16
-    r(1641, Format::Vop3, [N, 476, N], S218, 0x10000, Unit::Valu, 2, 0), // v_sad_u32
-    r(1641, Format::Vop3, [549, N, 549], S219, 0xd0000, Unit::Valu, 2, 0), // v_sad_u32
-    r(1642, Format::Vop3, [N, 473, N], S218, 0x10000, Unit::Valu, 2, 0), // v_sad_u8
-    r(1642, Format::Vop3, [546, N, 546], S219, 0xd0000, Unit::Valu, 2, 0), // v_sad_u8
-    r(1643, Format::Vop1, [98, N, 98], S280, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
-    r(1643, Format::Vop1, [N, 79, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
-    r(1643, Format::Vop3, [N, 399, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
-    r(1643, Format::Vop3, [482, N, 482], S241, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
-    r(1644, Format::Vop1, [N, 55, N], S241, 0x1000000040000, Unit::Valu, 2, 0), // v_screen_partition_4se_b32
-    r(1644, Format::Vop3, [N, 375, N], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_screen_partition_4se_b32
-    r(1645, Format::Vop1, [96, N, 96], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f16
-    r(1645, Format::Vop1, [N, 73, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_sin_f16
-    r(1645, Format::Vop3, [N, 393, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_sin_f16
-    r(1645, Format::Vop3, [480, N, 480], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f16
-    r(1646, Format::Vop1, [53, N, 53], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f32
-    r(1646, Format::Vop1, [N, 41, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_sin_f32
-    r(1646, Format::Vop3, [N, 361, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_sin_f32
-    r(1646, Format::Vop3, [437, N, 437], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f32
-    r(1647, Format::Mai, [N, 102, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_bf16
-    r(1648, Format::Mai, [N, 98, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_f16
-    r(1649, Format::Mai, [N, 120, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_bf8
-    r(1650, Format::Mai, [N, 121, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_fp8
-    r(1651, Format::Mai, [N, 122, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_bf8
-    r(1652, Format::Mai, [N, 123, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_fp8
-    r(1653, Format::Mai, [N, 104, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_bf16
-    r(1654, Format::Mai, [N, 100, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_f16
-    r(1655, Format::Mai, [N, 124, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_bf8
-    r(1656, Format::Mai, [N, 125, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_fp8
-    r(1657, Format::Mai, [N, 126, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_bf8
-    r(1658, Format::Mai, [N, 127, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_fp8
-    r(1659, Format::Mai, [N, 106, N], S354, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_i32_16x16x64_i8
-    r(1660, Format::Mai, [N, 108, N], S355, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_i32_32x32x32_i8
-    r(1661, Format::Vop1, [85, N, 85], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f16
-    r(1661, Format::Vop1, [N, 62, N], S244, 0x1000000140000, Unit::Trans, 2, 0), // v_sqrt_f16
-    r(1661, Format::Vop3, [N, 382, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f16
-    r(1661, Format::Vop3, [469, N, 469], S244, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f16
-    r(1662, Format::Vop1, [51, N, 51], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f32
-    r(1662, Format::Vop1, [N, 39, N], S241, 0x1000000140000, Unit::Trans, 2, 0), // v_sqrt_f32
-    r(1662, Format::Vop3, [N, 359, N], S242, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f32
-    r(1662, Format::Vop3, [435, N, 435], S241, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f32
-    r(1663, Format::Vop1, [52, 40, 52], S245, 0x1000000000000, Unit::Trans, 2, 0), // v_sqrt_f64
-    r(1663, Format::Vop3, [N, 360, N], S246, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
-    r(1663, Format::Vop3, [436, N, 436], S245, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
-    r(1664, Format::Vop2, [33, N, 33], S220, 0x10000000c0000, Unit::Valu, 3, 1), // v_sub_co_ci_u32
-    r(1664, Format::Vop3Sd, [289, N, 289], S221, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_co_ci_u32
-    r(1665, Format::Vop2, [N, 26, N], S222, 0x1080000040000, Unit::Valu, 2, 1), // v_sub_co_u32
-    r(1665, Format::Vop3Sd, [N, 282, N], S223, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_co_u32
-    r(1665, Format::Vop3Sd, [769, N, 769], S224, 0xd0000, Unit::Valu, 2, 0), // v_sub_co_u32
-    r(1666, Format::Vop2, [51, N, 51], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f16
-    r(1666, Format::Vop2, [N, 32, N], S226, 0x1080000340000, Unit::Valu, 2, 0), // v_sub_f16
-    r(1666, Format::Vop3, [N, 288, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_sub_f16
-    r(1666, Format::Vop3, [307, N, 307], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f16
-    r(1667, Format::Vop2, [4, N, 4], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f32
-    r(1667, Format::Vop2, [N, 2, N], S229, 0x1080000340000, Unit::Valu, 2, 0), // v_sub_f32
-    r(1667, Format::Vop3, [N, 258, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_sub_f32
-    r(1667, Format::Vop3, [260, N, 260], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f32
-    r(1668, Format::Vop3, [N, 671, N], S234, 0x102c0, Unit::Valu, 2, 0), // v_sub_i16
-    r(1669, Format::Vop3, [N, 669, N], S227, 0x10000, Unit::Valu, 2, 0), // v_sub_i32
-    r(1670, Format::Vop3, [782, N, 782], S235, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_i16
-    r(1671, Format::Vop3, [805, N, 805], S230, 0xd0000, Unit::Valu, 2, 0), // v_sub_nc_i32
-    r(1672, Format::Vop3, [772, N, 772], S235, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_u16
-    r(1673, Format::Vop2, [38, N, 38], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_sub_nc_u32
-    r(1673, Format::Vop3, [294, N, 294], S230, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_nc_u32
-    r(1674, Format::Vop2, [N, 39, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_sub_u16
-    r(1674, Format::Vop3, [N, 295, N], S234, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_u16
-    r(1675, Format::Vop2, [N, 53, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_sub_u32
-    r(1675, Format::Vop3, [N, 309, N], S227, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_u32
-    r(1676, Format::Vop2, [N, 29, N], S237, 0x1080000040000, Unit::Valu, 3, 1), // v_subb_co_u32
-    r(1676, Format::Vop3Sd, [N, 285, N], S238, 0x1000000010000, Unit::Valu, 2, 0), // v_subb_co_u32
-    r(1677, Format::Vop2, [N, 30, N], S237, 0x1080000040000, Unit::Valu, 3, 1), // v_subbrev_co_u32
-    r(1677, Format::Vop3Sd, [N, 286, N], S238, 0x1000000010000, Unit::Valu, 2, 0), // v_subbrev_co_u32
-    r(1678, Format::Vop2, [34, N, 34], S220, 0x10000000c0000, Unit::Valu, 3, 1), // v_subrev_co_ci_u32
-    r(1678, Format::Vop3Sd, [290, N, 290], S221, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_co_ci_u32
-    r(1679, Format::Vop2, [N, 27, N], S222, 0x1080000040000, Unit::Valu, 2, 1), // v_subrev_co_u32
-    r(1679, Format::Vop3Sd, [N, 283, N], S223, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_co_u32
-    r(1679, Format::Vop3Sd, [770, N, 770], S224, 0xd0000, Unit::Valu, 2, 0), // v_subrev_co_u32
-    r(1680, Format::Vop2, [52, N, 52], S225, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f16
-    r(1680, Format::Vop2, [N, 33, N], S226, 0x1080000340000, Unit::Valu, 2, 0), // v_subrev_f16
-    r(1680, Format::Vop3, [N, 289, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_subrev_f16
-    r(1680, Format::Vop3, [308, N, 308], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f16
-    r(1681, Format::Vop2, [5, N, 5], S229, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f32
-    r(1681, Format::Vop2, [N, 3, N], S229, 0x1080000340000, Unit::Valu, 2, 0), // v_subrev_f32
-    r(1681, Format::Vop3, [N, 259, N], S227, 0x100000003001b, Unit::Valu, 2, 0), // v_subrev_f32
-    r(1681, Format::Vop3, [261, N, 261], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f32
-    r(1682, Format::Vop2, [39, N, 39], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
-    r(1682, Format::Vop3, [295, N, 295], S230, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
-    r(1683, Format::Vop2, [N, 40, N], S236, 0x1080000040000, Unit::Valu, 2, 0), // v_subrev_u16
-    r(1683, Format::Vop3, [N, 296, N], S234, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_u16
-    r(1684, Format::Vop2, [N, 54, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_subrev_u32
-    r(1684, Format::Vop3, [N, 310, N], S227, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_u32
-    r(1685, Format::Vop1, [101, 81, 101], S356, 0x0, Unit::Valu, 2, 0), // v_swap_b32
-    r(1686, Format::Vop1, [104, N, 104], S356, 0x0, Unit::Valu, 2, 0), // v_swaprel_b32
-    r(1687, Format::Vop3p, [N, N, 83], S357, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_bf16_16x16x32_bf16
-    r(1688, Format::Vop3p, [N, N, 82], S357, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f16_16x16x32_f16
-    r(1689, Format::Vop3p, [N, N, 81], S358, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf16
-    r(1690, Format::Vop3p, [N, N, 90], S359, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_bf8
-    r(1691, Format::Vop3p, [N, N, 89], S359, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_fp8
-    r(1692, Format::Vop3p, [N, N, 80], S358, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_f16
-    r(1693, Format::Vop3p, [N, N, 88], S359, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_bf8
-    r(1694, Format::Vop3p, [N, N, 87], S359, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_fp8
-    r(1695, Format::Vop3p, [N, N, 85], S360, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu4
-    r(1696, Format::Vop3p, [N, N, 84], S359, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu8
-    r(1697, Format::Vop3p, [N, N, 86], S359, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x64_iu4
-    r(1698, Format::Vop3, [N, 658, N], S319, 0x30009, Unit::Valu, 2, 0), // v_trig_preop_f64
-    r(1698, Format::Vop3, [815, N, 815], S320, 0x30009, Unit::Valu, 2, 0), // v_trig_preop_f64
-    r(1699, Format::Vop1, [93, N, 93], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f16
-    r(1699, Format::Vop1, [N, 70, N], S244, 0x1000000140000, Unit::Valu, 2, 0), // v_trunc_f16
-    r(1699, Format::Vop3, [N, 390, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f16
-    r(1699, Format::Vop3, [477, N, 477], S244, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f16
-    r(1700, Format::Vop1, [33, N, 33], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f32
-    r(1700, Format::Vop1, [N, 28, N], S241, 0x1000000140000, Unit::Valu, 2, 0), // v_trunc_f32
-    r(1700, Format::Vop3, [N, 348, N], S242, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f32
-    r(1700, Format::Vop3, [417, N, 417], S241, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f32
-    r(1701, Format::Vop1, [23, 23, 23], S245, 0x1000000000000, Unit::Valu, 2, 0), // v_trunc_f64
-    r(1701, Format::Vop3, [N, 343, N], S246, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
-    r(1701, Format::Vop3, [407, N, 407], S245, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
-    r(1702, Format::Vop3p, [N, N, 67], S361, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
-    r(1702, Format::Vop3p, [67, N, N], S362, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
-    r(1703, Format::Vop3p, [N, N, 66], S363, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
-    r(1703, Format::Vop3p, [66, N, N], S362, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
-    r(1704, Format::Vop3p, [N, N, 65], S364, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
-    r(1704, Format::Vop3p, [65, N, N], S362, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
-    r(1705, Format::Vop3p, [N, N, 73], S365, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_bf8
-    r(1706, Format::Vop3p, [N, N, 72], S365, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_fp8
-    r(1707, Format::Vop3p, [N, N, 64], S364, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
-    r(1707, Format::Vop3p, [64, N, N], S362, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
-    r(1708, Format::Vop3p, [N, N, 71], S365, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_bf8
-    r(1709, Format::Vop3p, [N, N, 70], S365, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_fp8
-    r(1710, Format::Vop3p, [N, N, 69], S366, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
-    r(1710, Format::Vop3p, [69, N, N], S367, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
-    r(1711, Format::Vop3p, [N, N, 68], S365, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
-    r(1711, Format::Vop3p, [68, N, N], S368, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
-    r(1712, Format::Vop3p, [N, N, 74], S365, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x32_iu4
-    r(1713, Format::Vop3, [N, 650, N], S369, 0x0, Unit::Valu, 0, 0), // v_writelane_b32
-    r(1713, Format::Vop3, [865, N, 865], S370, 0x0, Unit::Valu, 0, 0), // v_writelane_b32
-    r(1714, Format::Vop3, [N, 499, N], S218, 0x0, Unit::Valu, 2, 0), // v_xad_u32
-    r(1714, Format::Vop3, [581, N, 581], S219, 0xc0000, Unit::Valu, 2, 0), // v_xad_u32
-    r(1715, Format::Vop2, [30, N, 30], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
-    r(1715, Format::Vop2, [N, 61, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_xnor_b32
-    r(1715, Format::Vop3, [N, 317, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_xnor_b32
-    r(1715, Format::Vop3, [286, N, 286], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
-    r(1716, Format::Vop3, [576, N, 576], S219, 0xc0000, Unit::Valu, 2, 0), // v_xor3_b32
-    r(1717, Format::Vop3, [868, N, 868], S235, 0xc0000, Unit::Valu, 2, 0), // v_xor_b16
-    r(1718, Format::Vop2, [29, N, 29], S229, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
-    r(1718, Format::Vop2, [N, 21, N], S229, 0x1080000040000, Unit::Valu, 2, 0), // v_xor_b32
-    r(1718, Format::Vop3, [N, 277, N], S227, 0x1000000000000, Unit::Valu, 2, 0), // v_xor_b32
-    r(1718, Format::Vop3, [285, N, 285], S230, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
+    r(915, Format::Sop1, [N, 50, N], S187, 0x0, Unit::Salu, 0, 8), // s_set_gpr_idx_idx
+    r(916, Format::Sopp, [N, 29, N], S188, 0x0, Unit::Control, 0, 8), // s_set_gpr_idx_mode
+    r(917, Format::Sopp, [N, 28, N], S9, 0x0, Unit::Control, 0, 8), // s_set_gpr_idx_off
+    r(918, Format::Sopc, [N, 17, N], S189, 0x0, Unit::Salu, 0, 8), // s_set_gpr_idx_on
+    r(919, Format::Sopp, [4, N, N], S161, 0x0, Unit::Control, 0, 0), // s_set_inst_prefetch_distance
+    r(920, Format::Sopp, [2, 13, 2], S140, 0x0, Unit::Control, 0, 0), // s_sethalt
+    r(921, Format::Sopp, [1, 11, 1], S140, 0x0, Unit::Control, 0, 0), // s_setkill
+    r(922, Format::Sop1, [72, 29, 72], S183, 0x0, Unit::Branch, 0, 0), // s_setpc_b64
+    r(923, Format::Sopp, [53, 15, 53], S140, 0x0, Unit::Control, 0, 0), // s_setprio
+    r(924, Format::Sopk, [18, 18, 18], S190, 0x0, Unit::Salu, 0, 0), // s_setreg_b32
+    r(925, Format::Sopk, [19, 20, 19], S191, 0x0, Unit::Salu, 0, 0), // s_setreg_imm32_b32
+    r(926, Format::Sopc, [N, 16, N], S143, 0x0, Unit::Salu, 0, 4), // s_setvskip
+    r(927, Format::Sop1, [15, 23, 15], S129, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i16
+    r(928, Format::Sop1, [14, 22, 14], S129, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i8
+    r(929, Format::Sopp, [N, N, 19], S161, 0x0, Unit::Control, 0, 0), // s_singleuse_vdst
+    r(930, Format::Sopp, [3, 14, 3], S140, 0x0, Unit::Control, 0, 0), // s_sleep
+    r(931, Format::Sop1, [N, N, 88], S187, 0x0, Unit::Control, 0, 0), // s_sleep_var
+    r(932, Format::Smem, [N, 16, N], S136, 0x400000, Unit::Smem, 0, 0), // s_store_dword
+    r(933, Format::Smem, [N, 17, N], S137, 0x400000, Unit::Smem, 0, 0), // s_store_dwordx2
+    r(934, Format::Smem, [N, 18, N], S138, 0x400000, Unit::Smem, 0, 0), // s_store_dwordx4
+    r(935, Format::Sop2, [N, N, 5], S130, 0x0, Unit::Salu, 4, 4), // s_sub_co_ci_u32
+    r(936, Format::Sop2, [N, N, 3], S130, 0x0, Unit::Salu, 0, 4), // s_sub_co_i32
+    r(937, Format::Sop2, [N, N, 1], S130, 0x0, Unit::Salu, 0, 4), // s_sub_co_u32
+    r(938, Format::Sop2, [N, N, 74], S131, 0x0, Unit::Salu, 0, 0), // s_sub_f16
+    r(939, Format::Sop2, [N, N, 65], S130, 0x0, Unit::Salu, 0, 0), // s_sub_f32
+    r(940, Format::Sop2, [3, 3, N], S130, 0x0, Unit::Salu, 0, 4), // s_sub_i32
+    r(941, Format::Sop2, [N, N, 84], S132, 0x0, Unit::Salu, 0, 0), // s_sub_nc_u64
+    r(942, Format::Sop2, [1, 1, N], S130, 0x0, Unit::Salu, 0, 4), // s_sub_u32
+    r(943, Format::Sop2, [5, 5, N], S130, 0x0, Unit::Salu, 4, 4), // s_subb_u32
+    r(944, Format::Sopk, [22, N, N], S192, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_begin
+    r(945, Format::Sopk, [23, N, N], S192, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_end
+    r(946, Format::Sop1, [73, 30, 73], S134, 0x0, Unit::Branch, 0, 0), // s_swappc_b64
+    r(947, Format::Sopp, [16, 18, 16], S140, 0x0, Unit::Control, 0, 0), // s_trap
+    r(948, Format::Sop1, [N, N, 109], S129, 0x0, Unit::Salu, 0, 0), // s_trunc_f16
+    r(949, Format::Sop1, [N, N, 98], S129, 0x0, Unit::Salu, 0, 0), // s_trunc_f32
+    r(950, Format::Sopp, [58, 22, 58], S9, 0x0, Unit::Control, 0, 0), // s_ttracedata
+    r(951, Format::Sopp, [59, N, 59], S161, 0x0, Unit::Control, 0, 0), // s_ttracedata_imm
+    r(952, Format::Sopp, [N, N, 8], S193, 0x0, Unit::Control, 0, 0), // s_wait_alu
+    r(953, Format::Sopp, [N, N, 67], S161, 0x0, Unit::Control, 0, 0), // s_wait_bvhcnt
+    r(954, Format::Sopp, [N, N, 70], S161, 0x0, Unit::Control, 0, 0), // s_wait_dscnt
+    r(955, Format::Sopp, [11, N, 11], S161, 0x0, Unit::Control, 0, 0), // s_wait_event
+    r(956, Format::Sopp, [N, N, 68], S161, 0x0, Unit::Control, 0, 0), // s_wait_expcnt
+    r(957, Format::Sopp, [10, N, 10], S9, 0x0, Unit::Control, 0, 0), // s_wait_idle
+    r(958, Format::Sopp, [N, N, 71], S161, 0x0, Unit::Control, 0, 0), // s_wait_kmcnt
+    r(959, Format::Sopp, [N, N, 64], S161, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt
+    r(960, Format::Sopp, [N, N, 72], S161, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt_dscnt
+    r(961, Format::Sopp, [N, N, 66], S161, 0x0, Unit::Control, 0, 0), // s_wait_samplecnt
+    r(962, Format::Sopp, [N, N, 65], S161, 0x0, Unit::Control, 0, 0), // s_wait_storecnt
+    r(963, Format::Sopp, [N, N, 73], S161, 0x0, Unit::Control, 0, 0), // s_wait_storecnt_dscnt
+    r(964, Format::Sopp, [9, 12, 9], S194, 0x0, Unit::Control, 0, 0), // s_waitcnt
+    r(965, Format::Sopp, [8, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_depctr
+    r(966, Format::Sopk, [26, N, N], S195, 0x0, Unit::Control, 0, 0), // s_waitcnt_expcnt
+    r(967, Format::Sopk, [27, N, N], S195, 0x0, Unit::Control, 0, 0), // s_waitcnt_lgkmcnt
+    r(968, Format::Sopk, [25, N, N], S195, 0x0, Unit::Control, 0, 0), // s_waitcnt_vmcnt
+    r(969, Format::Sopk, [24, N, N], S195, 0x0, Unit::Control, 0, 0), // s_waitcnt_vscnt
+    r(970, Format::Sopp, [52, 3, 52], S9, 0x0, Unit::Control, 0, 0), // s_wakeup
+    r(971, Format::Sop1, [28, 6, 28], S129, 0x0, Unit::Salu, 0, 4), // s_wqm_b32
+    r(972, Format::Sop1, [29, 7, 29], S134, 0x0, Unit::Salu, 0, 4), // s_wqm_b64
+    r(973, Format::Sop2, [32, 26, 32], S130, 0x0, Unit::Salu, 0, 4), // s_xnor_b32
+    r(974, Format::Sop2, [33, 27, 33], S132, 0x0, Unit::Salu, 0, 4), // s_xnor_b64
+    r(975, Format::Sop1, [42, N, 42], S129, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b32
+    r(976, Format::Sop1, [43, 39, 43], S134, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b64
+    r(977, Format::Sop2, [26, 16, 26], S130, 0x0, Unit::Salu, 0, 4), // s_xor_b32
+    r(978, Format::Sop2, [27, 17, 27], S132, 0x0, Unit::Salu, 0, 4), // s_xor_b64
+    r(979, Format::Sop1, [36, N, 36], S129, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b32
+    r(980, Format::Sop1, [37, 34, 37], S134, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b64
+    r(981, Format::Scratch, [23, N, N], S196, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b128
+    r(981, Format::Scratch, [N, N, 23], S196, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b128
+    r(982, Format::Scratch, [20, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b32
+    r(982, Format::Scratch, [N, N, 20], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b32
+    r(983, Format::Scratch, [21, N, N], S198, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b64
+    r(983, Format::Scratch, [N, N, 21], S198, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b64
+    r(984, Format::Scratch, [22, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b96
+    r(984, Format::Scratch, [N, N, 22], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b96
+    r(985, Format::Scratch, [N, N, 83], S200, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_block
+    r(986, Format::Scratch, [32, N, N], S201, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
+    r(986, Format::Scratch, [N, N, 32], S201, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
+    r(987, Format::Scratch, [35, N, N], S201, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
+    r(987, Format::Scratch, [N, N, 35], S201, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
+    r(988, Format::Scratch, [34, N, N], S201, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
+    r(988, Format::Scratch, [N, N, 34], S201, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
+    r(989, Format::Scratch, [33, N, N], S201, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
+    r(989, Format::Scratch, [N, N, 33], S201, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
+    r(990, Format::Scratch, [31, N, N], S201, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
+    r(990, Format::Scratch, [N, N, 31], S201, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
+    r(991, Format::Scratch, [30, N, N], S201, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
+    r(991, Format::Scratch, [N, N, 30], S201, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
+    r(992, Format::Scratch, [N, 20, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dword
+    r(993, Format::Scratch, [N, 21, N], S203, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx2
+    r(994, Format::Scratch, [N, 22, N], S204, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx3
+    r(995, Format::Scratch, [N, 23, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx4
+    r(996, Format::Scratch, [19, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i16
+    r(996, Format::Scratch, [N, N, 19], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i16
+    r(997, Format::Scratch, [17, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i8
+    r(997, Format::Scratch, [N, N, 17], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i8
+    r(998, Format::Scratch, [N, 42, N], S206, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_dword
+    r(999, Format::Scratch, [N, 39, N], S206, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_sbyte
+    r(1000, Format::Scratch, [N, 41, N], S206, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_sshort
+    r(1001, Format::Scratch, [N, 38, N], S206, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_ubyte
+    r(1002, Format::Scratch, [N, 40, N], S206, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_ushort
+    r(1003, Format::Scratch, [N, 17, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte
+    r(1004, Format::Scratch, [N, 34, N], S207, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte_d16
+    r(1005, Format::Scratch, [N, 35, N], S207, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte_d16_hi
+    r(1006, Format::Scratch, [N, 36, N], S207, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_short_d16
+    r(1007, Format::Scratch, [N, 37, N], S207, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_short_d16_hi
+    r(1008, Format::Scratch, [N, 19, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sshort
+    r(1009, Format::Scratch, [18, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u16
+    r(1009, Format::Scratch, [N, N, 18], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u16
+    r(1010, Format::Scratch, [16, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u8
+    r(1010, Format::Scratch, [N, N, 16], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u8
+    r(1011, Format::Scratch, [N, 16, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte
+    r(1012, Format::Scratch, [N, 32, N], S207, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte_d16
+    r(1013, Format::Scratch, [N, 33, N], S207, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte_d16_hi
+    r(1014, Format::Scratch, [N, 18, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ushort
+    r(1015, Format::Scratch, [29, N, N], S208, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b128
+    r(1015, Format::Scratch, [N, N, 29], S208, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b128
+    r(1016, Format::Scratch, [25, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b16
+    r(1016, Format::Scratch, [N, N, 25], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b16
+    r(1017, Format::Scratch, [26, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b32
+    r(1017, Format::Scratch, [N, N, 26], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b32
+    r(1018, Format::Scratch, [27, N, N], S210, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b64
+    r(1018, Format::Scratch, [N, N, 27], S210, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b64
+    r(1019, Format::Scratch, [24, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b8
+    r(1019, Format::Scratch, [N, N, 24], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b8
+    r(1020, Format::Scratch, [28, N, N], S211, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b96
+    r(1020, Format::Scratch, [N, N, 28], S211, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b96
+    r(1021, Format::Scratch, [N, N, 84], S212, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_block
+    r(1022, Format::Scratch, [N, 24, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_byte
+    r(1023, Format::Scratch, [N, 25, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_byte_d16_hi
+    r(1024, Format::Scratch, [37, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
+    r(1024, Format::Scratch, [N, N, 37], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
+    r(1025, Format::Scratch, [36, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
+    r(1025, Format::Scratch, [N, N, 36], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
+    r(1026, Format::Scratch, [N, 28, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dword
+    r(1027, Format::Scratch, [N, 29, N], S214, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx2
+    r(1028, Format::Scratch, [N, 30, N], S215, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx3
+    r(1029, Format::Scratch, [N, 31, N], S216, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx4
+    r(1030, Format::Scratch, [N, 26, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_short
+    r(1031, Format::Scratch, [N, 27, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_short_d16_hi
+    r(1032, Format::Vop1, [N, 82, N], S217, 0x0, Unit::Valu, 2, 0), // v_accvgpr_mov_b32
+    r(1033, Format::Vop3p, [N, 88, N], S218, 0x1c000000000000, Unit::Valu, 2, 0), // v_accvgpr_read_b32
+    r(1034, Format::Vop3p, [N, 89, N], S219, 0x1c000000000000, Unit::Valu, 2, 0), // v_accvgpr_write_b32
+    r(1035, Format::Vop3, [N, 511, N], S220, 0x0, Unit::Valu, 2, 0), // v_add3_u32
+    r(1035, Format::Vop3, [597, N, 597], S221, 0xc0000, Unit::Valu, 2, 0), // v_add3_u32
+    r(1036, Format::Vop2, [32, N, 32], S222, 0x10000000c0000, Unit::Valu, 3, 1), // v_add_co_ci_u32
+    r(1036, Format::Vop3Sd, [288, N, 288], S223, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_co_ci_u32
+    r(1037, Format::Vop2, [N, 25, N], S224, 0x1080000040000, Unit::Valu, 2, 1), // v_add_co_u32
+    r(1037, Format::Vop3Sd, [N, 281, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_add_co_u32
+    r(1037, Format::Vop3Sd, [768, N, 768], S226, 0xd0000, Unit::Valu, 2, 0), // v_add_co_u32
+    r(1038, Format::Vop2, [50, N, 50], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f16
+    r(1038, Format::Vop2, [N, 31, N], S228, 0x1080000340000, Unit::Valu, 2, 0), // v_add_f16
+    r(1038, Format::Vop3, [N, 287, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f16
+    r(1038, Format::Vop3, [306, N, 306], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f16
+    r(1039, Format::Vop2, [3, N, 3], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f32
+    r(1039, Format::Vop2, [N, 1, N], S231, 0x1080000340000, Unit::Valu, 2, 0), // v_add_f32
+    r(1039, Format::Vop3, [N, 257, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f32
+    r(1039, Format::Vop3, [259, N, 259], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f32
+    r(1040, Format::Vop2, [N, N, 2], S233, 0x1000000000000, Unit::Valu, 2, 0), // v_add_f64
+    r(1040, Format::Vop3, [N, 640, N], S234, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
+    r(1040, Format::Vop3, [807, N, N], S235, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
+    r(1040, Format::Vop3, [N, N, 258], S235, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f64
+    r(1041, Format::Vop3, [N, 670, N], S236, 0x102c0, Unit::Valu, 2, 0), // v_add_i16
+    r(1042, Format::Vop3, [N, 668, N], S229, 0x10000, Unit::Valu, 2, 0), // v_add_i32
+    r(1043, Format::Vop3, [N, 510, N], S220, 0x0, Unit::Valu, 2, 0), // v_add_lshl_u32
+    r(1043, Format::Vop3, [583, N, 583], S221, 0xc0000, Unit::Valu, 2, 0), // v_add_lshl_u32
+    r(1044, Format::Vop3, [781, N, 781], S237, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_i16
+    r(1045, Format::Vop3, [806, N, 806], S232, 0xd0000, Unit::Valu, 2, 0), // v_add_nc_i32
+    r(1046, Format::Vop3, [771, N, 771], S237, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_u16
+    r(1047, Format::Vop2, [37, N, 37], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_add_nc_u32
+    r(1047, Format::Vop3, [293, N, 293], S232, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_nc_u32
+    r(1048, Format::Vop2, [N, 38, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_add_u16
+    r(1048, Format::Vop3, [N, 294, N], S236, 0x1000000010000, Unit::Valu, 2, 0), // v_add_u16
+    r(1049, Format::Vop2, [N, 52, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_add_u32
+    r(1049, Format::Vop3, [N, 308, N], S229, 0x1000000010000, Unit::Valu, 2, 0), // v_add_u32
+    r(1050, Format::Vop2, [N, 28, N], S239, 0x1080000040000, Unit::Valu, 3, 1), // v_addc_co_u32
+    r(1050, Format::Vop3Sd, [N, 284, N], S240, 0x1000000010000, Unit::Valu, 2, 0), // v_addc_co_u32
+    r(1051, Format::Vop3, [N, 462, N], S220, 0x0, Unit::Valu, 2, 0), // v_alignbit_b32
+    r(1051, Format::Vop3, [534, N, 534], S221, 0xc0000, Unit::Valu, 2, 0), // v_alignbit_b32
+    r(1052, Format::Vop3, [N, 463, N], S220, 0x0, Unit::Valu, 2, 0), // v_alignbyte_b32
+    r(1052, Format::Vop3, [535, N, 535], S221, 0xc0000, Unit::Valu, 2, 0), // v_alignbyte_b32
+    r(1053, Format::Vop3, [866, N, 866], S237, 0xc0000, Unit::Valu, 2, 0), // v_and_b16
+    r(1054, Format::Vop2, [27, N, 27], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
+    r(1054, Format::Vop2, [N, 19, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_and_b32
+    r(1054, Format::Vop3, [N, 275, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_and_b32
+    r(1054, Format::Vop3, [283, N, 283], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
+    r(1055, Format::Vop3, [N, 513, N], S220, 0x0, Unit::Valu, 2, 0), // v_and_or_b32
+    r(1055, Format::Vop3, [599, N, 599], S221, 0xc0000, Unit::Valu, 2, 0), // v_and_or_b32
+    r(1056, Format::Vop2, [N, 44, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_ashrrev_i16
+    r(1056, Format::Vop3, [N, 300, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_ashrrev_i16
+    r(1056, Format::Vop3, [826, N, 826], S237, 0xc0000, Unit::Valu, 2, 0), // v_ashrrev_i16
+    r(1057, Format::Vop2, [26, N, 26], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1057, Format::Vop2, [N, 17, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1057, Format::Vop3, [N, 273, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1057, Format::Vop3, [282, N, 282], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1058, Format::Vop3, [N, 657, N], S241, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
+    r(1058, Format::Vop3, [830, N, 830], S242, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
+    r(1059, Format::Vop3, [N, 651, N], S229, 0x0, Unit::Valu, 2, 0), // v_bcnt_u32_b32
+    r(1059, Format::Vop3, [798, N, 798], S232, 0xc0000, Unit::Valu, 2, 0), // v_bcnt_u32_b32
+    r(1060, Format::Vop3, [N, 457, N], S220, 0x0, Unit::Valu, 2, 0), // v_bfe_i32
+    r(1060, Format::Vop3, [529, N, 529], S221, 0xc0000, Unit::Valu, 2, 0), // v_bfe_i32
+    r(1061, Format::Vop3, [N, 456, N], S220, 0x0, Unit::Valu, 2, 0), // v_bfe_u32
+    r(1061, Format::Vop3, [528, N, 528], S221, 0xc0000, Unit::Valu, 2, 0), // v_bfe_u32
+    r(1062, Format::Vop3, [N, 458, N], S220, 0x0, Unit::Valu, 2, 0), // v_bfi_b32
+    r(1062, Format::Vop3, [530, N, 530], S221, 0xc0000, Unit::Valu, 2, 0), // v_bfi_b32
+    r(1063, Format::Vop3, [N, 659, N], S229, 0x0, Unit::Valu, 2, 0), // v_bfm_b32
+    r(1063, Format::Vop3, [797, N, 797], S232, 0xc0000, Unit::Valu, 2, 0), // v_bfm_b32
+    r(1064, Format::Vop1, [56, N, 56], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1064, Format::Vop1, [N, 44, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1064, Format::Vop3, [N, 364, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1064, Format::Vop3, [440, N, 440], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1065, Format::Vop1, [92, N, 92], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1065, Format::Vop1, [N, 69, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1065, Format::Vop3, [N, 389, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1065, Format::Vop3, [476, N, 476], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1066, Format::Vop1, [34, N, 34], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1066, Format::Vop1, [N, 29, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1066, Format::Vop3, [N, 349, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1066, Format::Vop3, [418, N, 418], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1067, Format::Vop1, [24, 24, 24], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_ceil_f64
+    r(1067, Format::Vop3, [N, 344, N], S248, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
+    r(1067, Format::Vop3, [408, N, 408], S247, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
+    r(1068, Format::Vop1, [N, 53, N], S9, 0x0, Unit::Valu, 2, 0), // v_clrexcp
+    r(1069, Format::Vop1, [59, N, 59], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
+    r(1069, Format::Vop3, [443, N, 443], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
+    r(1070, Format::Vop1, [57, N, 57], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
+    r(1070, Format::Vop3, [441, N, 441], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
+    r(1071, Format::Vopc, [N, 20, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_class_f16
+    r(1071, Format::Vopc, [125, N, 125], S250, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f16
+    r(1071, Format::Vop3, [N, 20, N], S251, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f16
+    r(1071, Format::Vop3, [125, N, 125], S252, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f16
+    r(1072, Format::Vopc, [126, N, 126], S253, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f32
+    r(1072, Format::Vopc, [N, 16, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_class_f32
+    r(1072, Format::Vop3, [N, 16, N], S251, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f32
+    r(1072, Format::Vop3, [126, N, 126], S254, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f32
+    r(1073, Format::Vopc, [127, 18, 127], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f64
+    r(1073, Format::Vop3, [N, 18, N], S256, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
+    r(1073, Format::Vop3, [127, N, 127], S257, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
+    r(1074, Format::Vopc, [N, 34, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_eq_f16
+    r(1074, Format::Vopc, [2, N, 2], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f16
+    r(1074, Format::Vop3, [N, 34, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
+    r(1074, Format::Vop3, [2, N, 2], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
+    r(1075, Format::Vopc, [18, N, 18], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f32
+    r(1075, Format::Vopc, [N, 66, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_eq_f32
+    r(1075, Format::Vop3, [N, 66, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
+    r(1075, Format::Vop3, [18, N, 18], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
+    r(1076, Format::Vopc, [34, 98, 34], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f64
+    r(1076, Format::Vop3, [N, 98, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
+    r(1076, Format::Vop3, [34, N, 34], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
+    r(1077, Format::Vopc, [N, 162, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_eq_i16
+    r(1077, Format::Vopc, [50, N, 50], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i16
+    r(1077, Format::Vop3, [N, 162, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i16
+    r(1077, Format::Vop3, [50, N, 50], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i16
+    r(1078, Format::Vopc, [66, N, 66], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i32
+    r(1078, Format::Vopc, [N, 194, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_eq_i32
+    r(1078, Format::Vop3, [N, 194, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i32
+    r(1078, Format::Vop3, [66, N, 66], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i32
+    r(1079, Format::Vopc, [82, 226, 82], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i64
+    r(1079, Format::Vop3, [N, 226, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
+    r(1079, Format::Vop3, [82, N, 82], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
+    r(1080, Format::Vopc, [N, 170, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_eq_u16
+    r(1080, Format::Vopc, [58, N, 58], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u16
+    r(1080, Format::Vop3, [N, 170, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u16
+    r(1080, Format::Vop3, [58, N, 58], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u16
+    r(1081, Format::Vopc, [74, N, 74], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u32
+    r(1081, Format::Vopc, [N, 202, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_eq_u32
+    r(1081, Format::Vop3, [N, 202, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u32
+    r(1081, Format::Vop3, [74, N, 74], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u32
+    r(1082, Format::Vopc, [90, 234, 90], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u64
+    r(1082, Format::Vop3, [N, 234, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
+    r(1082, Format::Vop3, [90, N, 90], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
+    r(1083, Format::Vopc, [N, 32, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_f_f16
+    r(1083, Format::Vopc, [0, N, N], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f16
+    r(1083, Format::Vop3, [N, 32, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f16
+    r(1083, Format::Vop3, [0, N, N], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f16
+    r(1084, Format::Vopc, [16, N, N], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f32
+    r(1084, Format::Vopc, [N, 64, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_f_f32
+    r(1084, Format::Vop3, [N, 64, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f32
+    r(1084, Format::Vop3, [16, N, N], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f32
+    r(1085, Format::Vopc, [32, 96, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f64
+    r(1085, Format::Vop3, [N, 96, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
+    r(1085, Format::Vop3, [32, N, N], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
+    r(1086, Format::Vopc, [N, 160, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_f_i16
+    r(1086, Format::Vop3, [N, 160, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i16
+    r(1087, Format::Vopc, [64, N, N], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_i32
+    r(1087, Format::Vopc, [N, 192, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_f_i32
+    r(1087, Format::Vop3, [N, 192, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i32
+    r(1087, Format::Vop3, [64, N, N], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_i32
+    r(1088, Format::Vopc, [80, 224, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i64
+    r(1088, Format::Vop3, [N, 224, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
+    r(1088, Format::Vop3, [80, N, N], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
+    r(1089, Format::Vopc, [N, 168, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_f_u16
+    r(1089, Format::Vop3, [N, 168, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u16
+    r(1090, Format::Vopc, [72, N, N], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_u32
+    r(1090, Format::Vopc, [N, 200, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_f_u32
+    r(1090, Format::Vop3, [N, 200, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u32
+    r(1090, Format::Vop3, [72, N, N], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_u32
+    r(1091, Format::Vopc, [88, 232, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u64
+    r(1091, Format::Vop3, [N, 232, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
+    r(1091, Format::Vop3, [88, N, N], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
+    r(1092, Format::Vopc, [N, 38, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ge_f16
+    r(1092, Format::Vopc, [6, N, 6], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f16
+    r(1092, Format::Vop3, [N, 38, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
+    r(1092, Format::Vop3, [6, N, 6], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
+    r(1093, Format::Vopc, [22, N, 22], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f32
+    r(1093, Format::Vopc, [N, 70, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ge_f32
+    r(1093, Format::Vop3, [N, 70, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
+    r(1093, Format::Vop3, [22, N, 22], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
+    r(1094, Format::Vopc, [38, 102, 38], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f64
+    r(1094, Format::Vop3, [N, 102, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
+    r(1094, Format::Vop3, [38, N, 38], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
+    r(1095, Format::Vopc, [N, 166, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ge_i16
+    r(1095, Format::Vopc, [54, N, 54], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i16
+    r(1095, Format::Vop3, [N, 166, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i16
+    r(1095, Format::Vop3, [54, N, 54], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i16
+    r(1096, Format::Vopc, [70, N, 70], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i32
+    r(1096, Format::Vopc, [N, 198, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ge_i32
+    r(1096, Format::Vop3, [N, 198, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i32
+    r(1096, Format::Vop3, [70, N, 70], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i32
+    r(1097, Format::Vopc, [86, 230, 86], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i64
+    r(1097, Format::Vop3, [N, 230, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
+    r(1097, Format::Vop3, [86, N, 86], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
+    r(1098, Format::Vopc, [N, 174, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ge_u16
+    r(1098, Format::Vopc, [62, N, 62], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u16
+    r(1098, Format::Vop3, [N, 174, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u16
+    r(1098, Format::Vop3, [62, N, 62], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u16
+    r(1099, Format::Vopc, [78, N, 78], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u32
+    r(1099, Format::Vopc, [N, 206, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ge_u32
+    r(1099, Format::Vop3, [N, 206, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u32
+    r(1099, Format::Vop3, [78, N, 78], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u32
+    r(1100, Format::Vopc, [94, 238, 94], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u64
+    r(1100, Format::Vop3, [N, 238, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
+    r(1100, Format::Vop3, [94, N, 94], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
+    r(1101, Format::Vopc, [N, 36, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_gt_f16
+    r(1101, Format::Vopc, [4, N, 4], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f16
+    r(1101, Format::Vop3, [N, 36, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
+    r(1101, Format::Vop3, [4, N, 4], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
+    r(1102, Format::Vopc, [20, N, 20], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f32
+    r(1102, Format::Vopc, [N, 68, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_gt_f32
+    r(1102, Format::Vop3, [N, 68, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
+    r(1102, Format::Vop3, [20, N, 20], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
+    r(1103, Format::Vopc, [36, 100, 36], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f64
+    r(1103, Format::Vop3, [N, 100, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
+    r(1103, Format::Vop3, [36, N, 36], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
+    r(1104, Format::Vopc, [N, 164, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_gt_i16
+    r(1104, Format::Vopc, [52, N, 52], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i16
+    r(1104, Format::Vop3, [N, 164, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i16
+    r(1104, Format::Vop3, [52, N, 52], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i16
+    r(1105, Format::Vopc, [68, N, 68], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i32
+    r(1105, Format::Vopc, [N, 196, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_gt_i32
+    r(1105, Format::Vop3, [N, 196, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i32
+    r(1105, Format::Vop3, [68, N, 68], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i32
+    r(1106, Format::Vopc, [84, 228, 84], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i64
+    r(1106, Format::Vop3, [N, 228, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
+    r(1106, Format::Vop3, [84, N, 84], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
+    r(1107, Format::Vopc, [N, 172, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_gt_u16
+    r(1107, Format::Vopc, [60, N, 60], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u16
+    r(1107, Format::Vop3, [N, 172, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u16
+    r(1107, Format::Vop3, [60, N, 60], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u16
+    r(1108, Format::Vopc, [76, N, 76], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u32
+    r(1108, Format::Vopc, [N, 204, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_gt_u32
+    r(1108, Format::Vop3, [N, 204, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u32
+    r(1108, Format::Vop3, [76, N, 76], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u32
+    r(1109, Format::Vopc, [92, 236, 92], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u64
+    r(1109, Format::Vop3, [N, 236, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
+    r(1109, Format::Vop3, [92, N, 92], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
+    r(1110, Format::Vopc, [N, 35, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_le_f16
+    r(1110, Format::Vopc, [3, N, 3], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f16
+    r(1110, Format::Vop3, [N, 35, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f16
+    r(1110, Format::Vop3, [3, N, 3], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f16
+    r(1111, Format::Vopc, [19, N, 19], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f32
+    r(1111, Format::Vopc, [N, 67, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_le_f32
+    r(1111, Format::Vop3, [N, 67, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f32
+    r(1111, Format::Vop3, [19, N, 19], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f32
+    r(1112, Format::Vopc, [35, 99, 35], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f64
+    r(1112, Format::Vop3, [N, 99, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
+    r(1112, Format::Vop3, [35, N, 35], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
+    r(1113, Format::Vopc, [N, 163, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_le_i16
+    r(1113, Format::Vopc, [51, N, 51], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i16
+    r(1113, Format::Vop3, [N, 163, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i16
+    r(1113, Format::Vop3, [51, N, 51], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i16
+    r(1114, Format::Vopc, [67, N, 67], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i32
+    r(1114, Format::Vopc, [N, 195, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_le_i32
+    r(1114, Format::Vop3, [N, 195, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i32
+    r(1114, Format::Vop3, [67, N, 67], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i32
+    r(1115, Format::Vopc, [83, 227, 83], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i64
+    r(1115, Format::Vop3, [N, 227, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
+    r(1115, Format::Vop3, [83, N, 83], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
+    r(1116, Format::Vopc, [N, 171, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_le_u16
+    r(1116, Format::Vopc, [59, N, 59], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u16
+    r(1116, Format::Vop3, [N, 171, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u16
+    r(1116, Format::Vop3, [59, N, 59], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u16
+    r(1117, Format::Vopc, [75, N, 75], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u32
+    r(1117, Format::Vopc, [N, 203, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_le_u32
+    r(1117, Format::Vop3, [N, 203, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u32
+    r(1117, Format::Vop3, [75, N, 75], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u32
+    r(1118, Format::Vopc, [91, 235, 91], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u64
+    r(1118, Format::Vop3, [N, 235, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
+    r(1118, Format::Vop3, [91, N, 91], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
+    r(1119, Format::Vopc, [N, 37, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lg_f16
+    r(1119, Format::Vopc, [5, N, 5], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f16
+    r(1119, Format::Vop3, [N, 37, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
+    r(1119, Format::Vop3, [5, N, 5], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
+    r(1120, Format::Vopc, [21, N, 21], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f32
+    r(1120, Format::Vopc, [N, 69, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lg_f32
+    r(1120, Format::Vop3, [N, 69, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
+    r(1120, Format::Vop3, [21, N, 21], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
+    r(1121, Format::Vopc, [37, 101, 37], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f64
+    r(1121, Format::Vop3, [N, 101, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
+    r(1121, Format::Vop3, [37, N, 37], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
+    r(1122, Format::Vopc, [N, 33, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lt_f16
+    r(1122, Format::Vopc, [1, N, 1], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f16
+    r(1122, Format::Vop3, [N, 33, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
+    r(1122, Format::Vop3, [1, N, 1], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
+    r(1123, Format::Vopc, [17, N, 17], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f32
+    r(1123, Format::Vopc, [N, 65, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lt_f32
+    r(1123, Format::Vop3, [N, 65, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
+    r(1123, Format::Vop3, [17, N, 17], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
+    r(1124, Format::Vopc, [33, 97, 33], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f64
+    r(1124, Format::Vop3, [N, 97, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
+    r(1124, Format::Vop3, [33, N, 33], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
+    r(1125, Format::Vopc, [N, 161, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lt_i16
+    r(1125, Format::Vopc, [49, N, 49], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i16
+    r(1125, Format::Vop3, [N, 161, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i16
+    r(1125, Format::Vop3, [49, N, 49], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i16
+    r(1126, Format::Vopc, [65, N, 65], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i32
+    r(1126, Format::Vopc, [N, 193, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lt_i32
+    r(1126, Format::Vop3, [N, 193, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i32
+    r(1126, Format::Vop3, [65, N, 65], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i32
+    r(1127, Format::Vopc, [81, 225, 81], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i64
+    r(1127, Format::Vop3, [N, 225, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
+    r(1127, Format::Vop3, [81, N, 81], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
+    r(1128, Format::Vopc, [N, 169, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lt_u16
+    r(1128, Format::Vopc, [57, N, 57], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u16
+    r(1128, Format::Vop3, [N, 169, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u16
+    r(1128, Format::Vop3, [57, N, 57], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u16
+    r(1129, Format::Vopc, [73, N, 73], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u32
+    r(1129, Format::Vopc, [N, 201, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_lt_u32
+    r(1129, Format::Vop3, [N, 201, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u32
+    r(1129, Format::Vop3, [73, N, 73], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u32
+    r(1130, Format::Vopc, [89, 233, 89], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u64
+    r(1130, Format::Vop3, [N, 233, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
+    r(1130, Format::Vop3, [89, N, 89], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
+    r(1131, Format::Vopc, [N, 165, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ne_i16
+    r(1131, Format::Vopc, [53, N, 53], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i16
+    r(1131, Format::Vop3, [N, 165, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i16
+    r(1131, Format::Vop3, [53, N, 53], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i16
+    r(1132, Format::Vopc, [69, N, 69], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i32
+    r(1132, Format::Vopc, [N, 197, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ne_i32
+    r(1132, Format::Vop3, [N, 197, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i32
+    r(1132, Format::Vop3, [69, N, 69], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i32
+    r(1133, Format::Vopc, [85, 229, 85], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i64
+    r(1133, Format::Vop3, [N, 229, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
+    r(1133, Format::Vop3, [85, N, 85], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
+    r(1134, Format::Vopc, [N, 173, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ne_u16
+    r(1134, Format::Vopc, [61, N, 61], S263, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u16
+    r(1134, Format::Vop3, [N, 173, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u16
+    r(1134, Format::Vop3, [61, N, 61], S265, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u16
+    r(1135, Format::Vopc, [77, N, 77], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u32
+    r(1135, Format::Vopc, [N, 205, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ne_u32
+    r(1135, Format::Vop3, [N, 205, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u32
+    r(1135, Format::Vop3, [77, N, 77], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u32
+    r(1136, Format::Vopc, [93, 237, 93], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u64
+    r(1136, Format::Vop3, [N, 237, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
+    r(1136, Format::Vop3, [93, N, 93], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
+    r(1137, Format::Vopc, [N, 45, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_neq_f16
+    r(1137, Format::Vopc, [13, N, 13], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f16
+    r(1137, Format::Vop3, [N, 45, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
+    r(1137, Format::Vop3, [13, N, 13], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
+    r(1138, Format::Vopc, [29, N, 29], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f32
+    r(1138, Format::Vopc, [N, 77, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_neq_f32
+    r(1138, Format::Vop3, [N, 77, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
+    r(1138, Format::Vop3, [29, N, 29], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
+    r(1139, Format::Vopc, [45, 109, 45], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f64
+    r(1139, Format::Vop3, [N, 109, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
+    r(1139, Format::Vop3, [45, N, 45], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
+    r(1140, Format::Vopc, [N, 41, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nge_f16
+    r(1140, Format::Vopc, [9, N, 9], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f16
+    r(1140, Format::Vop3, [N, 41, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
+    r(1140, Format::Vop3, [9, N, 9], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
+    r(1141, Format::Vopc, [25, N, 25], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f32
+    r(1141, Format::Vopc, [N, 73, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nge_f32
+    r(1141, Format::Vop3, [N, 73, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
+    r(1141, Format::Vop3, [25, N, 25], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
+    r(1142, Format::Vopc, [41, 105, 41], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f64
+    r(1142, Format::Vop3, [N, 105, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
+    r(1142, Format::Vop3, [41, N, 41], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
+    r(1143, Format::Vopc, [N, 43, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
+    r(1143, Format::Vopc, [11, N, 11], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
+    r(1143, Format::Vop3, [N, 43, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
+    r(1143, Format::Vop3, [11, N, 11], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
+    r(1144, Format::Vopc, [27, N, 27], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
+    r(1144, Format::Vopc, [N, 75, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
+    r(1144, Format::Vop3, [N, 75, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
+    r(1144, Format::Vop3, [27, N, 27], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
+    r(1145, Format::Vopc, [43, 107, 43], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f64
+    r(1145, Format::Vop3, [N, 107, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
+    r(1145, Format::Vop3, [43, N, 43], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
+    r(1146, Format::Vopc, [N, 44, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nle_f16
+    r(1146, Format::Vopc, [12, N, 12], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f16
+    r(1146, Format::Vop3, [N, 44, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
+    r(1146, Format::Vop3, [12, N, 12], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
+    r(1147, Format::Vopc, [28, N, 28], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f32
+    r(1147, Format::Vopc, [N, 76, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nle_f32
+    r(1147, Format::Vop3, [N, 76, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
+    r(1147, Format::Vop3, [28, N, 28], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
+    r(1148, Format::Vopc, [44, 108, 44], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f64
+    r(1148, Format::Vop3, [N, 108, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
+    r(1148, Format::Vop3, [44, N, 44], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
+    r(1149, Format::Vopc, [N, 42, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
+    r(1149, Format::Vopc, [10, N, 10], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
+    r(1149, Format::Vop3, [N, 42, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
+    r(1149, Format::Vop3, [10, N, 10], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
+    r(1150, Format::Vopc, [26, N, 26], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
+    r(1150, Format::Vopc, [N, 74, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
+    r(1150, Format::Vop3, [N, 74, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
+    r(1150, Format::Vop3, [26, N, 26], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
+    r(1151, Format::Vopc, [42, 106, 42], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f64
+    r(1151, Format::Vop3, [N, 106, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
+    r(1151, Format::Vop3, [42, N, 42], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
+    r(1152, Format::Vopc, [N, 46, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
+    r(1152, Format::Vopc, [14, N, 14], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
+    r(1152, Format::Vop3, [N, 46, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
+    r(1152, Format::Vop3, [14, N, 14], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
+    r(1153, Format::Vopc, [30, N, 30], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
+    r(1153, Format::Vopc, [N, 78, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
+    r(1153, Format::Vop3, [N, 78, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
+    r(1153, Format::Vop3, [30, N, 30], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
+    r(1154, Format::Vopc, [46, 110, 46], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f64
+    r(1154, Format::Vop3, [N, 110, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
+    r(1154, Format::Vop3, [46, N, 46], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
+    r(1155, Format::Vopc, [N, 39, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_o_f16
+    r(1155, Format::Vopc, [7, N, 7], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f16
+    r(1155, Format::Vop3, [N, 39, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f16
+    r(1155, Format::Vop3, [7, N, 7], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f16
+    r(1156, Format::Vopc, [23, N, 23], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f32
+    r(1156, Format::Vopc, [N, 71, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_o_f32
+    r(1156, Format::Vop3, [N, 71, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f32
+    r(1156, Format::Vop3, [23, N, 23], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f32
+    r(1157, Format::Vopc, [39, 103, 39], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f64
+    r(1157, Format::Vop3, [N, 103, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
+    r(1157, Format::Vop3, [39, N, 39], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
+    r(1158, Format::Vopc, [15, N, N], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f16
+    r(1158, Format::Vop3, [15, N, N], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f16
+    r(1159, Format::Vopc, [31, N, N], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f32
+    r(1159, Format::Vop3, [31, N, N], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f32
+    r(1160, Format::Vopc, [47, N, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_f64
+    r(1160, Format::Vop3, [47, N, N], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_t_f64
+    r(1161, Format::Vopc, [N, 167, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_t_i16
+    r(1161, Format::Vop3, [N, 167, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i16
+    r(1162, Format::Vopc, [71, N, N], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_i32
+    r(1162, Format::Vopc, [N, 199, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_t_i32
+    r(1162, Format::Vop3, [N, 199, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i32
+    r(1162, Format::Vop3, [71, N, N], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_i32
+    r(1163, Format::Vopc, [87, 231, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i64
+    r(1163, Format::Vop3, [N, 231, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
+    r(1163, Format::Vop3, [87, N, N], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
+    r(1164, Format::Vopc, [N, 175, N], S262, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_t_u16
+    r(1164, Format::Vop3, [N, 175, N], S264, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u16
+    r(1165, Format::Vopc, [79, N, N], S253, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_u32
+    r(1165, Format::Vopc, [N, 207, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_t_u32
+    r(1165, Format::Vop3, [N, 207, N], S251, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u32
+    r(1165, Format::Vop3, [79, N, N], S254, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_u32
+    r(1166, Format::Vopc, [95, 239, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u64
+    r(1166, Format::Vop3, [N, 239, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
+    r(1166, Format::Vop3, [95, N, N], S261, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
+    r(1167, Format::Vopc, [N, 47, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_tru_f16
+    r(1167, Format::Vop3, [N, 47, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f16
+    r(1168, Format::Vopc, [N, 79, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_tru_f32
+    r(1168, Format::Vop3, [N, 79, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f32
+    r(1169, Format::Vopc, [N, 111, N], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f64
+    r(1169, Format::Vop3, [N, 111, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f64
+    r(1170, Format::Vopc, [N, 40, N], S249, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_u_f16
+    r(1170, Format::Vopc, [8, N, 8], S250, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f16
+    r(1170, Format::Vop3, [N, 40, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f16
+    r(1170, Format::Vop3, [8, N, 8], S258, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f16
+    r(1171, Format::Vopc, [24, N, 24], S253, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f32
+    r(1171, Format::Vopc, [N, 72, N], S253, 0x1080000000000, Unit::Valu, 2, 1), // v_cmp_u_f32
+    r(1171, Format::Vop3, [N, 72, N], S251, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f32
+    r(1171, Format::Vop3, [24, N, 24], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f32
+    r(1172, Format::Vopc, [40, 104, 40], S259, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f64
+    r(1172, Format::Vop3, [N, 104, N], S260, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
+    r(1172, Format::Vop3, [40, N, 40], S261, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
+    r(1173, Format::Vopc, [N, 21, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_class_f16
+    r(1173, Format::Vopc, [253, N, 253], S266, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f16
+    r(1173, Format::Vop3, [253, N, 253], S267, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f16
+    r(1173, Format::Vop3, [N, 21, N], S251, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f16
+    r(1174, Format::Vopc, [N, 17, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_class_f32
+    r(1174, Format::Vopc, [254, N, 254], S268, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f32
+    r(1174, Format::Vop3, [254, N, 254], S269, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f32
+    r(1174, Format::Vop3, [N, 17, N], S251, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f32
+    r(1175, Format::Vopc, [N, 19, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f64
+    r(1175, Format::Vopc, [255, N, 255], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_class_f64
+    r(1175, Format::Vop3, [255, N, 255], S271, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
+    r(1175, Format::Vop3, [N, 19, N], S256, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
+    r(1176, Format::Vopc, [N, 50, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f16
+    r(1176, Format::Vopc, [130, N, 130], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f16
+    r(1176, Format::Vop3, [130, N, 130], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
+    r(1176, Format::Vop3, [N, 50, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
+    r(1177, Format::Vopc, [N, 82, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f32
+    r(1177, Format::Vopc, [146, N, 146], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f32
+    r(1177, Format::Vop3, [146, N, 146], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
+    r(1177, Format::Vop3, [N, 82, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
+    r(1178, Format::Vopc, [N, 114, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f64
+    r(1178, Format::Vopc, [162, N, 162], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_f64
+    r(1178, Format::Vop3, [162, N, 162], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
+    r(1178, Format::Vop3, [N, 114, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
+    r(1179, Format::Vopc, [N, 178, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i16
+    r(1179, Format::Vopc, [178, N, 178], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
+    r(1179, Format::Vop3, [178, N, 178], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
+    r(1179, Format::Vop3, [N, 178, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
+    r(1180, Format::Vopc, [N, 210, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i32
+    r(1180, Format::Vopc, [194, N, 194], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
+    r(1180, Format::Vop3, [194, N, 194], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
+    r(1180, Format::Vop3, [N, 210, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
+    r(1181, Format::Vopc, [N, 242, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i64
+    r(1181, Format::Vopc, [210, N, 210], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
+    r(1181, Format::Vop3, [210, N, 210], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
+    r(1181, Format::Vop3, [N, 242, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
+    r(1182, Format::Vopc, [N, 186, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u16
+    r(1182, Format::Vopc, [186, N, 186], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
+    r(1182, Format::Vop3, [186, N, 186], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
+    r(1182, Format::Vop3, [N, 186, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
+    r(1183, Format::Vopc, [N, 218, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u32
+    r(1183, Format::Vopc, [202, N, 202], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
+    r(1183, Format::Vop3, [202, N, 202], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
+    r(1183, Format::Vop3, [N, 218, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
+    r(1184, Format::Vopc, [N, 250, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u64
+    r(1184, Format::Vopc, [218, N, 218], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
+    r(1184, Format::Vop3, [218, N, 218], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
+    r(1184, Format::Vop3, [N, 250, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
+    r(1185, Format::Vopc, [N, 48, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_f_f16
+    r(1185, Format::Vopc, [128, N, N], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f16
+    r(1185, Format::Vop3, [128, N, N], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
+    r(1185, Format::Vop3, [N, 48, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
+    r(1186, Format::Vopc, [N, 80, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_f_f32
+    r(1186, Format::Vopc, [144, N, N], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f32
+    r(1186, Format::Vop3, [144, N, N], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
+    r(1186, Format::Vop3, [N, 80, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
+    r(1187, Format::Vopc, [N, 112, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f64
+    r(1187, Format::Vopc, [160, N, N], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_f64
+    r(1187, Format::Vop3, [160, N, N], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
+    r(1187, Format::Vop3, [N, 112, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
+    r(1188, Format::Vopc, [N, 176, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_f_i16
+    r(1188, Format::Vop3, [N, 176, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i16
+    r(1189, Format::Vopc, [N, 208, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_f_i32
+    r(1189, Format::Vopc, [192, N, N], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
+    r(1189, Format::Vop3, [192, N, N], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
+    r(1189, Format::Vop3, [N, 208, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i32
+    r(1190, Format::Vopc, [N, 240, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i64
+    r(1190, Format::Vopc, [208, N, N], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
+    r(1190, Format::Vop3, [208, N, N], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
+    r(1190, Format::Vop3, [N, 240, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
+    r(1191, Format::Vopc, [N, 184, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_f_u16
+    r(1191, Format::Vop3, [N, 184, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u16
+    r(1192, Format::Vopc, [N, 216, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_f_u32
+    r(1192, Format::Vopc, [200, N, N], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
+    r(1192, Format::Vop3, [200, N, N], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
+    r(1192, Format::Vop3, [N, 216, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u32
+    r(1193, Format::Vopc, [N, 248, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u64
+    r(1193, Format::Vopc, [216, N, N], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
+    r(1193, Format::Vop3, [216, N, N], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
+    r(1193, Format::Vop3, [N, 248, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
+    r(1194, Format::Vopc, [N, 54, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f16
+    r(1194, Format::Vopc, [134, N, 134], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f16
+    r(1194, Format::Vop3, [134, N, 134], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
+    r(1194, Format::Vop3, [N, 54, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
+    r(1195, Format::Vopc, [N, 86, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f32
+    r(1195, Format::Vopc, [150, N, 150], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f32
+    r(1195, Format::Vop3, [150, N, 150], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
+    r(1195, Format::Vop3, [N, 86, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
+    r(1196, Format::Vopc, [N, 118, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f64
+    r(1196, Format::Vopc, [166, N, 166], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_f64
+    r(1196, Format::Vop3, [166, N, 166], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
+    r(1196, Format::Vop3, [N, 118, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
+    r(1197, Format::Vopc, [N, 182, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i16
+    r(1197, Format::Vopc, [182, N, 182], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
+    r(1197, Format::Vop3, [182, N, 182], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
+    r(1197, Format::Vop3, [N, 182, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
+    r(1198, Format::Vopc, [N, 214, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i32
+    r(1198, Format::Vopc, [198, N, 198], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
+    r(1198, Format::Vop3, [198, N, 198], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
+    r(1198, Format::Vop3, [N, 214, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
+    r(1199, Format::Vopc, [N, 246, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i64
+    r(1199, Format::Vopc, [214, N, 214], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
+    r(1199, Format::Vop3, [214, N, 214], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
+    r(1199, Format::Vop3, [N, 246, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
+    r(1200, Format::Vopc, [N, 190, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u16
+    r(1200, Format::Vopc, [190, N, 190], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
+    r(1200, Format::Vop3, [190, N, 190], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
+    r(1200, Format::Vop3, [N, 190, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
+    r(1201, Format::Vopc, [N, 222, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u32
+    r(1201, Format::Vopc, [206, N, 206], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
+    r(1201, Format::Vop3, [206, N, 206], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
+    r(1201, Format::Vop3, [N, 222, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
+    r(1202, Format::Vopc, [N, 254, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u64
+    r(1202, Format::Vopc, [222, N, 222], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
+    r(1202, Format::Vop3, [222, N, 222], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
+    r(1202, Format::Vop3, [N, 254, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
+    r(1203, Format::Vopc, [N, 52, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f16
+    r(1203, Format::Vopc, [132, N, 132], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f16
+    r(1203, Format::Vop3, [132, N, 132], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
+    r(1203, Format::Vop3, [N, 52, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
+    r(1204, Format::Vopc, [N, 84, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f32
+    r(1204, Format::Vopc, [148, N, 148], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f32
+    r(1204, Format::Vop3, [148, N, 148], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
+    r(1204, Format::Vop3, [N, 84, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
+    r(1205, Format::Vopc, [N, 116, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f64
+    r(1205, Format::Vopc, [164, N, 164], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_f64
+    r(1205, Format::Vop3, [164, N, 164], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
+    r(1205, Format::Vop3, [N, 116, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
+    r(1206, Format::Vopc, [N, 180, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i16
+    r(1206, Format::Vopc, [180, N, 180], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
+    r(1206, Format::Vop3, [180, N, 180], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
+    r(1206, Format::Vop3, [N, 180, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
+    r(1207, Format::Vopc, [N, 212, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i32
+    r(1207, Format::Vopc, [196, N, 196], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
+    r(1207, Format::Vop3, [196, N, 196], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
+    r(1207, Format::Vop3, [N, 212, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
+    r(1208, Format::Vopc, [N, 244, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i64
+    r(1208, Format::Vopc, [212, N, 212], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
+    r(1208, Format::Vop3, [212, N, 212], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
+    r(1208, Format::Vop3, [N, 244, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
+    r(1209, Format::Vopc, [N, 188, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u16
+    r(1209, Format::Vopc, [188, N, 188], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
+    r(1209, Format::Vop3, [188, N, 188], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
+    r(1209, Format::Vop3, [N, 188, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
+    r(1210, Format::Vopc, [N, 220, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u32
+    r(1210, Format::Vopc, [204, N, 204], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
+    r(1210, Format::Vop3, [204, N, 204], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
+    r(1210, Format::Vop3, [N, 220, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
+    r(1211, Format::Vopc, [N, 252, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u64
+    r(1211, Format::Vopc, [220, N, 220], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
+    r(1211, Format::Vop3, [220, N, 220], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
+    r(1211, Format::Vop3, [N, 252, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
+    r(1212, Format::Vopc, [N, 51, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_le_f16
+    r(1212, Format::Vopc, [131, N, 131], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f16
+    r(1212, Format::Vop3, [131, N, 131], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
+    r(1212, Format::Vop3, [N, 51, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
+    r(1213, Format::Vopc, [N, 83, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_le_f32
+    r(1213, Format::Vopc, [147, N, 147], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f32
+    r(1213, Format::Vop3, [147, N, 147], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
+    r(1213, Format::Vop3, [N, 83, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
+    r(1214, Format::Vopc, [N, 115, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f64
+    r(1214, Format::Vopc, [163, N, 163], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_f64
+    r(1214, Format::Vop3, [163, N, 163], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
+    r(1214, Format::Vop3, [N, 115, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
+    r(1215, Format::Vopc, [N, 179, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_le_i16
+    r(1215, Format::Vopc, [179, N, 179], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
+    r(1215, Format::Vop3, [179, N, 179], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
+    r(1215, Format::Vop3, [N, 179, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i16
+    r(1216, Format::Vopc, [N, 211, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_le_i32
+    r(1216, Format::Vopc, [195, N, 195], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
+    r(1216, Format::Vop3, [195, N, 195], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
+    r(1216, Format::Vop3, [N, 211, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i32
+    r(1217, Format::Vopc, [N, 243, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i64
+    r(1217, Format::Vopc, [211, N, 211], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
+    r(1217, Format::Vop3, [211, N, 211], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
+    r(1217, Format::Vop3, [N, 243, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
+    r(1218, Format::Vopc, [N, 187, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_le_u16
+    r(1218, Format::Vopc, [187, N, 187], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
+    r(1218, Format::Vop3, [187, N, 187], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
+    r(1218, Format::Vop3, [N, 187, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u16
+    r(1219, Format::Vopc, [N, 219, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_le_u32
+    r(1219, Format::Vopc, [203, N, 203], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
+    r(1219, Format::Vop3, [203, N, 203], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
+    r(1219, Format::Vop3, [N, 219, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u32
+    r(1220, Format::Vopc, [N, 251, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u64
+    r(1220, Format::Vopc, [219, N, 219], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
+    r(1220, Format::Vop3, [219, N, 219], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
+    r(1220, Format::Vop3, [N, 251, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
+    r(1221, Format::Vopc, [N, 53, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f16
+    r(1221, Format::Vopc, [133, N, 133], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f16
+    r(1221, Format::Vop3, [133, N, 133], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
+    r(1221, Format::Vop3, [N, 53, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
+    r(1222, Format::Vopc, [N, 85, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f32
+    r(1222, Format::Vopc, [149, N, 149], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f32
+    r(1222, Format::Vop3, [149, N, 149], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
+    r(1222, Format::Vop3, [N, 85, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
+    r(1223, Format::Vopc, [N, 117, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f64
+    r(1223, Format::Vopc, [165, N, 165], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lg_f64
+    r(1223, Format::Vop3, [165, N, 165], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
+    r(1223, Format::Vop3, [N, 117, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
+    r(1224, Format::Vopc, [N, 49, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f16
+    r(1224, Format::Vopc, [129, N, 129], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f16
+    r(1224, Format::Vop3, [129, N, 129], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
+    r(1224, Format::Vop3, [N, 49, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
+    r(1225, Format::Vopc, [N, 81, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f32
+    r(1225, Format::Vopc, [145, N, 145], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f32
+    r(1225, Format::Vop3, [145, N, 145], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
+    r(1225, Format::Vop3, [N, 81, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
+    r(1226, Format::Vopc, [N, 113, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f64
+    r(1226, Format::Vopc, [161, N, 161], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_f64
+    r(1226, Format::Vop3, [161, N, 161], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
+    r(1226, Format::Vop3, [N, 113, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
+    r(1227, Format::Vopc, [N, 177, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i16
+    r(1227, Format::Vopc, [177, N, 177], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
+    r(1227, Format::Vop3, [177, N, 177], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
+    r(1227, Format::Vop3, [N, 177, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
+    r(1228, Format::Vopc, [N, 209, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i32
+    r(1228, Format::Vopc, [193, N, 193], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
+    r(1228, Format::Vop3, [193, N, 193], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
+    r(1228, Format::Vop3, [N, 209, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
+    r(1229, Format::Vopc, [N, 241, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i64
+    r(1229, Format::Vopc, [209, N, 209], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
+    r(1229, Format::Vop3, [209, N, 209], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
+    r(1229, Format::Vop3, [N, 241, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
+    r(1230, Format::Vopc, [N, 185, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u16
+    r(1230, Format::Vopc, [185, N, 185], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
+    r(1230, Format::Vop3, [185, N, 185], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
+    r(1230, Format::Vop3, [N, 185, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
+    r(1231, Format::Vopc, [N, 217, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u32
+    r(1231, Format::Vopc, [201, N, 201], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
+    r(1231, Format::Vop3, [201, N, 201], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
+    r(1231, Format::Vop3, [N, 217, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
+    r(1232, Format::Vopc, [N, 249, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u64
+    r(1232, Format::Vopc, [217, N, 217], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
+    r(1232, Format::Vop3, [217, N, 217], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
+    r(1232, Format::Vop3, [N, 249, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
+    r(1233, Format::Vopc, [N, 181, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i16
+    r(1233, Format::Vopc, [181, N, 181], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
+    r(1233, Format::Vop3, [181, N, 181], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
+    r(1233, Format::Vop3, [N, 181, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
+    r(1234, Format::Vopc, [N, 213, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i32
+    r(1234, Format::Vopc, [197, N, 197], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
+    r(1234, Format::Vop3, [197, N, 197], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
+    r(1234, Format::Vop3, [N, 213, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
+    r(1235, Format::Vopc, [N, 245, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i64
+    r(1235, Format::Vopc, [213, N, 213], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
+    r(1235, Format::Vop3, [213, N, 213], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
+    r(1235, Format::Vop3, [N, 245, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
+    r(1236, Format::Vopc, [N, 189, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u16
+    r(1236, Format::Vopc, [189, N, 189], S275, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
+    r(1236, Format::Vop3, [189, N, 189], S276, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
+    r(1236, Format::Vop3, [N, 189, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
+    r(1237, Format::Vopc, [N, 221, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u32
+    r(1237, Format::Vopc, [205, N, 205], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
+    r(1237, Format::Vop3, [205, N, 205], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
+    r(1237, Format::Vop3, [N, 221, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
+    r(1238, Format::Vopc, [N, 253, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u64
+    r(1238, Format::Vopc, [221, N, 221], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
+    r(1238, Format::Vop3, [221, N, 221], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
+    r(1238, Format::Vop3, [N, 253, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
+    r(1239, Format::Vopc, [N, 61, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f16
+    r(1239, Format::Vopc, [141, N, 141], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f16
+    r(1239, Format::Vop3, [141, N, 141], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
+    r(1239, Format::Vop3, [N, 61, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
+    r(1240, Format::Vopc, [N, 93, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f32
+    r(1240, Format::Vopc, [157, N, 157], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f32
+    r(1240, Format::Vop3, [157, N, 157], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
+    r(1240, Format::Vop3, [N, 93, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
+    r(1241, Format::Vopc, [N, 125, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f64
+    r(1241, Format::Vopc, [173, N, 173], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_neq_f64
+    r(1241, Format::Vop3, [173, N, 173], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
+    r(1241, Format::Vop3, [N, 125, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
+    r(1242, Format::Vopc, [N, 57, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f16
+    r(1242, Format::Vopc, [137, N, 137], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f16
+    r(1242, Format::Vop3, [137, N, 137], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
+    r(1242, Format::Vop3, [N, 57, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
+    r(1243, Format::Vopc, [N, 89, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f32
+    r(1243, Format::Vopc, [153, N, 153], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f32
+    r(1243, Format::Vop3, [153, N, 153], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
+    r(1243, Format::Vop3, [N, 89, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
+    r(1244, Format::Vopc, [N, 121, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f64
+    r(1244, Format::Vopc, [169, N, 169], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nge_f64
+    r(1244, Format::Vop3, [169, N, 169], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
+    r(1244, Format::Vop3, [N, 121, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
+    r(1245, Format::Vopc, [N, 59, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f16
+    r(1245, Format::Vopc, [139, N, 139], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
+    r(1245, Format::Vop3, [139, N, 139], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
+    r(1245, Format::Vop3, [N, 59, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
+    r(1246, Format::Vopc, [N, 91, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f32
+    r(1246, Format::Vopc, [155, N, 155], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
+    r(1246, Format::Vop3, [155, N, 155], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
+    r(1246, Format::Vop3, [N, 91, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
+    r(1247, Format::Vopc, [N, 123, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f64
+    r(1247, Format::Vopc, [171, N, 171], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
+    r(1247, Format::Vop3, [171, N, 171], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
+    r(1247, Format::Vop3, [N, 123, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
+    r(1248, Format::Vopc, [N, 60, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f16
+    r(1248, Format::Vopc, [140, N, 140], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f16
+    r(1248, Format::Vop3, [140, N, 140], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
+    r(1248, Format::Vop3, [N, 60, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
+    r(1249, Format::Vopc, [N, 92, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f32
+    r(1249, Format::Vopc, [156, N, 156], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f32
+    r(1249, Format::Vop3, [156, N, 156], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
+    r(1249, Format::Vop3, [N, 92, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
+    r(1250, Format::Vopc, [N, 124, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f64
+    r(1250, Format::Vopc, [172, N, 172], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nle_f64
+    r(1250, Format::Vop3, [172, N, 172], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
+    r(1250, Format::Vop3, [N, 124, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
+    r(1251, Format::Vopc, [N, 58, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f16
+    r(1251, Format::Vopc, [138, N, 138], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
+    r(1251, Format::Vop3, [138, N, 138], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
+    r(1251, Format::Vop3, [N, 58, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
+    r(1252, Format::Vopc, [N, 90, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f32
+    r(1252, Format::Vopc, [154, N, 154], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
+    r(1252, Format::Vop3, [154, N, 154], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
+    r(1252, Format::Vop3, [N, 90, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
+    r(1253, Format::Vopc, [N, 122, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f64
+    r(1253, Format::Vopc, [170, N, 170], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
+    r(1253, Format::Vop3, [170, N, 170], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
+    r(1253, Format::Vop3, [N, 122, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
+    r(1254, Format::Vopc, [N, 62, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f16
+    r(1254, Format::Vopc, [142, N, 142], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
+    r(1254, Format::Vop3, [142, N, 142], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
+    r(1254, Format::Vop3, [N, 62, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
+    r(1255, Format::Vopc, [N, 94, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f32
+    r(1255, Format::Vopc, [158, N, 158], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
+    r(1255, Format::Vop3, [158, N, 158], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
+    r(1255, Format::Vop3, [N, 94, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
+    r(1256, Format::Vopc, [N, 126, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f64
+    r(1256, Format::Vopc, [174, N, 174], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
+    r(1256, Format::Vop3, [174, N, 174], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
+    r(1256, Format::Vop3, [N, 126, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
+    r(1257, Format::Vopc, [N, 55, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_o_f16
+    r(1257, Format::Vopc, [135, N, 135], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f16
+    r(1257, Format::Vop3, [135, N, 135], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
+    r(1257, Format::Vop3, [N, 55, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
+    r(1258, Format::Vopc, [N, 87, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_o_f32
+    r(1258, Format::Vopc, [151, N, 151], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f32
+    r(1258, Format::Vop3, [151, N, 151], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
+    r(1258, Format::Vop3, [N, 87, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
+    r(1259, Format::Vopc, [N, 119, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f64
+    r(1259, Format::Vopc, [167, N, 167], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_o_f64
+    r(1259, Format::Vop3, [167, N, 167], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
+    r(1259, Format::Vop3, [N, 119, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
+    r(1260, Format::Vopc, [143, N, N], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f16
+    r(1260, Format::Vop3, [143, N, N], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f16
+    r(1261, Format::Vopc, [159, N, N], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f32
+    r(1261, Format::Vop3, [159, N, N], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f32
+    r(1262, Format::Vopc, [175, N, N], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_f64
+    r(1262, Format::Vop3, [175, N, N], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_t_f64
+    r(1263, Format::Vopc, [N, 183, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_t_i16
+    r(1263, Format::Vop3, [N, 183, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i16
+    r(1264, Format::Vopc, [N, 215, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_t_i32
+    r(1264, Format::Vopc, [199, N, N], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
+    r(1264, Format::Vop3, [199, N, N], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
+    r(1264, Format::Vop3, [N, 215, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i32
+    r(1265, Format::Vopc, [N, 247, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i64
+    r(1265, Format::Vopc, [215, N, N], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
+    r(1265, Format::Vop3, [215, N, N], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
+    r(1265, Format::Vop3, [N, 247, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
+    r(1266, Format::Vopc, [N, 191, N], S262, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_t_u16
+    r(1266, Format::Vop3, [N, 191, N], S264, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u16
+    r(1267, Format::Vopc, [N, 223, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_t_u32
+    r(1267, Format::Vopc, [207, N, N], S268, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
+    r(1267, Format::Vop3, [207, N, N], S269, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
+    r(1267, Format::Vop3, [N, 223, N], S251, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u32
+    r(1268, Format::Vopc, [N, 255, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u64
+    r(1268, Format::Vopc, [223, N, N], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
+    r(1268, Format::Vop3, [223, N, N], S274, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
+    r(1268, Format::Vop3, [N, 255, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
+    r(1269, Format::Vopc, [N, 63, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f16
+    r(1269, Format::Vop3, [N, 63, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f16
+    r(1270, Format::Vopc, [N, 95, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f32
+    r(1270, Format::Vop3, [N, 95, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f32
+    r(1271, Format::Vopc, [N, 127, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f64
+    r(1271, Format::Vop3, [N, 127, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f64
+    r(1272, Format::Vopc, [N, 56, N], S249, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_u_f16
+    r(1272, Format::Vopc, [136, N, 136], S266, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f16
+    r(1272, Format::Vop3, [136, N, 136], S272, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
+    r(1272, Format::Vop3, [N, 56, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
+    r(1273, Format::Vopc, [N, 88, N], S253, 0x1080000000000, Unit::Valu, 2, 3), // v_cmpx_u_f32
+    r(1273, Format::Vopc, [152, N, 152], S268, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f32
+    r(1273, Format::Vop3, [152, N, 152], S269, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
+    r(1273, Format::Vop3, [N, 88, N], S251, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
+    r(1274, Format::Vopc, [N, 120, N], S259, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f64
+    r(1274, Format::Vopc, [168, N, 168], S273, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_u_f64
+    r(1274, Format::Vop3, [168, N, 168], S274, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
+    r(1274, Format::Vop3, [N, 120, N], S260, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
+    r(1275, Format::Vop3, [605, N, 605], S277, 0xc001b, Unit::Valu, 2, 0), // v_cndmask_b16
+    r(1276, Format::Vop2, [N, 0, N], S278, 0x1080000340000, Unit::Valu, 3, 0), // v_cndmask_b32
+    r(1276, Format::Vop2, [1, N, 1], S279, 0x10000003c0000, Unit::Valu, 3, 0), // v_cndmask_b32
+    r(1276, Format::Vop3, [N, 256, N], S280, 0x100000000001b, Unit::Valu, 2, 0), // v_cndmask_b32
+    r(1276, Format::Vop3, [257, N, 257], S281, 0x10000000c001b, Unit::Valu, 2, 0), // v_cndmask_b32
+    r(1277, Format::Vop1, [97, N, 97], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f16
+    r(1277, Format::Vop1, [N, 74, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_cos_f16
+    r(1277, Format::Vop3, [N, 394, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_cos_f16
+    r(1277, Format::Vop3, [481, N, 481], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f16
+    r(1278, Format::Vop1, [54, N, 54], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f32
+    r(1278, Format::Vop1, [N, 42, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_cos_f32
+    r(1278, Format::Vop3, [N, 362, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_cos_f32
+    r(1278, Format::Vop3, [438, N, 438], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f32
+    r(1279, Format::Vop1, [58, N, 58], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
+    r(1279, Format::Vop3, [442, N, 442], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
+    r(1280, Format::Vop3, [N, 452, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_cubeid_f32
+    r(1280, Format::Vop3, [524, N, 524], S221, 0xf003f, Unit::Valu, 2, 0), // v_cubeid_f32
+    r(1281, Format::Vop3, [N, 455, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_cubema_f32
+    r(1281, Format::Vop3, [527, N, 527], S221, 0xf003f, Unit::Valu, 2, 0), // v_cubema_f32
+    r(1282, Format::Vop3, [N, 453, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_cubesc_f32
+    r(1282, Format::Vop3, [525, N, 525], S221, 0xf003f, Unit::Valu, 2, 0), // v_cubesc_f32
+    r(1283, Format::Vop3, [N, 454, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_cubetc_f32
+    r(1283, Format::Vop3, [526, N, 526], S221, 0xf003f, Unit::Valu, 2, 0), // v_cubetc_f32
+    r(1284, Format::Vop1, [10, N, 10], S282, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1284, Format::Vop1, [N, 10, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1284, Format::Vop3, [N, 330, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1284, Format::Vop3, [394, N, 394], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1285, Format::Vop1, [81, N, 81], S283, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1285, Format::Vop1, [N, 58, N], S284, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1285, Format::Vop3, [N, 378, N], S285, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1285, Format::Vop3, [465, N, 465], S284, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1286, Format::Vop1, [80, N, 80], S283, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1286, Format::Vop1, [N, 57, N], S284, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1286, Format::Vop3, [N, 377, N], S285, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1286, Format::Vop3, [464, N, 464], S284, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1287, Format::Vop1, [N, N, 109], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1287, Format::Vop1, [N, 85, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1287, Format::Vop3, [N, 405, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1287, Format::Vop3, [N, N, 493], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1288, Format::Vop1, [N, 11, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1288, Format::Vop1, [11, N, 11], S286, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1288, Format::Vop3, [N, 331, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1288, Format::Vop3, [395, N, 395], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1289, Format::Vop1, [15, 15, 15], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f32_f64
+    r(1289, Format::Vop3, [N, 335, N], S288, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
+    r(1289, Format::Vop3, [399, N, 399], S287, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
+    r(1290, Format::Vop1, [N, N, 108], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1290, Format::Vop1, [N, 84, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1290, Format::Vop3, [N, 404, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1290, Format::Vop3, [N, N, 492], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1291, Format::Vop1, [5, N, 5], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1291, Format::Vop1, [N, 5, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1291, Format::Vop3, [N, 325, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1291, Format::Vop3, [389, N, 389], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1292, Format::Vop1, [6, N, 6], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1292, Format::Vop1, [N, 6, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1292, Format::Vop3, [N, 326, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1292, Format::Vop3, [390, N, 390], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1293, Format::Vop1, [17, N, 17], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1293, Format::Vop1, [N, 17, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1293, Format::Vop3, [N, 337, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1293, Format::Vop3, [401, N, 401], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1294, Format::Vop1, [18, N, 18], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1294, Format::Vop1, [N, 18, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1294, Format::Vop3, [N, 338, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1294, Format::Vop3, [402, N, 402], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1295, Format::Vop1, [19, N, 19], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1295, Format::Vop1, [N, 19, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1295, Format::Vop3, [N, 339, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1295, Format::Vop3, [403, N, 403], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1296, Format::Vop1, [20, N, 20], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1296, Format::Vop1, [N, 20, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1296, Format::Vop3, [N, 340, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1296, Format::Vop3, [404, N, 404], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1297, Format::Vop1, [16, 16, 16], S289, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_f32
+    r(1297, Format::Vop3, [N, 336, N], S290, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
+    r(1297, Format::Vop3, [400, N, 400], S289, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
+    r(1298, Format::Vop1, [4, 4, 4], S289, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_i32
+    r(1298, Format::Vop3, [N, 324, N], S290, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
+    r(1298, Format::Vop3, [388, N, 388], S289, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
+    r(1299, Format::Vop1, [22, 22, 22], S289, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_u32
+    r(1299, Format::Vop3, [N, 342, N], S290, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
+    r(1299, Format::Vop3, [406, N, 406], S289, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
+    r(1300, Format::Vop1, [13, N, 13], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
+    r(1300, Format::Vop3, [397, N, 397], S243, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
+    r(1301, Format::Vop1, [N, 13, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_flr_i32_f32
+    r(1301, Format::Vop3, [N, 333, N], S244, 0x1000000010009, Unit::Valu, 2, 0), // v_cvt_flr_i32_f32
+    r(1302, Format::Vop1, [83, N, 83], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1302, Format::Vop1, [N, 60, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1302, Format::Vop3, [N, 380, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1302, Format::Vop3, [467, N, 467], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1303, Format::Vop1, [8, N, 8], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1303, Format::Vop1, [N, 8, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1303, Format::Vop3, [N, 328, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1303, Format::Vop3, [392, N, 392], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1304, Format::Vop1, [3, 3, 3], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_i32_f64
+    r(1304, Format::Vop3, [N, 323, N], S288, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
+    r(1304, Format::Vop3, [387, N, 387], S287, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
+    r(1305, Format::Vop1, [106, N, 106], S291, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
+    r(1305, Format::Vop3, [490, N, 490], S284, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
+    r(1306, Format::Vop1, [12, N, 12], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
+    r(1306, Format::Vop3, [396, N, 396], S243, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
+    r(1307, Format::Vop1, [99, N, 99], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1307, Format::Vop1, [N, 77, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1307, Format::Vop3, [N, 397, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1307, Format::Vop3, [483, N, 483], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1308, Format::Vop1, [100, N, 100], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1308, Format::Vop1, [N, 78, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1308, Format::Vop3, [N, 398, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1308, Format::Vop3, [484, N, 484], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1309, Format::Vop1, [14, N, 14], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1309, Format::Vop1, [N, 14, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1309, Format::Vop3, [N, 334, N], S244, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1309, Format::Vop3, [398, N, 398], S243, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1310, Format::Vop3, [N, 675, N], S292, 0x2db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
+    r(1310, Format::Vop3, [N, N, 874], S293, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
+    r(1311, Format::Vop1, [N, 87, 111], S289, 0x1080000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
+    r(1311, Format::Vop3, [N, 407, N], S290, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
+    r(1311, Format::Vop3, [N, N, 495], S289, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
+    r(1312, Format::Vop1, [N, 86, 110], S289, 0x1080000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
+    r(1312, Format::Vop3, [N, 406, N], S290, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
+    r(1312, Format::Vop3, [N, N, 494], S289, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
+    r(1313, Format::Vop3, [N, 674, N], S292, 0x2db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
+    r(1313, Format::Vop3, [N, N, 873], S293, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
+    r(1314, Format::Vop3, [774, N, 774], S232, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_i16_f32
+    r(1315, Format::Vop3, [N, 664, N], S229, 0x0, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
+    r(1315, Format::Vop3, [804, N, 804], S232, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
+    r(1316, Format::Vop3, [786, N, 786], S230, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f16
+    r(1317, Format::Vop3, [801, N, 801], S232, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f32
+    r(1318, Format::Vop3, [787, N, 787], S230, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f16
+    r(1319, Format::Vop3, [802, N, 802], S232, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f32
+    r(1320, Format::Vop2, [47, N, 47], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
+    r(1320, Format::Vop3, [303, N, 303], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
+    r(1321, Format::Vop3, [775, N, 775], S232, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_u16_f32
+    r(1322, Format::Vop3, [N, 663, N], S229, 0x0, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
+    r(1322, Format::Vop3, [803, N, 803], S232, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
+    r(1323, Format::Vop3, [N, 477, N], S220, 0x10009, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
+    r(1323, Format::Vop3, [550, N, 550], S221, 0xd0009, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
+    r(1324, Format::Vop3, [N, 496, N], S229, 0x10009, Unit::Valu, 2, 0), // v_cvt_pkaccum_u8_f32
+    r(1325, Format::Vop3, [N, 665, N], S229, 0x102db, Unit::Valu, 2, 0), // v_cvt_pknorm_i16_f16
+    r(1326, Format::Vop3, [N, 660, N], S229, 0x1001b, Unit::Valu, 2, 0), // v_cvt_pknorm_i16_f32
+    r(1327, Format::Vop3, [N, 666, N], S229, 0x102db, Unit::Valu, 2, 0), // v_cvt_pknorm_u16_f16
+    r(1328, Format::Vop3, [N, 661, N], S229, 0x1001b, Unit::Valu, 2, 0), // v_cvt_pknorm_u16_f32
+    r(1329, Format::Vop3, [N, 662, N], S229, 0x3001b, Unit::Valu, 2, 0), // v_cvt_pkrtz_f16_f32
+    r(1330, Format::Vop1, [N, 12, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_rpi_i32_f32
+    r(1330, Format::Vop3, [N, 332, N], S244, 0x1000000010009, Unit::Valu, 2, 0), // v_cvt_rpi_i32_f32
+    r(1331, Format::Vop3, [N, 677, N], S292, 0x3c9, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
+    r(1331, Format::Vop3, [N, N, 876], S293, 0xc0009, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
+    r(1332, Format::Vop3, [N, 676, N], S292, 0x3c9, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
+    r(1332, Format::Vop3, [N, N, 875], S293, 0xc0009, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
+    r(1333, Format::Vop1, [82, N, 82], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1333, Format::Vop1, [N, 59, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1333, Format::Vop3, [N, 379, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1333, Format::Vop3, [466, N, 466], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1334, Format::Vop1, [7, N, 7], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1334, Format::Vop1, [N, 7, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1334, Format::Vop3, [N, 327, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1334, Format::Vop3, [391, N, 391], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1335, Format::Vop1, [21, 21, 21], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_u32_f64
+    r(1335, Format::Vop3, [N, 341, N], S288, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
+    r(1335, Format::Vop3, [405, N, 405], S287, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
+    r(1336, Format::Vop1, [107, N, 107], S291, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
+    r(1336, Format::Vop3, [491, N, 491], S284, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
+    r(1337, Format::Vop3, [N, 519, N], S220, 0x303ff, Unit::Valu, 2, 0), // v_div_fixup_f16
+    r(1337, Format::Vop3, [596, N, 596], S294, 0xf03ff, Unit::Valu, 2, 0), // v_div_fixup_f16
+    r(1338, Format::Vop3, [N, 478, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
+    r(1338, Format::Vop3, [551, N, 551], S221, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
+    r(1339, Format::Vop3, [N, 479, N], S295, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
+    r(1339, Format::Vop3, [552, N, 552], S296, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
+    r(1340, Format::Vop3, [N, 495, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_legacy_f16
+    r(1341, Format::Vop3, [N, 482, N], S297, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
+    r(1341, Format::Vop3, [567, N, 567], S221, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
+    r(1342, Format::Vop3, [N, 483, N], S298, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
+    r(1342, Format::Vop3, [568, N, 568], S296, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
+    r(1343, Format::Vop3Sd, [N, 480, N], S299, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
+    r(1343, Format::Vop3Sd, [764, N, 764], S300, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
+    r(1344, Format::Vop3Sd, [N, 481, N], S301, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
+    r(1344, Format::Vop3Sd, [765, N, 765], S302, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
+    r(1345, Format::Vop3, [615, N, 615], S303, 0xc033f, Unit::Valu, 2, 0), // v_dot2_bf16_bf16
+    r(1346, Format::Vop3, [614, N, 614], S304, 0xc033f, Unit::Valu, 2, 0), // v_dot2_f16_f16
+    r(1347, Format::Vop3p, [26, N, 26], S305, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot2_f32_bf16
+    r(1348, Format::Vop3p, [N, 35, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_f32_f16
+    r(1348, Format::Vop3p, [19, N, 19], S306, 0x1c0000000dfdc7, Unit::Valu, 2, 0), // v_dot2_f32_f16
+    r(1349, Format::Vop3p, [N, 38, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_i32_i16
+    r(1350, Format::Vop3p, [N, 39, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_u32_u16
+    r(1351, Format::Vop2, [2, N, N], S307, 0x3c0000, Unit::Valu, 2, 0), // v_dot2acc_f32_f16
+    r(1352, Format::Vop2, [N, 55, N], S307, 0x1000000340000, Unit::Valu, 2, 0), // v_dot2c_f32_f16
+    r(1352, Format::Vop3, [N, 311, N], S292, 0x100000003001b, Unit::Valu, 2, 0), // v_dot2c_f32_f16
+    r(1353, Format::Vop2, [N, 56, N], S308, 0x1000000040000, Unit::Valu, 2, 0), // v_dot2c_i32_i16
+    r(1353, Format::Vop3, [N, 312, N], S292, 0x1000000010000, Unit::Valu, 2, 0), // v_dot2c_i32_i16
+    r(1354, Format::Vop3p, [N, N, 39], S221, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_bf8
+    r(1355, Format::Vop3p, [N, N, 37], S221, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_fp8
+    r(1356, Format::Vop3p, [N, N, 36], S221, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_bf8
+    r(1357, Format::Vop3p, [N, N, 38], S221, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_fp8
+    r(1358, Format::Vop3p, [N, 40, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot4_i32_i8
+    r(1359, Format::Vop3p, [22, N, 22], S221, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_i32_iu8
+    r(1360, Format::Vop3p, [N, 41, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot4_u32_u8
+    r(1360, Format::Vop3p, [23, N, 23], S221, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_u32_u8
+    r(1361, Format::Vop2, [N, 57, N], S308, 0x1000000040000, Unit::Valu, 2, 0), // v_dot4c_i32_i8
+    r(1361, Format::Vop3, [N, 313, N], S292, 0x1000000010000, Unit::Valu, 2, 0), // v_dot4c_i32_i8
+    r(1362, Format::Vop3p, [N, 42, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot8_i32_i4
+    r(1363, Format::Vop3p, [24, N, 24], S221, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_i32_iu4
+    r(1364, Format::Vop3p, [N, 43, N], S220, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot8_u32_u4
+    r(1364, Format::Vop3p, [25, N, 25], S221, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_u32_u4
+    r(1365, Format::Vop2, [N, 58, N], S308, 0x1000000040000, Unit::Valu, 2, 0), // v_dot8c_i32_i4
+    r(1365, Format::Vop3, [N, 314, N], S292, 0x1000000010000, Unit::Valu, 2, 0), // v_dot8c_i32_i4
+    r(1366, Format::VopdX, [4, N, 4], S231, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
+    r(1366, Format::VopdY, [4, N, 4], S231, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
+    r(1367, Format::VopdY, [16, N, 16], S231, 0x0, Unit::Valu, 2, 0), // v_dual_add_nc_u32
+    r(1368, Format::VopdY, [18, N, 18], S231, 0x0, Unit::Valu, 2, 0), // v_dual_and_b32
+    r(1369, Format::VopdX, [9, N, 9], S231, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
+    r(1369, Format::VopdY, [9, N, 9], S231, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
+    r(1370, Format::VopdX, [12, N, N], S307, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
+    r(1370, Format::VopdY, [12, N, N], S307, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
+    r(1371, Format::VopdX, [1, N, 1], S309, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
+    r(1371, Format::VopdY, [1, N, 1], S309, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
+    r(1372, Format::VopdX, [0, N, 0], S308, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
+    r(1372, Format::VopdY, [0, N, 0], S308, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
+    r(1373, Format::VopdX, [2, N, 2], S310, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
+    r(1373, Format::VopdY, [2, N, 2], S310, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
+    r(1374, Format::VopdY, [17, N, 17], S231, 0x0, Unit::Valu, 2, 0), // v_dual_lshlrev_b32
+    r(1375, Format::VopdX, [10, N, N], S231, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
+    r(1375, Format::VopdY, [10, N, N], S231, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
+    r(1376, Format::VopdX, [N, N, 10], S231, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
+    r(1376, Format::VopdY, [N, N, 10], S231, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
+    r(1377, Format::VopdX, [11, N, N], S231, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
+    r(1377, Format::VopdY, [11, N, N], S231, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
+    r(1378, Format::VopdX, [N, N, 11], S231, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
+    r(1378, Format::VopdY, [N, N, 11], S231, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
+    r(1379, Format::VopdX, [8, N, 8], S243, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
+    r(1379, Format::VopdY, [8, N, 8], S243, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
+    r(1380, Format::VopdX, [7, N, 7], S231, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
+    r(1380, Format::VopdY, [7, N, 7], S231, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
+    r(1381, Format::VopdX, [3, N, 3], S231, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
+    r(1381, Format::VopdY, [3, N, 3], S231, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
+    r(1382, Format::VopdX, [5, N, 5], S231, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
+    r(1382, Format::VopdY, [5, N, 5], S231, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
+    r(1383, Format::VopdX, [6, N, 6], S231, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
+    r(1383, Format::VopdY, [6, N, 6], S231, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
+    r(1384, Format::Vop1, [88, N, 88], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f16
+    r(1384, Format::Vop1, [N, 65, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_exp_f16
+    r(1384, Format::Vop3, [N, 385, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_f16
+    r(1384, Format::Vop3, [472, N, 472], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f16
+    r(1385, Format::Vop1, [37, N, 37], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f32
+    r(1385, Format::Vop1, [N, 32, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_exp_f32
+    r(1385, Format::Vop3, [N, 352, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_f32
+    r(1385, Format::Vop3, [421, N, 421], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f32
+    r(1386, Format::Vop1, [N, 75, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_exp_legacy_f32
+    r(1386, Format::Vop3, [N, 395, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_legacy_f32
+    r(1387, Format::Vop1, [N, 47, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_ffbh_i32
+    r(1387, Format::Vop3, [N, 367, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbh_i32
+    r(1388, Format::Vop1, [N, 45, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_ffbh_u32
+    r(1388, Format::Vop3, [N, 365, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbh_u32
+    r(1389, Format::Vop1, [N, 46, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_ffbl_b32
+    r(1389, Format::Vop3, [N, 366, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbl_b32
+    r(1390, Format::Vop1, [91, N, 91], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f16
+    r(1390, Format::Vop1, [N, 68, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_floor_f16
+    r(1390, Format::Vop3, [N, 388, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f16
+    r(1390, Format::Vop3, [475, N, 475], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f16
+    r(1391, Format::Vop1, [36, N, 36], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f32
+    r(1391, Format::Vop1, [N, 31, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_floor_f32
+    r(1391, Format::Vop3, [N, 351, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f32
+    r(1391, Format::Vop3, [420, N, 420], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f32
+    r(1392, Format::Vop1, [26, 26, 26], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_floor_f64
+    r(1392, Format::Vop3, [N, 346, N], S248, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
+    r(1392, Format::Vop3, [410, N, 410], S247, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
+    r(1393, Format::Vop3, [521, N, 521], S221, 0x3003f, Unit::Valu, 2, 0), // v_fma_dx9_zero_f32
+    r(1394, Format::Vop3, [N, 518, N], S220, 0x303ff, Unit::Valu, 2, 0), // v_fma_f16
+    r(1394, Format::Vop3, [584, N, 584], S294, 0xf03ff, Unit::Valu, 2, 0), // v_fma_f16
+    r(1395, Format::Vop3, [N, 459, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_fma_f32
+    r(1395, Format::Vop3, [531, N, 531], S221, 0xf003f, Unit::Valu, 2, 0), // v_fma_f32
+    r(1396, Format::Vop3, [N, 460, N], S295, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
+    r(1396, Format::Vop3, [532, N, 532], S296, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
+    r(1397, Format::Vop3, [N, 494, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_fma_legacy_f16
+    r(1398, Format::Vop3p, [N, 32, N], S220, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
+    r(1398, Format::Vop3p, [32, N, 32], S294, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
+    r(1399, Format::Vop3p, [N, 34, N], S311, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
+    r(1399, Format::Vop3p, [34, N, 34], S312, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
+    r(1400, Format::Vop3p, [N, 33, N], S311, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
+    r(1400, Format::Vop3p, [33, N, 33], S312, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
+    r(1401, Format::Vop2, [56, N, 56], S313, 0x0, Unit::Valu, 2, 0), // v_fmaak_f16
+    r(1402, Format::Vop2, [N, 24, N], S314, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
+    r(1402, Format::Vop2, [45, N, 45], S309, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
+    r(1403, Format::Vop2, [6, N, N], S308, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
+    r(1403, Format::Vop3, [262, N, N], S293, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
+    r(1404, Format::Vop2, [54, N, 54], S315, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f16
+    r(1404, Format::Vop3, [310, N, 310], S316, 0x10000000f02db, Unit::Valu, 2, 0), // v_fmac_f16
+    r(1405, Format::Vop2, [43, N, 43], S308, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1405, Format::Vop2, [N, 59, N], S308, 0x1000000340000, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1405, Format::Vop3, [N, 315, N], S292, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1405, Format::Vop3, [299, N, 299], S293, 0x10000000f001b, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1406, Format::Vop2, [N, 4, N], S317, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_f64
+    r(1406, Format::Vop3, [N, 260, N], S318, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_f64
+    r(1407, Format::Vop2, [55, N, 55], S319, 0x0, Unit::Valu, 2, 0), // v_fmamk_f16
+    r(1408, Format::Vop2, [N, 23, N], S320, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
+    r(1408, Format::Vop2, [44, N, 44], S310, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
+    r(1409, Format::Vop1, [95, N, 95], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f16
+    r(1409, Format::Vop1, [N, 72, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_fract_f16
+    r(1409, Format::Vop3, [N, 392, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f16
+    r(1409, Format::Vop3, [479, N, 479], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f16
+    r(1410, Format::Vop1, [32, N, 32], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f32
+    r(1410, Format::Vop1, [N, 27, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_fract_f32
+    r(1410, Format::Vop3, [N, 347, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f32
+    r(1410, Format::Vop3, [416, N, 416], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f32
+    r(1411, Format::Vop1, [62, 50, 62], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_fract_f64
+    r(1411, Format::Vop3, [N, 370, N], S248, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
+    r(1411, Format::Vop3, [446, N, 446], S247, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
+    r(1412, Format::Vop1, [90, N, 90], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1412, Format::Vop1, [N, 67, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1412, Format::Vop3, [N, 387, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1412, Format::Vop3, [474, N, 474], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1413, Format::Vop1, [63, N, 63], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1413, Format::Vop1, [N, 51, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1413, Format::Vop3, [N, 371, N], S244, 0x1000000010009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1413, Format::Vop3, [447, N, 447], S243, 0x10000000d0009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1414, Format::Vop1, [60, 48, 60], S287, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
+    r(1414, Format::Vop3, [N, 368, N], S288, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
+    r(1414, Format::Vop3, [444, N, 444], S287, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
+    r(1415, Format::Vop1, [89, N, 89], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1415, Format::Vop1, [N, 66, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1415, Format::Vop3, [N, 386, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1415, Format::Vop3, [473, N, 473], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1416, Format::Vop1, [64, N, 64], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1416, Format::Vop1, [N, 52, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1416, Format::Vop3, [N, 372, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1416, Format::Vop3, [448, N, 448], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1417, Format::Vop1, [61, 49, 61], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_mant_f64
+    r(1417, Format::Vop3, [N, 369, N], S248, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
+    r(1417, Format::Vop3, [445, N, 445], S247, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
+    r(1418, Format::Vop2, [59, N, 59], S227, 0x10000001c0000, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1418, Format::Vop2, [N, 51, N], S228, 0x1080000140000, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1418, Format::Vop3, [N, 307, N], S229, 0x1000000030009, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1418, Format::Vop3, [315, N, 315], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1419, Format::Vop3, [N, 648, N], S229, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f32
+    r(1419, Format::Vop3, [796, N, 796], S232, 0xf0009, Unit::Valu, 2, 0), // v_ldexp_f32
+    r(1420, Format::Vop3, [N, 644, N], S321, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f64
+    r(1420, Format::Vop3, [811, N, 811], S322, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f64
+    r(1421, Format::Vop3, [N, 461, N], S220, 0x0, Unit::Valu, 2, 0), // v_lerp_u8
+    r(1421, Format::Vop3, [533, N, 533], S221, 0xc0000, Unit::Valu, 2, 0), // v_lerp_u8
+    r(1422, Format::Vop1, [87, N, 87], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f16
+    r(1422, Format::Vop1, [N, 64, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_log_f16
+    r(1422, Format::Vop3, [N, 384, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_log_f16
+    r(1422, Format::Vop3, [471, N, 471], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f16
+    r(1423, Format::Vop1, [39, N, 39], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f32
+    r(1423, Format::Vop1, [N, 33, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_log_f32
+    r(1423, Format::Vop3, [N, 353, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_log_f32
+    r(1423, Format::Vop3, [423, N, 423], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f32
+    r(1424, Format::Vop1, [N, 76, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_log_legacy_f32
+    r(1424, Format::Vop3, [N, 396, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_log_legacy_f32
+    r(1425, Format::Vop3, [N, 509, N], S220, 0x0, Unit::Valu, 2, 0), // v_lshl_add_u32
+    r(1425, Format::Vop3, [582, N, 582], S221, 0xc0000, Unit::Valu, 2, 0), // v_lshl_add_u32
+    r(1426, Format::Vop3, [N, 520, N], S323, 0x0, Unit::Valu, 2, 0), // v_lshl_add_u64
+    r(1427, Format::Vop3, [N, 512, N], S220, 0x0, Unit::Valu, 2, 0), // v_lshl_or_b32
+    r(1427, Format::Vop3, [598, N, 598], S221, 0xc0000, Unit::Valu, 2, 0), // v_lshl_or_b32
+    r(1428, Format::Vop2, [N, 42, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_lshlrev_b16
+    r(1428, Format::Vop3, [N, 298, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b16
+    r(1428, Format::Vop3, [824, N, 824], S237, 0xc0000, Unit::Valu, 2, 0), // v_lshlrev_b16
+    r(1429, Format::Vop2, [24, N, 24], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1429, Format::Vop2, [N, 18, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1429, Format::Vop3, [N, 274, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1429, Format::Vop3, [280, N, 280], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1430, Format::Vop2, [N, N, 31], S324, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1430, Format::Vop3, [N, 655, N], S241, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1430, Format::Vop3, [828, N, N], S242, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1430, Format::Vop3, [N, N, 287], S242, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1431, Format::Vop2, [N, 43, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_lshrrev_b16
+    r(1431, Format::Vop3, [N, 299, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_lshrrev_b16
+    r(1431, Format::Vop3, [825, N, 825], S237, 0xc0000, Unit::Valu, 2, 0), // v_lshrrev_b16
+    r(1432, Format::Vop2, [25, N, 25], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1432, Format::Vop2, [N, 16, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1432, Format::Vop3, [N, 272, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1432, Format::Vop3, [281, N, 281], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1433, Format::Vop3, [N, 656, N], S241, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
+    r(1433, Format::Vop3, [829, N, 829], S242, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
+    r(1434, Format::Vop2, [N, 35, N], S325, 0x1000000340000, Unit::Valu, 2, 0), // v_mac_f16
+    r(1434, Format::Vop3, [N, 291, N], S292, 0x100000003001b, Unit::Valu, 2, 0), // v_mac_f16
+    r(1435, Format::Vop3Sd, [N, N, 767], S326, 0x10000, Unit::Valu, 2, 0), // v_mad_co_i64_i32
+    r(1436, Format::Vop3Sd, [N, N, 766], S326, 0x10000, Unit::Valu, 2, 0), // v_mad_co_u64_u32
+    r(1437, Format::Vop3, [N, 515, N], S220, 0x303ff, Unit::Valu, 2, 0), // v_mad_f16
+    r(1438, Format::Vop3, [N, 517, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_mad_i16
+    r(1438, Format::Vop3, [595, N, 595], S328, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i16
+    r(1439, Format::Vop3, [N, 498, N], S329, 0x103c0, Unit::Valu, 2, 0), // v_mad_i32_i16
+    r(1439, Format::Vop3, [602, N, 602], S330, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i32_i16
+    r(1440, Format::Vop3, [N, 450, N], S220, 0x10000, Unit::Valu, 2, 0), // v_mad_i32_i24
+    r(1440, Format::Vop3, [522, N, 522], S221, 0xd0000, Unit::Valu, 2, 0), // v_mad_i32_i24
+    r(1441, Format::Vop3Sd, [N, 489, N], S331, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
+    r(1441, Format::Vop3Sd, [767, N, N], S326, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
+    r(1442, Format::Vop3, [N, 490, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_mad_legacy_f16
+    r(1443, Format::Vop3, [N, 492, N], S327, 0x10000, Unit::Valu, 2, 0), // v_mad_legacy_i16
+    r(1444, Format::Vop3, [N, 491, N], S327, 0x10000, Unit::Valu, 2, 0), // v_mad_legacy_u16
+    r(1445, Format::Vop3, [N, 516, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_mad_u16
+    r(1445, Format::Vop3, [577, N, 577], S328, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u16
+    r(1446, Format::Vop3, [N, 497, N], S329, 0x103c0, Unit::Valu, 2, 0), // v_mad_u32_u16
+    r(1446, Format::Vop3, [601, N, 601], S330, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u32_u16
+    r(1447, Format::Vop3, [N, 451, N], S220, 0x10000, Unit::Valu, 2, 0), // v_mad_u32_u24
+    r(1447, Format::Vop3, [523, N, 523], S221, 0xd0000, Unit::Valu, 2, 0), // v_mad_u32_u24
+    r(1448, Format::Vop3Sd, [N, 488, N], S331, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
+    r(1448, Format::Vop3Sd, [766, N, N], S326, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
+    r(1449, Format::Vop2, [N, 37, N], S332, 0x0, Unit::Valu, 2, 0), // v_madak_f16
+    r(1450, Format::Vop2, [N, 36, N], S333, 0x0, Unit::Valu, 2, 0), // v_madmk_f16
+    r(1451, Format::Vop3, [N, 503, N], S220, 0x303ff, Unit::Valu, 2, 0), // v_max3_f16
+    r(1451, Format::Vop3, [588, N, N], S294, 0xf03ff, Unit::Valu, 2, 0), // v_max3_f16
+    r(1452, Format::Vop3, [N, 467, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_max3_f32
+    r(1452, Format::Vop3, [540, N, N], S221, 0xf003f, Unit::Valu, 2, 0), // v_max3_f32
+    r(1453, Format::Vop3, [N, 504, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_max3_i16
+    r(1453, Format::Vop3, [589, N, 589], S328, 0xd03c0, Unit::Valu, 2, 0), // v_max3_i16
+    r(1454, Format::Vop3, [N, 468, N], S220, 0x0, Unit::Valu, 2, 0), // v_max3_i32
+    r(1454, Format::Vop3, [541, N, 541], S221, 0xc0000, Unit::Valu, 2, 0), // v_max3_i32
+    r(1455, Format::Vop3, [N, N, 556], S294, 0xf03ff, Unit::Valu, 2, 0), // v_max3_num_f16
+    r(1456, Format::Vop3, [N, N, 554], S221, 0xf003f, Unit::Valu, 2, 0), // v_max3_num_f32
+    r(1457, Format::Vop3, [N, 505, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_max3_u16
+    r(1457, Format::Vop3, [590, N, 590], S328, 0xd03c0, Unit::Valu, 2, 0), // v_max3_u16
+    r(1458, Format::Vop3, [N, 469, N], S220, 0x0, Unit::Valu, 2, 0), // v_max3_u32
+    r(1458, Format::Vop3, [542, N, 542], S221, 0xc0000, Unit::Valu, 2, 0), // v_max3_u32
+    r(1459, Format::Vop2, [57, N, N], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f16
+    r(1459, Format::Vop2, [N, 45, N], S228, 0x1080000340000, Unit::Valu, 2, 0), // v_max_f16
+    r(1459, Format::Vop3, [N, 301, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_max_f16
+    r(1459, Format::Vop3, [313, N, N], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f16
+    r(1460, Format::Vop2, [16, N, N], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f32
+    r(1460, Format::Vop2, [N, 11, N], S231, 0x1080000340000, Unit::Valu, 2, 0), // v_max_f32
+    r(1460, Format::Vop3, [N, 267, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_max_f32
+    r(1460, Format::Vop3, [272, N, N], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f32
+    r(1461, Format::Vop3, [N, 643, N], S234, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
+    r(1461, Format::Vop3, [810, N, N], S235, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
+    r(1462, Format::Vop2, [N, 48, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_max_i16
+    r(1462, Format::Vop3, [N, 304, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_max_i16
+    r(1462, Format::Vop3, [778, N, 778], S237, 0xc0000, Unit::Valu, 2, 0), // v_max_i16
+    r(1463, Format::Vop2, [18, N, 18], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
+    r(1463, Format::Vop2, [N, 13, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_max_i32
+    r(1463, Format::Vop3, [N, 269, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_max_i32
+    r(1463, Format::Vop3, [274, N, 274], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
+    r(1464, Format::Vop2, [N, N, 49], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f16
+    r(1464, Format::Vop3, [N, N, 305], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f16
+    r(1465, Format::Vop2, [N, N, 22], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f32
+    r(1465, Format::Vop3, [N, N, 278], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f32
+    r(1466, Format::Vop2, [N, N, 14], S233, 0x1000000000000, Unit::Valu, 2, 0), // v_max_num_f64
+    r(1466, Format::Vop3, [N, N, 270], S235, 0x100000003001b, Unit::Valu, 2, 0), // v_max_num_f64
+    r(1467, Format::Vop2, [N, 47, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_max_u16
+    r(1467, Format::Vop3, [N, 303, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_max_u16
+    r(1467, Format::Vop3, [777, N, 777], S237, 0xc0000, Unit::Valu, 2, 0), // v_max_u16
+    r(1468, Format::Vop2, [20, N, 20], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
+    r(1468, Format::Vop2, [N, 15, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_max_u32
+    r(1468, Format::Vop3, [N, 271, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_max_u32
+    r(1468, Format::Vop3, [276, N, 276], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
+    r(1469, Format::Vop3, [N, N, 560], S294, 0xf03ff, Unit::Valu, 2, 0), // v_maximum3_f16
+    r(1470, Format::Vop3, [N, N, 558], S221, 0xf003f, Unit::Valu, 2, 0), // v_maximum3_f32
+    r(1471, Format::Vop3, [N, N, 872], S230, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f16
+    r(1472, Format::Vop3, [N, N, 870], S232, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f32
+    r(1473, Format::Vop3, [N, N, 834], S235, 0x3001b, Unit::Valu, 2, 0), // v_maximum_f64
+    r(1474, Format::Vop3, [N, N, 623], S294, 0xf03ff, Unit::Valu, 2, 0), // v_maximumminimum_f16
+    r(1475, Format::Vop3, [N, N, 621], S221, 0xf003f, Unit::Valu, 2, 0), // v_maximumminimum_f32
+    r(1476, Format::Vop3, [608, N, N], S294, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f16
+    r(1477, Format::Vop3, [606, N, N], S221, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f32
+    r(1478, Format::Vop3, [612, N, 612], S221, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_i32
+    r(1479, Format::Vop3, [N, N, 619], S294, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f16
+    r(1480, Format::Vop3, [N, N, 617], S221, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f32
+    r(1481, Format::Vop3, [610, N, 610], S221, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_u32
+    r(1482, Format::Vop3, [N, 653, N], S229, 0x0, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
+    r(1482, Format::Vop3, [800, N, 800], S232, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
+    r(1483, Format::Vop3, [N, 652, N], S229, 0x0, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
+    r(1483, Format::Vop3, [799, N, 799], S232, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
+    r(1484, Format::Vop3, [N, 506, N], S220, 0x303ff, Unit::Valu, 2, 0), // v_med3_f16
+    r(1484, Format::Vop3, [591, N, N], S294, 0xf03ff, Unit::Valu, 2, 0), // v_med3_f16
+    r(1485, Format::Vop3, [N, 470, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_med3_f32
+    r(1485, Format::Vop3, [543, N, N], S221, 0xf003f, Unit::Valu, 2, 0), // v_med3_f32
+    r(1486, Format::Vop3, [N, 507, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_med3_i16
+    r(1486, Format::Vop3, [592, N, 592], S328, 0xd03c0, Unit::Valu, 2, 0), // v_med3_i16
+    r(1487, Format::Vop3, [N, 471, N], S220, 0x0, Unit::Valu, 2, 0), // v_med3_i32
+    r(1487, Format::Vop3, [544, N, 544], S221, 0xc0000, Unit::Valu, 2, 0), // v_med3_i32
+    r(1488, Format::Vop3, [N, N, 562], S294, 0xf03ff, Unit::Valu, 2, 0), // v_med3_num_f16
+    r(1489, Format::Vop3, [N, N, 561], S221, 0xf003f, Unit::Valu, 2, 0), // v_med3_num_f32
+    r(1490, Format::Vop3, [N, 508, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_med3_u16
+    r(1490, Format::Vop3, [593, N, 593], S328, 0xd03c0, Unit::Valu, 2, 0), // v_med3_u16
+    r(1491, Format::Vop3, [N, 472, N], S220, 0x0, Unit::Valu, 2, 0), // v_med3_u32
+    r(1491, Format::Vop3, [545, N, 545], S221, 0xc0000, Unit::Valu, 2, 0), // v_med3_u32
+    r(1492, Format::Mai, [N, 97, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_bf16
+    r(1493, Format::Mai, [N, 77, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_f16
+    r(1494, Format::Mai, [N, 65, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x1_4b_f32
+    r(1495, Format::Mai, [N, 112, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_bf8
+    r(1496, Format::Mai, [N, 113, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_fp8
+    r(1497, Format::Mai, [N, 114, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_bf8
+    r(1498, Format::Mai, [N, 115, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_fp8
+    r(1499, Format::Mai, [N, 94, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_bf16
+    r(1500, Format::Mai, [N, 73, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_f16
+    r(1501, Format::Mai, [N, 69, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_f32
+    r(1502, Format::Mai, [N, 62, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x8_xf32
+    r(1503, Format::Mai, [N, 116, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_bf8
+    r(1504, Format::Mai, [N, 117, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_fp8
+    r(1505, Format::Mai, [N, 118, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_bf8
+    r(1506, Format::Mai, [N, 119, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_fp8
+    r(1507, Format::Mai, [N, 64, N], S338, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x1_2b_f32
+    r(1508, Format::Mai, [N, 68, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x2_f32
+    r(1509, Format::Mai, [N, 93, N], S339, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_bf16
+    r(1510, Format::Mai, [N, 72, N], S339, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_f16
+    r(1511, Format::Mai, [N, 63, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_xf32
+    r(1512, Format::Mai, [N, 96, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_bf16
+    r(1513, Format::Mai, [N, 76, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_f16
+    r(1514, Format::Mai, [N, 66, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x1_16b_f32
+    r(1515, Format::Mai, [N, 95, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_bf16
+    r(1516, Format::Mai, [N, 74, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_f16
+    r(1517, Format::Mai, [N, 110, N], S340, 0x6002c000000000, Unit::Matrix, 0, 0), // v_mfma_f64_16x16x4_f64
+    r(1518, Format::Mai, [N, 111, N], S341, 0x6002c000000000, Unit::Matrix, 0, 0), // v_mfma_f64_4x4x4_4b_f64
+    r(1519, Format::Mai, [N, 87, N], S334, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x32_i8
+    r(1520, Format::Mai, [N, 81, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x4_4b_i8
+    r(1521, Format::Mai, [N, 86, N], S336, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x16_i8
+    r(1522, Format::Mai, [N, 80, N], S338, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x4_2b_i8
+    r(1523, Format::Mai, [N, 82, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_4x4x4_16b_i8
+    r(1524, Format::Vop3, [N, 500, N], S220, 0x303ff, Unit::Valu, 2, 0), // v_min3_f16
+    r(1524, Format::Vop3, [585, N, N], S294, 0xf03ff, Unit::Valu, 2, 0), // v_min3_f16
+    r(1525, Format::Vop3, [N, 464, N], S220, 0x3003f, Unit::Valu, 2, 0), // v_min3_f32
+    r(1525, Format::Vop3, [537, N, N], S221, 0xf003f, Unit::Valu, 2, 0), // v_min3_f32
+    r(1526, Format::Vop3, [N, 501, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_min3_i16
+    r(1526, Format::Vop3, [586, N, 586], S328, 0xd03c0, Unit::Valu, 2, 0), // v_min3_i16
+    r(1527, Format::Vop3, [N, 465, N], S220, 0x0, Unit::Valu, 2, 0), // v_min3_i32
+    r(1527, Format::Vop3, [538, N, 538], S221, 0xc0000, Unit::Valu, 2, 0), // v_min3_i32
+    r(1528, Format::Vop3, [N, N, 555], S294, 0xf03ff, Unit::Valu, 2, 0), // v_min3_num_f16
+    r(1529, Format::Vop3, [N, N, 553], S221, 0xf003f, Unit::Valu, 2, 0), // v_min3_num_f32
+    r(1530, Format::Vop3, [N, 502, N], S327, 0x103c0, Unit::Valu, 2, 0), // v_min3_u16
+    r(1530, Format::Vop3, [587, N, 587], S328, 0xd03c0, Unit::Valu, 2, 0), // v_min3_u16
+    r(1531, Format::Vop3, [N, 466, N], S220, 0x0, Unit::Valu, 2, 0), // v_min3_u32
+    r(1531, Format::Vop3, [539, N, 539], S221, 0xc0000, Unit::Valu, 2, 0), // v_min3_u32
+    r(1532, Format::Vop2, [58, N, N], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f16
+    r(1532, Format::Vop2, [N, 46, N], S228, 0x1080000340000, Unit::Valu, 2, 0), // v_min_f16
+    r(1532, Format::Vop3, [N, 302, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_min_f16
+    r(1532, Format::Vop3, [314, N, N], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f16
+    r(1533, Format::Vop2, [15, N, N], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f32
+    r(1533, Format::Vop2, [N, 10, N], S231, 0x1080000340000, Unit::Valu, 2, 0), // v_min_f32
+    r(1533, Format::Vop3, [N, 266, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_min_f32
+    r(1533, Format::Vop3, [271, N, N], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f32
+    r(1534, Format::Vop3, [N, 642, N], S234, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
+    r(1534, Format::Vop3, [809, N, N], S235, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
+    r(1535, Format::Vop2, [N, 50, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_min_i16
+    r(1535, Format::Vop3, [N, 306, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_min_i16
+    r(1535, Format::Vop3, [780, N, 780], S237, 0xc0000, Unit::Valu, 2, 0), // v_min_i16
+    r(1536, Format::Vop2, [17, N, 17], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
+    r(1536, Format::Vop2, [N, 12, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_min_i32
+    r(1536, Format::Vop3, [N, 268, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_min_i32
+    r(1536, Format::Vop3, [273, N, 273], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
+    r(1537, Format::Vop2, [N, N, 48], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f16
+    r(1537, Format::Vop3, [N, N, 304], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f16
+    r(1538, Format::Vop2, [N, N, 21], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f32
+    r(1538, Format::Vop3, [N, N, 277], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f32
+    r(1539, Format::Vop2, [N, N, 13], S233, 0x1000000000000, Unit::Valu, 2, 0), // v_min_num_f64
+    r(1539, Format::Vop3, [N, N, 269], S235, 0x100000003001b, Unit::Valu, 2, 0), // v_min_num_f64
+    r(1540, Format::Vop2, [N, 49, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_min_u16
+    r(1540, Format::Vop3, [N, 305, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_min_u16
+    r(1540, Format::Vop3, [779, N, 779], S237, 0xc0000, Unit::Valu, 2, 0), // v_min_u16
+    r(1541, Format::Vop2, [19, N, 19], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
+    r(1541, Format::Vop2, [N, 14, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_min_u32
+    r(1541, Format::Vop3, [N, 270, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_min_u32
+    r(1541, Format::Vop3, [275, N, 275], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
+    r(1542, Format::Vop3, [N, N, 559], S294, 0xf03ff, Unit::Valu, 2, 0), // v_minimum3_f16
+    r(1543, Format::Vop3, [N, N, 557], S221, 0xf003f, Unit::Valu, 2, 0), // v_minimum3_f32
+    r(1544, Format::Vop3, [N, N, 871], S230, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f16
+    r(1545, Format::Vop3, [N, N, 869], S232, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f32
+    r(1546, Format::Vop3, [N, N, 833], S235, 0x3001b, Unit::Valu, 2, 0), // v_minimum_f64
+    r(1547, Format::Vop3, [N, N, 622], S294, 0xf03ff, Unit::Valu, 2, 0), // v_minimummaximum_f16
+    r(1548, Format::Vop3, [N, N, 620], S221, 0xf003f, Unit::Valu, 2, 0), // v_minimummaximum_f32
+    r(1549, Format::Vop3, [609, N, N], S294, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f16
+    r(1550, Format::Vop3, [607, N, N], S221, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f32
+    r(1551, Format::Vop3, [613, N, 613], S221, 0xc0000, Unit::Valu, 2, 0), // v_minmax_i32
+    r(1552, Format::Vop3, [N, N, 618], S294, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f16
+    r(1553, Format::Vop3, [N, N, 616], S221, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f32
+    r(1554, Format::Vop3, [611, N, 611], S221, 0xc0000, Unit::Valu, 2, 0), // v_minmax_u32
+    r(1555, Format::Vop1, [1, N, 1], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1555, Format::Vop1, [N, 1, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1555, Format::Vop3, [N, 321, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1555, Format::Vop3, [385, N, 385], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1556, Format::Vop1, [N, 56, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b64
+    r(1556, Format::Vop3, [N, 376, N], S248, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b64
+    r(1557, Format::Vop1, [66, N, 66], S243, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
+    r(1557, Format::Vop3, [450, N, 450], S243, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
+    r(1558, Format::Vop1, [67, N, 67], S342, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
+    r(1558, Format::Vop3, [451, N, 451], S342, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
+    r(1559, Format::Vop1, [72, N, 72], S342, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
+    r(1559, Format::Vop3, [456, N, 456], S342, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
+    r(1560, Format::Vop1, [68, N, 68], S342, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
+    r(1560, Format::Vop3, [452, N, 452], S342, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
+    r(1561, Format::Vop3, [N, 486, N], S323, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
+    r(1561, Format::Vop3, [571, N, 571], S343, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
+    r(1562, Format::Vop3, [N, 487, N], S344, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
+    r(1562, Format::Vop3, [573, N, 573], S345, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
+    r(1563, Format::Vop3, [N, 484, N], S220, 0x10000, Unit::Valu, 2, 0), // v_msad_u8
+    r(1563, Format::Vop3, [569, N, 569], S221, 0xd0000, Unit::Valu, 2, 0), // v_msad_u8
+    r(1564, Format::Vop2, [7, N, 7], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
+    r(1564, Format::Vop3, [263, N, 263], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
+    r(1565, Format::Vop2, [53, N, 53], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f16
+    r(1565, Format::Vop2, [N, 34, N], S228, 0x1080000340000, Unit::Valu, 2, 0), // v_mul_f16
+    r(1565, Format::Vop3, [N, 290, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f16
+    r(1565, Format::Vop3, [309, N, 309], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f16
+    r(1566, Format::Vop2, [8, N, 8], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f32
+    r(1566, Format::Vop2, [N, 5, N], S231, 0x1080000340000, Unit::Valu, 2, 0), // v_mul_f32
+    r(1566, Format::Vop3, [N, 261, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f32
+    r(1566, Format::Vop3, [264, N, 264], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f32
+    r(1567, Format::Vop2, [N, N, 6], S233, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_f64
+    r(1567, Format::Vop3, [N, 641, N], S234, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
+    r(1567, Format::Vop3, [808, N, N], S235, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
+    r(1567, Format::Vop3, [N, N, 262], S235, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f64
+    r(1568, Format::Vop3, [N, 647, N], S229, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
+    r(1568, Format::Vop3, [814, N, 814], S232, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
+    r(1569, Format::Vop2, [10, N, 10], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1569, Format::Vop2, [N, 7, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1569, Format::Vop3, [N, 263, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1569, Format::Vop3, [266, N, 266], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1570, Format::Vop3, [N, 646, N], S229, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
+    r(1570, Format::Vop3, [813, N, 813], S232, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
+    r(1571, Format::Vop2, [12, N, 12], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1571, Format::Vop2, [N, 9, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1571, Format::Vop3, [N, 265, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1571, Format::Vop3, [268, N, 268], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1572, Format::Vop2, [9, N, 9], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1572, Format::Vop2, [N, 6, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1572, Format::Vop3, [N, 262, N], S229, 0x1000000010000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1572, Format::Vop3, [265, N, 265], S232, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1573, Format::Vop3, [N, 673, N], S229, 0x3001b, Unit::Valu, 2, 0), // v_mul_legacy_f32
+    r(1574, Format::Vop2, [N, 41, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_lo_u16
+    r(1574, Format::Vop3, [N, 297, N], S236, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_lo_u16
+    r(1574, Format::Vop3, [773, N, 773], S237, 0xc0000, Unit::Valu, 2, 0), // v_mul_lo_u16
+    r(1575, Format::Vop3, [N, 645, N], S229, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
+    r(1575, Format::Vop3, [812, N, 812], S232, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
+    r(1576, Format::Vop2, [11, N, 11], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1576, Format::Vop2, [N, 8, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1576, Format::Vop3, [N, 264, N], S229, 0x1000000010000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1576, Format::Vop3, [267, N, 267], S232, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1577, Format::Vop3, [536, N, 536], S221, 0xf003f, Unit::Valu, 2, 0), // v_mullit_f32
+    r(1578, Format::Vop1, [0, 0, 0], S9, 0x0, Unit::Valu, 0, 0), // v_nop
+    r(1579, Format::Vop1, [105, N, 105], S283, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
+    r(1579, Format::Vop3, [489, N, 489], S284, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
+    r(1580, Format::Vop1, [55, N, 55], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
+    r(1580, Format::Vop1, [N, 43, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_not_b32
+    r(1580, Format::Vop3, [N, 363, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_not_b32
+    r(1580, Format::Vop3, [439, N, 439], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
+    r(1581, Format::Vop3, [N, 514, N], S220, 0x0, Unit::Valu, 2, 0), // v_or3_b32
+    r(1581, Format::Vop3, [600, N, 600], S221, 0xc0000, Unit::Valu, 2, 0), // v_or3_b32
+    r(1582, Format::Vop3, [867, N, 867], S237, 0xc0000, Unit::Valu, 2, 0), // v_or_b16
+    r(1583, Format::Vop2, [28, N, 28], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
+    r(1583, Format::Vop2, [N, 20, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_or_b32
+    r(1583, Format::Vop3, [N, 276, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_or_b32
+    r(1583, Format::Vop3, [284, N, 284], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
+    r(1584, Format::Vop3, [N, 672, N], S229, 0x102db, Unit::Valu, 2, 0), // v_pack_b32_f16
+    r(1584, Format::Vop3, [785, N, 785], S230, 0xd02db, Unit::Valu, 2, 0), // v_pack_b32_f16
+    r(1585, Format::Vop3, [N, 493, N], S220, 0x0, Unit::Valu, 2, 0), // v_perm_b32
+    r(1585, Format::Vop3, [580, N, 580], S221, 0xc0000, Unit::Valu, 2, 0), // v_perm_b32
+    r(1586, Format::Vop3, [603, N, 603], S346, 0xc0, Unit::Valu, 2, 0), // v_permlane16_b32
+    r(1587, Format::Vop3, [N, N, 783], S347, 0xc0, Unit::Valu, 2, 0), // v_permlane16_var_b32
+    r(1588, Format::Vop1, [103, N, 103], S342, 0x0, Unit::Valu, 2, 0), // v_permlane64_b32
+    r(1589, Format::Vop3, [604, N, 604], S346, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_b32
+    r(1590, Format::Vop3, [N, N, 784], S347, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_var_b32
+    r(1591, Format::Vop1, [27, N, 27], S9, 0x0, Unit::Valu, 0, 0), // v_pipeflush
+    r(1592, Format::Vop3p, [N, 15, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
+    r(1592, Format::Vop3p, [15, N, 15], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
+    r(1593, Format::Vop3p, [N, 50, N], S349, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f32
+    r(1594, Format::Vop3p, [N, 2, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
+    r(1594, Format::Vop3p, [2, N, 2], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
+    r(1595, Format::Vop3p, [N, 10, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
+    r(1595, Format::Vop3p, [10, N, 10], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
+    r(1596, Format::Vop3p, [N, 6, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
+    r(1596, Format::Vop3p, [6, N, 6], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
+    r(1597, Format::Vop3p, [N, 14, N], S220, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
+    r(1597, Format::Vop3p, [14, N, 14], S350, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
+    r(1598, Format::Vop3p, [N, 48, N], S351, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f32
+    r(1599, Format::Vop2, [60, N, 60], S307, 0x3c0000, Unit::Valu, 2, 0), // v_pk_fmac_f16
+    r(1599, Format::Vop2, [N, 60, N], S307, 0x1000000000000, Unit::Valu, 2, 0), // v_pk_fmac_f16
+    r(1600, Format::Vop3p, [N, 4, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
+    r(1600, Format::Vop3p, [4, N, 4], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
+    r(1601, Format::Vop3p, [N, 5, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
+    r(1601, Format::Vop3p, [5, N, 5], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
+    r(1602, Format::Vop3p, [N, 0, N], S220, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
+    r(1602, Format::Vop3p, [0, N, 0], S221, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
+    r(1603, Format::Vop3p, [N, 9, N], S220, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
+    r(1603, Format::Vop3p, [9, N, 9], S221, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
+    r(1604, Format::Vop3p, [N, 18, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
+    r(1604, Format::Vop3p, [18, N, N], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
+    r(1605, Format::Vop3p, [N, 7, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
+    r(1605, Format::Vop3p, [7, N, 7], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
+    r(1606, Format::Vop3p, [N, N, 28], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_num_f16
+    r(1607, Format::Vop3p, [N, 12, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
+    r(1607, Format::Vop3p, [12, N, 12], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
+    r(1608, Format::Vop3p, [N, N, 30], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_maximum_f16
+    r(1609, Format::Vop3p, [N, 17, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
+    r(1609, Format::Vop3p, [17, N, N], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
+    r(1610, Format::Vop3p, [N, 8, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
+    r(1610, Format::Vop3p, [8, N, 8], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
+    r(1611, Format::Vop3p, [N, N, 27], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_num_f16
+    r(1612, Format::Vop3p, [N, 13, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
+    r(1612, Format::Vop3p, [13, N, 13], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
+    r(1613, Format::Vop3p, [N, N, 29], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_minimum_f16
+    r(1614, Format::Vop3p, [N, 51, N], S349, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mov_b32
+    r(1615, Format::Vop3p, [N, 16, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
+    r(1615, Format::Vop3p, [16, N, 16], S348, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
+    r(1616, Format::Vop3p, [N, 49, N], S349, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f32
+    r(1617, Format::Vop3p, [N, 1, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
+    r(1617, Format::Vop3p, [1, N, 1], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
+    r(1618, Format::Vop3p, [N, 3, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
+    r(1618, Format::Vop3p, [3, N, 3], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
+    r(1619, Format::Vop3p, [N, 11, N], S229, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
+    r(1619, Format::Vop3p, [11, N, 11], S232, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
+    r(1620, Format::Vop3, [N, 485, N], S323, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
+    r(1620, Format::Vop3, [570, N, 570], S343, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
+    r(1621, Format::Vop1, [84, N, 84], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1621, Format::Vop1, [N, 61, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1621, Format::Vop3, [N, 381, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1621, Format::Vop3, [468, N, 468], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1622, Format::Vop1, [42, N, 42], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1622, Format::Vop1, [N, 34, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1622, Format::Vop3, [N, 354, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1622, Format::Vop3, [426, N, 426], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1623, Format::Vop1, [47, 37, 47], S247, 0x1000000000000, Unit::Trans, 2, 0), // v_rcp_f64
+    r(1623, Format::Vop3, [N, 357, N], S248, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
+    r(1623, Format::Vop3, [431, N, 431], S247, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
+    r(1624, Format::Vop1, [43, N, 43], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1624, Format::Vop1, [N, 35, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1624, Format::Vop3, [N, 355, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1624, Format::Vop3, [427, N, 427], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1625, Format::Vop1, [2, 2, 2], S352, 0x0, Unit::Valu, 2, 0), // v_readfirstlane_b32
+    r(1626, Format::Vop3, [864, 649, 864], S353, 0x0, Unit::Valu, 0, 0), // v_readlane_b32
+    r(1627, Format::Vop1, [94, N, 94], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1627, Format::Vop1, [N, 71, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1627, Format::Vop3, [N, 391, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1627, Format::Vop3, [478, N, 478], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1628, Format::Vop1, [35, N, 35], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1628, Format::Vop1, [N, 30, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1628, Format::Vop3, [N, 350, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1628, Format::Vop3, [419, N, 419], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1629, Format::Vop1, [25, 25, 25], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_rndne_f64
+    r(1629, Format::Vop3, [N, 345, N], S248, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
+    r(1629, Format::Vop3, [409, N, 409], S247, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
+    r(1630, Format::Vop1, [86, N, 86], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1630, Format::Vop1, [N, 63, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1630, Format::Vop3, [N, 383, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1630, Format::Vop3, [470, N, 470], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1631, Format::Vop1, [46, N, 46], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1631, Format::Vop1, [N, 36, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1631, Format::Vop3, [N, 356, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1631, Format::Vop3, [430, N, 430], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1632, Format::Vop1, [49, 38, 49], S247, 0x1000000000000, Unit::Trans, 2, 0), // v_rsq_f64
+    r(1632, Format::Vop3, [N, 358, N], S248, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
+    r(1632, Format::Vop3, [433, N, 433], S247, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
+    r(1633, Format::Vop3, [N, N, 641], S354, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f16
+    r(1634, Format::Vop3, [N, N, 640], S355, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f32
+    r(1635, Format::Vop3, [N, N, 643], S354, 0x30009, Unit::Trans, 2, 0), // v_s_log_f16
+    r(1636, Format::Vop3, [N, N, 642], S355, 0x30009, Unit::Trans, 2, 0), // v_s_log_f32
+    r(1637, Format::Vop3, [N, N, 645], S354, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f16
+    r(1638, Format::Vop3, [N, N, 644], S355, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f32
+    r(1639, Format::Vop3, [N, N, 647], S354, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f16
+    r(1640, Format::Vop3, [N, N, 646], S355, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f32
+    r(1641, Format::Vop3, [N, N, 649], S354, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f16
+    r(1642, Format::Vop3, [N, N, 648], S355, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f32
+    r(1643, Format::Vop3, [N, 474, N], S220, 0x10000, Unit::Valu, 2, 0), // v_sad_hi_u8
+    r(1643, Format::Vop3, [547, N, 547], S221, 0xd0000, Unit::Valu, 2, 0), // v_sad_hi_u8
+    r(1644, Format::Vop3, [N, 475, N], S220, 0x10000, Unit::Valu, 2, 0), // v_sad_u16
+    r(1644, Format::Vop3, [548, N, 548], S221, 0xd0000, Unit::Valu, 2, 0), // v_sad_u16
+    r(1645, Format::Vop3, [N, 476, N], S220, 0x10000, Unit::Valu, 2, 0), // v_sad_u32
+    r(1645, Format::Vop3, [549, N, 549], S221, 0xd0000, Unit::Valu, 2, 0), // v_sad_u32
+    r(1646, Format::Vop3, [N, 473, N], S220, 0x10000, Unit::Valu, 2, 0), // v_sad_u8
+    r(1646, Format::Vop3, [546, N, 546], S221, 0xd0000, Unit::Valu, 2, 0), // v_sad_u8
+    r(1647, Format::Vop1, [98, N, 98], S282, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1647, Format::Vop1, [N, 79, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1647, Format::Vop3, [N, 399, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1647, Format::Vop3, [482, N, 482], S243, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1648, Format::Vop1, [N, 55, N], S243, 0x1080000040000, Unit::Valu, 2, 0), // v_screen_partition_4se_b32
+    r(1648, Format::Vop3, [N, 375, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_screen_partition_4se_b32
+    r(1649, Format::Vop1, [96, N, 96], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f16
+    r(1649, Format::Vop1, [N, 73, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_sin_f16
+    r(1649, Format::Vop3, [N, 393, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_sin_f16
+    r(1649, Format::Vop3, [480, N, 480], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f16
+    r(1650, Format::Vop1, [53, N, 53], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f32
+    r(1650, Format::Vop1, [N, 41, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_sin_f32
+    r(1650, Format::Vop3, [N, 361, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_sin_f32
+    r(1650, Format::Vop3, [437, N, 437], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f32
+    r(1651, Format::Mai, [N, 102, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_bf16
+    r(1652, Format::Mai, [N, 98, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_f16
+    r(1653, Format::Mai, [N, 120, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_bf8
+    r(1654, Format::Mai, [N, 121, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_fp8
+    r(1655, Format::Mai, [N, 122, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_bf8
+    r(1656, Format::Mai, [N, 123, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_fp8
+    r(1657, Format::Mai, [N, 104, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_bf16
+    r(1658, Format::Mai, [N, 100, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_f16
+    r(1659, Format::Mai, [N, 124, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_bf8
+    r(1660, Format::Mai, [N, 125, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_fp8
+    r(1661, Format::Mai, [N, 126, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_bf8
+    r(1662, Format::Mai, [N, 127, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_fp8
+    r(1663, Format::Mai, [N, 106, N], S356, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_i32_16x16x64_i8
+    r(1664, Format::Mai, [N, 108, N], S357, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_i32_32x32x32_i8
+    r(1665, Format::Vop1, [85, N, 85], S245, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1665, Format::Vop1, [N, 62, N], S246, 0x1080000140000, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1665, Format::Vop3, [N, 382, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1665, Format::Vop3, [469, N, 469], S246, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1666, Format::Vop1, [51, N, 51], S243, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1666, Format::Vop1, [N, 39, N], S243, 0x1080000140000, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1666, Format::Vop3, [N, 359, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1666, Format::Vop3, [435, N, 435], S243, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1667, Format::Vop1, [52, 40, 52], S247, 0x1000000000000, Unit::Trans, 2, 0), // v_sqrt_f64
+    r(1667, Format::Vop3, [N, 360, N], S248, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
+    r(1667, Format::Vop3, [436, N, 436], S247, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
+    r(1668, Format::Vop2, [33, N, 33], S222, 0x10000000c0000, Unit::Valu, 3, 1), // v_sub_co_ci_u32
+    r(1668, Format::Vop3Sd, [289, N, 289], S223, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_co_ci_u32
+    r(1669, Format::Vop2, [N, 26, N], S224, 0x1080000040000, Unit::Valu, 2, 1), // v_sub_co_u32
+    r(1669, Format::Vop3Sd, [N, 282, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_co_u32
+    r(1669, Format::Vop3Sd, [769, N, 769], S226, 0xd0000, Unit::Valu, 2, 0), // v_sub_co_u32
+    r(1670, Format::Vop2, [51, N, 51], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f16
+    r(1670, Format::Vop2, [N, 32, N], S228, 0x1080000340000, Unit::Valu, 2, 0), // v_sub_f16
+    r(1670, Format::Vop3, [N, 288, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_sub_f16
+    r(1670, Format::Vop3, [307, N, 307], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f16
+    r(1671, Format::Vop2, [4, N, 4], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f32
+    r(1671, Format::Vop2, [N, 2, N], S231, 0x1080000340000, Unit::Valu, 2, 0), // v_sub_f32
+    r(1671, Format::Vop3, [N, 258, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_sub_f32
+    r(1671, Format::Vop3, [260, N, 260], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f32
+    r(1672, Format::Vop3, [N, 671, N], S236, 0x102c0, Unit::Valu, 2, 0), // v_sub_i16
+    r(1673, Format::Vop3, [N, 669, N], S229, 0x10000, Unit::Valu, 2, 0), // v_sub_i32
+    r(1674, Format::Vop3, [782, N, 782], S237, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_i16
+    r(1675, Format::Vop3, [805, N, 805], S232, 0xd0000, Unit::Valu, 2, 0), // v_sub_nc_i32
+    r(1676, Format::Vop3, [772, N, 772], S237, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_u16
+    r(1677, Format::Vop2, [38, N, 38], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_sub_nc_u32
+    r(1677, Format::Vop3, [294, N, 294], S232, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_nc_u32
+    r(1678, Format::Vop2, [N, 39, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_sub_u16
+    r(1678, Format::Vop3, [N, 295, N], S236, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_u16
+    r(1679, Format::Vop2, [N, 53, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_sub_u32
+    r(1679, Format::Vop3, [N, 309, N], S229, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_u32
+    r(1680, Format::Vop2, [N, 29, N], S239, 0x1080000040000, Unit::Valu, 3, 1), // v_subb_co_u32
+    r(1680, Format::Vop3Sd, [N, 285, N], S240, 0x1000000010000, Unit::Valu, 2, 0), // v_subb_co_u32
+    r(1681, Format::Vop2, [N, 30, N], S239, 0x1080000040000, Unit::Valu, 3, 1), // v_subbrev_co_u32
+    r(1681, Format::Vop3Sd, [N, 286, N], S240, 0x1000000010000, Unit::Valu, 2, 0), // v_subbrev_co_u32
+    r(1682, Format::Vop2, [34, N, 34], S222, 0x10000000c0000, Unit::Valu, 3, 1), // v_subrev_co_ci_u32
+    r(1682, Format::Vop3Sd, [290, N, 290], S223, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_co_ci_u32
+    r(1683, Format::Vop2, [N, 27, N], S224, 0x1080000040000, Unit::Valu, 2, 1), // v_subrev_co_u32
+    r(1683, Format::Vop3Sd, [N, 283, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_co_u32
+    r(1683, Format::Vop3Sd, [770, N, 770], S226, 0xd0000, Unit::Valu, 2, 0), // v_subrev_co_u32
+    r(1684, Format::Vop2, [52, N, 52], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1684, Format::Vop2, [N, 33, N], S228, 0x1080000340000, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1684, Format::Vop3, [N, 289, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1684, Format::Vop3, [308, N, 308], S230, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1685, Format::Vop2, [5, N, 5], S231, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1685, Format::Vop2, [N, 3, N], S231, 0x1080000340000, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1685, Format::Vop3, [N, 259, N], S229, 0x100000003001b, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1685, Format::Vop3, [261, N, 261], S232, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1686, Format::Vop2, [39, N, 39], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
+    r(1686, Format::Vop3, [295, N, 295], S232, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
+    r(1687, Format::Vop2, [N, 40, N], S238, 0x1080000040000, Unit::Valu, 2, 0), // v_subrev_u16
+    r(1687, Format::Vop3, [N, 296, N], S236, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_u16
+    r(1688, Format::Vop2, [N, 54, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_subrev_u32
+    r(1688, Format::Vop3, [N, 310, N], S229, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_u32
+    r(1689, Format::Vop1, [101, 81, 101], S358, 0x0, Unit::Valu, 2, 0), // v_swap_b32
+    r(1690, Format::Vop1, [104, N, 104], S358, 0x0, Unit::Valu, 2, 0), // v_swaprel_b32
+    r(1691, Format::Vop3p, [N, N, 83], S359, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_bf16_16x16x32_bf16
+    r(1692, Format::Vop3p, [N, N, 82], S359, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f16_16x16x32_f16
+    r(1693, Format::Vop3p, [N, N, 81], S360, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf16
+    r(1694, Format::Vop3p, [N, N, 90], S361, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_bf8
+    r(1695, Format::Vop3p, [N, N, 89], S361, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_fp8
+    r(1696, Format::Vop3p, [N, N, 80], S360, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_f16
+    r(1697, Format::Vop3p, [N, N, 88], S361, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_bf8
+    r(1698, Format::Vop3p, [N, N, 87], S361, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_fp8
+    r(1699, Format::Vop3p, [N, N, 85], S362, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu4
+    r(1700, Format::Vop3p, [N, N, 84], S361, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu8
+    r(1701, Format::Vop3p, [N, N, 86], S361, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x64_iu4
+    r(1702, Format::Vop3, [N, 658, N], S321, 0x30009, Unit::Valu, 2, 0), // v_trig_preop_f64
+    r(1702, Format::Vop3, [815, N, 815], S322, 0x30009, Unit::Valu, 2, 0), // v_trig_preop_f64
+    r(1703, Format::Vop1, [93, N, 93], S245, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1703, Format::Vop1, [N, 70, N], S246, 0x1080000140000, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1703, Format::Vop3, [N, 390, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1703, Format::Vop3, [477, N, 477], S246, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1704, Format::Vop1, [33, N, 33], S243, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1704, Format::Vop1, [N, 28, N], S243, 0x1080000140000, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1704, Format::Vop3, [N, 348, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1704, Format::Vop3, [417, N, 417], S243, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1705, Format::Vop1, [23, 23, 23], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_trunc_f64
+    r(1705, Format::Vop3, [N, 343, N], S248, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
+    r(1705, Format::Vop3, [407, N, 407], S247, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
+    r(1706, Format::Vop3p, [N, N, 67], S363, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
+    r(1706, Format::Vop3p, [67, N, N], S364, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
+    r(1707, Format::Vop3p, [N, N, 66], S365, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
+    r(1707, Format::Vop3p, [66, N, N], S364, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
+    r(1708, Format::Vop3p, [N, N, 65], S366, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
+    r(1708, Format::Vop3p, [65, N, N], S364, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
+    r(1709, Format::Vop3p, [N, N, 73], S367, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_bf8
+    r(1710, Format::Vop3p, [N, N, 72], S367, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_fp8
+    r(1711, Format::Vop3p, [N, N, 64], S366, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
+    r(1711, Format::Vop3p, [64, N, N], S364, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
+    r(1712, Format::Vop3p, [N, N, 71], S367, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_bf8
+    r(1713, Format::Vop3p, [N, N, 70], S367, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_fp8
+    r(1714, Format::Vop3p, [N, N, 69], S368, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
+    r(1714, Format::Vop3p, [69, N, N], S369, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
+    r(1715, Format::Vop3p, [N, N, 68], S367, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
+    r(1715, Format::Vop3p, [68, N, N], S370, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
+    r(1716, Format::Vop3p, [N, N, 74], S367, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x32_iu4
+    r(1717, Format::Vop3, [N, 650, N], S371, 0x0, Unit::Valu, 0, 0), // v_writelane_b32
+    r(1717, Format::Vop3, [865, N, 865], S372, 0x0, Unit::Valu, 0, 0), // v_writelane_b32
+    r(1718, Format::Vop3, [N, 499, N], S220, 0x0, Unit::Valu, 2, 0), // v_xad_u32
+    r(1718, Format::Vop3, [581, N, 581], S221, 0xc0000, Unit::Valu, 2, 0), // v_xad_u32
+    r(1719, Format::Vop2, [30, N, 30], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1719, Format::Vop2, [N, 61, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1719, Format::Vop3, [N, 317, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1719, Format::Vop3, [286, N, 286], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1720, Format::Vop3, [576, N, 576], S221, 0xc0000, Unit::Valu, 2, 0), // v_xor3_b32
+    r(1721, Format::Vop3, [868, N, 868], S237, 0xc0000, Unit::Valu, 2, 0), // v_xor_b16
+    r(1722, Format::Vop2, [29, N, 29], S231, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
+    r(1722, Format::Vop2, [N, 21, N], S231, 0x1080000040000, Unit::Valu, 2, 0), // v_xor_b32
+    r(1722, Format::Vop3, [N, 277, N], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_xor_b32
+    r(1722, Format::Vop3, [285, N, 285], S232, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
 ];
 
 /// Rows of each chip by format and number: what a decoder looks up.
 #[rustfmt::skip]
 pub(in super::super) static BY_CODE: [&[u16]; 3] = [
-    &[1412, 1413, 1269, 1270, 1197, 1198, 1329, 1330, 1267, 1268, 1265, 1266, 1482, 1481, 1192, 1193, 1194, 1195, 1191, 1111, 1177, 1178, 1179, 1180, 1456, 1457, 1525, 1526, 1436, 1437, 1136, 1137, 1446, 1447, 1533, 1534, 1429, 1430, 1434, 1435, 1529, 1530, 1126, 1127, 1440, 1441, 1132, 1133, 1444, 1445, 1128, 1129, 1134, 1135, 1417, 1418, 1415, 1416, 1419, 1365, 1476, 1500, 1458, 1470, 1471, 1120, 1496, 1118, 1494, 1121, 1497, 1112, 1394, 1395, 1396, 1397, 1144, 1145, 1390, 1391, 1392, 1393, 1406, 1409, 1398, 1401, 1124, 1125, 1438, 1439, 1531, 1532, 1427, 1428, 1432, 1433, 1527, 1528, 1130, 1131, 1442, 1443, 1183, 1181, 1184, 1182, 1185, 1186, 1424, 1423, 1422, 1327, 1328, 1455, 1454, 1452, 1453, 1274, 1291, 1283, 1279, 1296, 1287, 1275, 1292, 1284, 1280, 1297, 1288, 1187, 1189, 1188, 1190, 1276, 1293, 1414, 1271, 1314, 1322, 1318, 1316, 1324, 1320, 1315, 1323, 1319, 1317, 1325, 1321, 1123, 1426, 1366, 1478, 1479, 1248, 1498, 1499, 1523, 1522, 1520, 1521, 1431, 1475, 1474, 1484, 1473, 1264, 1346, 1519, 1518, 1511, 1509, 1501, 1462, 1347, 1326, 1196, 1258, 1259, 1261, 1260, 1254, 1253, 1249, 1252, 1251, 1250, 1348, 1350, 1524, 1477, 1469, 1472, 1369, 1345, 1504, 1505, 1368, 1172, 1374, 1378, 1370, 1372, 1376, 1229, 1233, 1225, 1227, 1231, 1367, 1341, 3064, 3003, 3153, 2534, 2516, 2489, 2493, 2593, 2530, 2462, 2479, 2539, 2522, 2549, 2482, 2513, 2497, 2501, 2505, 2509, 2597, 2519, 3304, 1687, 3163, 2702, 3087, 2739, 3300, 1683, 3159, 2698, 2682, 2782, 3142, 3149, 3170, 3146, 3174, 3227, 3231, 3205, 2448, 3067, 1675, 1693, 2452, 1691, 2754, 2765, 2743, 2750, 2761, 3009, 3011, 3015, 3013, 2470, 2466, 2589, 2526, 3138, 3223, 3166, 2778, 2678, 2757, 2746, 2694, 1679, 3296, 3155, 2735, 3201, 2444, 3195, 2541, 2545, 3281, 3084, 3282, 3065, 2537, 2600, 2441, 2624, 1622, 3243, 3271, 2722, 3023, 3029, 3049, 3039, 3059, 3045, 2964, 2857, 2973, 2866, 2986, 2879, 2796, 2807, 1659, 1650, 3074, 3334, 3328, 1613, 3234, 3262, 1637, 3252, 3275, 2726, 2734, 2721, 2570, 1618, 3239, 3267, 3025, 2724, 2732, 2719, 2853, 2960, 2768, 3100, 1740, 1879, 1707, 1835, 1802, 1868, 1769, 2000, 2041, 1945, 1978, 1956, 1967, 1934, 1989, 2010, 1743, 1882, 1710, 1838, 1805, 1871, 1772, 2003, 2044, 1948, 1981, 1959, 1970, 1937, 1992, 2012, 1747, 1886, 1714, 1842, 1809, 1875, 1776, 2007, 2048, 1952, 1985, 1963, 1974, 1941, 1996, 2014, 1890, 1718, 1846, 1813, 1912, 1780, 1901, 1729, 1857, 1824, 1923, 1791, 1752, 1893, 1721, 1849, 1816, 1915, 1783, 2018, 1761, 1904, 1732, 1860, 1827, 1926, 1794, 2027, 1756, 1897, 1725, 1853, 1820, 1919, 1787, 2022, 1765, 1908, 1736, 1864, 1831, 1930, 1798, 2031, 1696, 1699, 1703, 2100, 2252, 2064, 2204, 2168, 2240, 2132, 2384, 2428, 2324, 2360, 2336, 2348, 2312, 2372, 2395, 2104, 2256, 2068, 2208, 2172, 2244, 2136, 2388, 2432, 2328, 2364, 2340, 2352, 2316, 2376, 2397, 2108, 2260, 2072, 2212, 2176, 2248, 2140, 2392, 2436, 2332, 2368, 2344, 2356, 2320, 2380, 2399, 2264, 2076, 2216, 2180, 2288, 2144, 2276, 2088, 2228, 2192, 2300, 2156, 2114, 2268, 2080, 2220, 2184, 2292, 2148, 2404, 2124, 2280, 2092, 2232, 2196, 2304, 2160, 2414, 2118, 2272, 2084, 2224, 2188, 2296, 2152, 2408, 2128, 2284, 2096, 2236, 2200, 2308, 2164, 2418, 2052, 2056, 2060, 1742, 1881, 1709, 1837, 1804, 1870, 1771, 2002, 2043, 1947, 1980, 1958, 1969, 1936, 1991, 2011, 1746, 1885, 1713, 1841, 1808, 1874, 1775, 2006, 2047, 1951, 1984, 1962, 1973, 1940, 1995, 2013, 1749, 1888, 1716, 1844, 1811, 1877, 1778, 2009, 2050, 1954, 1987, 1965, 1976, 1943, 1998, 2015, 1892, 1720, 1848, 1815, 1914, 1782, 1903, 1731, 1859, 1826, 1925, 1793, 1755, 1896, 1724, 1852, 1819, 1918, 1786, 2021, 1764, 1907, 1735, 1863, 1830, 1929, 1797, 2030, 1758, 1899, 1727, 1855, 1822, 1921, 1789, 2024, 1767, 1910, 1738, 1866, 1833, 1932, 1800, 2033, 1698, 1702, 1705, 2101, 2253, 2065, 2205, 2169, 2241, 2133, 2385, 2429, 2325, 2361, 2337, 2349, 2313, 2373, 2396, 2105, 2257, 2069, 2209, 2173, 2245, 2137, 2389, 2433, 2329, 2365, 2341, 2353, 2317, 2377, 2398, 2109, 2261, 2073, 2213, 2177, 2249, 2141, 2393, 2437, 2333, 2369, 2345, 2357, 2321, 2381, 2400, 2265, 2077, 2217, 2181, 2289, 2145, 2277, 2089, 2229, 2193, 2301, 2157, 2115, 2269, 2081, 2221, 2185, 2293, 2149, 2405, 2125, 2281, 2093, 2233, 2197, 2305, 2161, 2415, 2119, 2273, 2085, 2225, 2189, 2297, 2153, 2409, 2129, 2285, 2097, 2237, 2201, 2309, 2165, 2419, 2053, 2057, 2061, 2443, 1625, 3246, 3274, 2723, 3024, 3032, 3052, 3042, 3062, 3048, 2967, 2860, 2976, 2869, 2989, 2882, 2799, 2810, 1662, 1653, 3077, 3337, 3331, 1638, 3253, 3276, 2729, 2571, 1621, 3242, 3270, 3028, 2725, 2856, 2963, 2771, 3006, 2536, 2518, 2492, 2496, 2596, 2533, 2465, 2481, 2540, 2523, 2552, 2484, 2515, 2500, 2504, 2508, 2512, 2599, 2521, 3306, 1689, 3165, 2704, 2742, 3303, 1686, 3162, 2701, 2685, 2785, 3145, 3152, 3173, 3148, 3176, 3230, 3233, 3208, 2451, 3070, 1678, 1694, 2453, 1692, 2756, 2767, 2745, 2753, 2764, 3010, 3012, 3016, 3014, 2473, 2469, 2592, 2529, 3141, 3226, 3169, 2781, 2681, 2760, 2749, 2697, 1682, 3299, 3158, 2738, 3204, 2447, 3198, 2544, 2548, 3066, 2538, 2601, 2705, 2823, 2834, 2455, 2459, 2461, 2457, 1670, 1668, 1672, 2709, 2711, 2777, 1646, 1648, 3063, 2949, 2953, 2959, 2842, 2846, 2852, 2903, 2907, 2913, 3194, 3188, 3190, 3192, 2576, 2605, 2607, 2610, 2612, 3022, 3137, 3018, 3020, 3332, 2830, 3081, 3327, 2789, 1633, 2707, 2947, 2951, 2957, 2840, 2844, 2850, 2901, 2905, 2911, 2819, 2603, 1612, 2792, 1655, 3072, 2832, 2821, 3082, 3085, 2439, 2891, 2998, 2890, 2997, 2895, 3002, 2892, 2999, 2618, 2617, 1636, 3251, 3056, 2563, 2572, 2878, 2865, 2985, 2972, 1634, 3249, 3079, 2566, 2568, 2773, 1674, 1666, 2899, 2897, 2567, 2569, 2574, 2565, 3250, 1635, 1628, 3035, 2969, 2862, 2775, 3058, 3044, 3038, 3295, 2795, 2806, 1658, 2802, 2812, 1664, 3154, 3325, 1649, 3073, 3333, 1614, 3235, 3263, 2614, 2616, 2836, 2825, 1617, 3238, 3266, 3107, 3131, 3092, 3133, 3103, 3105, 3096, 3113, 3121, 3109, 3094, 3135, 3116, 3124, 3098, 3089, 3128, 3119, 3111, 2621, 2634, 2636, 2640, 2642, 2619, 2714, 2718, 2716, 3316, 3312, 3310, 3308, 3322, 3320, 2655, 2653, 2657, 2672, 2645, 2674, 2676, 2670, 2668, 2649, 2660, 2664, 2651, 2656, 2654, 2658, 2673, 2646, 2675, 2677, 2671, 2669, 2650, 2661, 2665, 2652, 2647, 2659, 2648, 241, 537, 485, 310, 298, 394, 358, 420, 384, 247, 438, 567, 426, 507, 491, 495, 272, 276, 390, 354, 227, 511, 503, 235, 531, 479, 304, 292, 408, 372, 414, 378, 253, 444, 573, 432, 525, 517, 521, 278, 282, 404, 368, 546, 543, 328, 316, 320, 336, 348, 334, 342, 289, 259, 244, 540, 488, 313, 301, 397, 361, 423, 387, 250, 441, 570, 429, 509, 493, 497, 274, 277, 392, 356, 238, 534, 482, 307, 295, 411, 375, 417, 381, 256, 447, 576, 435, 527, 519, 523, 280, 283, 406, 370, 330, 318, 322, 231, 286, 513, 505, 350, 352, 338, 340, 344, 346, 499, 324, 450, 262, 515, 501, 332, 326, 805, 795, 803, 793, 771, 773, 775, 769, 819, 813, 815, 817, 821, 811, 787, 785, 777, 783, 781, 779, 827, 825, 739, 741, 613, 615, 589, 591, 727, 729, 677, 679, 687, 689, 655, 657, 665, 667, 601, 603, 697, 699, 759, 761, 641, 643, 629, 631, 743, 745, 617, 619, 593, 595, 731, 733, 681, 683, 691, 693, 659, 661, 669, 671, 605, 607, 701, 703, 763, 765, 645, 647, 633, 635, 621, 622, 673, 674, 651, 652, 581, 584, 1076, 1059, 1074, 1057, 1034, 1036, 1038, 1032, 1092, 1086, 1088, 1090, 1094, 1084, 1051, 1049, 1041, 1047, 1045, 1043, 1101, 1099, 1030, 1082, 999, 1001, 869, 871, 845, 847, 987, 989, 883, 884, 935, 937, 945, 947, 913, 915, 923, 925, 857, 859, 955, 957, 1019, 1021, 899, 901, 887, 889, 1003, 1005, 873, 875, 849, 851, 991, 993, 939, 941, 949, 951, 917, 919, 927, 929, 861, 863, 959, 961, 1023, 1025, 903, 905, 891, 893, 877, 878, 931, 932, 909, 910, 837, 840, 1577, 1562, 1575, 1560, 1537, 1539, 1541, 1535, 1591, 1585, 1587, 1589, 1593, 1583, 1554, 1552, 1544, 1550, 1548, 1546, 1600, 1598, 137, 140, 143, 146, 210, 213, 216, 219, 108, 110, 112, 114, 187, 189, 191, 193, 167, 151, 165, 149, 100, 102, 104, 98, 181, 175, 177, 179, 183, 173, 126, 124, 106, 122, 120, 116, 197, 195, 118, 199, 95, 96, 158, 156, 157, 155, 153, 154, 80, 17, 5, 74, 24, 50, 55, 39, 44, 11, 60, 90, 32, 26, 82, 19, 7, 76, 52, 57, 41, 46, 13, 62, 92, 34, 28, 21, 48, 37, 1],
-    &[1412, 1413, 1269, 1270, 1436, 1437, 1525, 1526, 1197, 1198, 1177, 1178, 1179, 1180, 1351, 1352, 1353, 1354, 1356, 1357, 1355, 1358, 1482, 1481, 1192, 1193, 1194, 1195, 1365, 1476, 1500, 1458, 1137, 1447, 1534, 1142, 1451, 1430, 1435, 1530, 1456, 1457, 1417, 1418, 1415, 1416, 1257, 1111, 1138, 1448, 1139, 1143, 1191, 1120, 1496, 1118, 1494, 1121, 1497, 1406, 1409, 1398, 1401, 1327, 1328, 1124, 1125, 1438, 1439, 1531, 1532, 1140, 1141, 1449, 1450, 1427, 1428, 1432, 1433, 1527, 1528, 1394, 1395, 1396, 1397, 1144, 1145, 1185, 1186, 1424, 1183, 1181, 1184, 1182, 1255, 1112, 1459, 1423, 1422, 1390, 1391, 1392, 1393, 1455, 1454, 1452, 1274, 1291, 1283, 1279, 1296, 1287, 1275, 1292, 1284, 1280, 1297, 1288, 1187, 1189, 1188, 1190, 1480, 1276, 1293, 1414, 1271, 1314, 1322, 1318, 1316, 1324, 1320, 1315, 1323, 1319, 1317, 1325, 1321, 1123, 1426, 1256, 1366, 1478, 1479, 1248, 1431, 1348, 1196, 1524, 1258, 1259, 1261, 1260, 1254, 1253, 1172, 1475, 1518, 1474, 1484, 1477, 1469, 1472, 1501, 1368, 1369, 1345, 1504, 1249, 1252, 1251, 1250, 1350, 1349, 1381, 1383, 1384, 1385, 1382, 1463, 1464, 1465, 1236, 1238, 1239, 1240, 1237, 1486, 1487, 1488, 1466, 1467, 1468, 1245, 1246, 1247, 1341, 1343, 1342, 1344, 1405, 1404, 1339, 1340, 1217, 1203, 1199, 1215, 1213, 1221, 1211, 1219, 1201, 1209, 1223, 1207, 1205, 1218, 1204, 1200, 1216, 1214, 1222, 1212, 1220, 1202, 1210, 1224, 1208, 1206, 1164, 1150, 1146, 1162, 1160, 1168, 1158, 1166, 1148, 1156, 1170, 1154, 1152, 1165, 1151, 1147, 1163, 1161, 1169, 1159, 1167, 1149, 1157, 1171, 1155, 1153, 3064, 3004, 3153, 2534, 2516, 2490, 2494, 2594, 2531, 2463, 2478, 2583, 2524, 2550, 2482, 2513, 2498, 2502, 2506, 2510, 2597, 2519, 3304, 1687, 3163, 2702, 2740, 3301, 1684, 3160, 2699, 2683, 2783, 3143, 3150, 3171, 3146, 3174, 3228, 3231, 3206, 2449, 3068, 1676, 2690, 2692, 2688, 2754, 2765, 2743, 2751, 2762, 1690, 3199, 3007, 2471, 2467, 2590, 2527, 3139, 3224, 3167, 2779, 2679, 2758, 2747, 2695, 1680, 3297, 3156, 2736, 3202, 2445, 2686, 2786, 2542, 2546, 3196, 3281, 1608, 2486, 2475, 2558, 2555, 2440, 1623, 3244, 3272, 2730, 3030, 3050, 3040, 3060, 3046, 2965, 2858, 2974, 2867, 2987, 2880, 2808, 1660, 2797, 1651, 3075, 3335, 2733, 2720, 1615, 3236, 3264, 1643, 3258, 3260, 1619, 3240, 3268, 3026, 2813, 2838, 2837, 1639, 3254, 3277, 3054, 2793, 2804, 1656, 2854, 2961, 2876, 2863, 2983, 2970, 2769, 1641, 3256, 3279, 2625, 2627, 2637, 2643, 2727, 3101, 3329, 1700, 2055, 1703, 2059, 1695, 2051, 1739, 1878, 1706, 1834, 1801, 1867, 1768, 1999, 2040, 1944, 1977, 1955, 1966, 1933, 1988, 2034, 2099, 2251, 2063, 2203, 2167, 2239, 2131, 2383, 2427, 2323, 2359, 2335, 2347, 2311, 2371, 2421, 1744, 1883, 1711, 1839, 1806, 1872, 1773, 2004, 2045, 1949, 1982, 1960, 1971, 1938, 1993, 2036, 2103, 2255, 2067, 2207, 2171, 2243, 2135, 2387, 2431, 2327, 2363, 2339, 2351, 2315, 2375, 2423, 1747, 1886, 1714, 1842, 1809, 1875, 1776, 2007, 2048, 1952, 1985, 1963, 1974, 1941, 1996, 2038, 2107, 2259, 2071, 2211, 2175, 2247, 2139, 2391, 2435, 2331, 2367, 2343, 2355, 2319, 2379, 2425, 1750, 1889, 1717, 1845, 1812, 1911, 1779, 2016, 1759, 1900, 1728, 1856, 1823, 1922, 1790, 2025, 2111, 2263, 2075, 2215, 2179, 2287, 2143, 2401, 2121, 2275, 2087, 2227, 2191, 2299, 2155, 2411, 1753, 1894, 1722, 1850, 1817, 1916, 1784, 2019, 1762, 1905, 1733, 1861, 1828, 1927, 1795, 2028, 2113, 2267, 2079, 2219, 2183, 2291, 2147, 2403, 2123, 2279, 2091, 2231, 2195, 2303, 2159, 2413, 1756, 1897, 1725, 1853, 1820, 1919, 1787, 2022, 1765, 1908, 1736, 1864, 1831, 1930, 1798, 2031, 2117, 2271, 2083, 2223, 2187, 2295, 2151, 2407, 2127, 2283, 2095, 2235, 2199, 2307, 2163, 2417, 1701, 2058, 1704, 2062, 1697, 2054, 1741, 1880, 1708, 1836, 1803, 1869, 1770, 2001, 2042, 1946, 1979, 1957, 1968, 1935, 1990, 2035, 2102, 2254, 2066, 2206, 2170, 2242, 2134, 2386, 2430, 2326, 2362, 2338, 2350, 2314, 2374, 2422, 1745, 1884, 1712, 1840, 1807, 1873, 1774, 2005, 2046, 1950, 1983, 1961, 1972, 1939, 1994, 2037, 2106, 2258, 2070, 2210, 2174, 2246, 2138, 2390, 2434, 2330, 2366, 2342, 2354, 2318, 2378, 2424, 1748, 1887, 1715, 1843, 1810, 1876, 1777, 2008, 2049, 1953, 1986, 1964, 1975, 1942, 1997, 2039, 2110, 2262, 2074, 2214, 2178, 2250, 2142, 2394, 2438, 2334, 2370, 2346, 2358, 2322, 2382, 2426, 1751, 1891, 1719, 1847, 1814, 1913, 1781, 2017, 1760, 1902, 1730, 1858, 1825, 1924, 1792, 2026, 2112, 2266, 2078, 2218, 2182, 2290, 2146, 2402, 2122, 2278, 2090, 2230, 2194, 2302, 2158, 2412, 1754, 1895, 1723, 1851, 1818, 1917, 1785, 2020, 1763, 1906, 1734, 1862, 1829, 1928, 1796, 2029, 2116, 2270, 2082, 2222, 2186, 2294, 2150, 2406, 2126, 2282, 2094, 2234, 2198, 2306, 2162, 2416, 1757, 1898, 1726, 1854, 1821, 1920, 1788, 2023, 1766, 1909, 1737, 1865, 1832, 1931, 1799, 2032, 2120, 2274, 2086, 2226, 2190, 2298, 2154, 2410, 2130, 2286, 2098, 2238, 2202, 2310, 2166, 2420, 2442, 1624, 3245, 3273, 2731, 3031, 3051, 3041, 3061, 3047, 2966, 2859, 2975, 2868, 2988, 2881, 2809, 1661, 2798, 1652, 3076, 3336, 1620, 3241, 3269, 3027, 2814, 1640, 3255, 3278, 3055, 2794, 2805, 1657, 2855, 2962, 2877, 2864, 2984, 2971, 2770, 1642, 3257, 3280, 2626, 2628, 2638, 2644, 2728, 3330, 3005, 2535, 2517, 2491, 2495, 2595, 2532, 2464, 2480, 2584, 2525, 2551, 2483, 2514, 2499, 2503, 2507, 2511, 2598, 2520, 3305, 1688, 3164, 2703, 2741, 3302, 1685, 3161, 2700, 2684, 2784, 3144, 3151, 3172, 3147, 3175, 3229, 3232, 3207, 2450, 3069, 1677, 2691, 2693, 2689, 2755, 2766, 2744, 2752, 2763, 3200, 3008, 2472, 2468, 2591, 2528, 3140, 3225, 3168, 2780, 2680, 2759, 2748, 2696, 1681, 3298, 3157, 2737, 3203, 2446, 2687, 2787, 2543, 2547, 3197, 2487, 2476, 2559, 2556, 2822, 2833, 2454, 2458, 2460, 2456, 1669, 1667, 1671, 2708, 2710, 2776, 1645, 1647, 2948, 2952, 2958, 2841, 2845, 2851, 2902, 2906, 2912, 3193, 3187, 3189, 3191, 2575, 2604, 2606, 2609, 2611, 3021, 3136, 3017, 3019, 2826, 2828, 2827, 3080, 2712, 2608, 2577, 2831, 2820, 3326, 2946, 2950, 2956, 2839, 2843, 2849, 2900, 2904, 2910, 2788, 1632, 1611, 2791, 1654, 3071, 2817, 2829, 2818, 2706, 2602, 2790, 1627, 3034, 2968, 2861, 2774, 3057, 3043, 3037, 2772, 3154, 3324, 1665, 2898, 2896, 2801, 2811, 1663, 3294, 1673, 2579, 2581, 2582, 2573, 2564, 2578, 2580, 1631, 3248, 1630, 3247, 3078, 3053, 2561, 2553, 2587, 2585, 1616, 3237, 3265, 1644, 3259, 3261, 2613, 2615, 2835, 2824, 3106, 3130, 3091, 3132, 3102, 3104, 3095, 3112, 3120, 3108, 3093, 3134, 3115, 3123, 3097, 3088, 3127, 3118, 3110, 2713, 2717, 2715, 2620, 2622, 2623, 2633, 2635, 2639, 2641, 3099, 3129, 3090, 3126, 1609, 1610, 2924, 2933, 2929, 2916, 2936, 2930, 2923, 2932, 2922, 2938, 2935, 2915, 2944, 2942, 2945, 2943, 2941, 2931, 2921, 2937, 2934, 2914, 3210, 3216, 3209, 3215, 3221, 3222, 2939, 2940, 2917, 2918, 2919, 2920, 2925, 2926, 2927, 2928, 3211, 3212, 3213, 3214, 3217, 3218, 3219, 3220, 243, 539, 487, 312, 300, 396, 360, 422, 386, 249, 440, 569, 428, 556, 548, 550, 264, 266, 391, 355, 229, 455, 453, 552, 558, 554, 237, 533, 481, 306, 294, 410, 374, 416, 380, 255, 446, 575, 434, 565, 561, 563, 268, 270, 405, 369, 547, 233, 466, 460, 462, 470, 476, 469, 473, 545, 451, 263, 246, 542, 490, 315, 303, 399, 363, 425, 389, 252, 443, 572, 431, 557, 549, 551, 265, 267, 393, 357, 559, 555, 477, 478, 471, 472, 474, 475, 230, 240, 536, 484, 309, 297, 413, 377, 419, 383, 258, 449, 578, 437, 566, 562, 564, 269, 271, 407, 371, 467, 461, 463, 234, 288, 464, 459, 457, 291, 261, 560, 553, 468, 465, 807, 797, 810, 802, 789, 790, 791, 792, 823, 824, 833, 834, 829, 830, 831, 832, 808, 809, 798, 799, 800, 801, 737, 738, 611, 612, 579, 580, 723, 724, 719, 720, 753, 754, 715, 716, 749, 750, 599, 600, 695, 696, 757, 758, 639, 640, 627, 628, 583, 586, 712, 714, 587, 588, 675, 676, 653, 654, 708, 710, 747, 748, 623, 624, 597, 598, 735, 736, 721, 722, 755, 756, 717, 718, 751, 752, 609, 610, 705, 706, 767, 768, 649, 650, 637, 638, 1078, 1066, 1081, 1071, 1053, 1054, 1055, 1056, 1097, 1098, 1107, 1108, 1103, 1104, 1105, 1106, 1079, 1080, 1067, 1068, 1069, 1070, 1064, 1062, 1065, 1063, 1061, 997, 998, 867, 868, 835, 836, 983, 984, 979, 980, 1013, 1014, 975, 976, 1009, 1010, 855, 856, 953, 954, 1017, 1018, 897, 898, 885, 886, 839, 842, 972, 974, 843, 844, 933, 934, 911, 912, 968, 970, 1007, 1008, 879, 880, 853, 854, 995, 996, 981, 982, 1015, 1016, 977, 978, 1011, 1012, 865, 866, 963, 964, 1027, 1028, 907, 908, 895, 896, 1579, 1569, 1582, 1574, 1556, 1557, 1558, 1559, 1596, 1597, 1606, 1607, 1602, 1603, 1604, 1605, 1580, 1581, 1570, 1571, 1572, 1573, 1567, 1565, 1568, 1566, 1564, 139, 142, 145, 148, 212, 215, 218, 221, 133, 134, 135, 136, 206, 207, 208, 209, 169, 159, 172, 164, 128, 129, 130, 131, 185, 186, 222, 223, 201, 202, 203, 204, 170, 171, 160, 161, 162, 163, 132, 205, 226, 97, 224, 225, 79, 16, 0, 72, 70, 87, 68, 85, 10, 59, 89, 31, 25, 3, 67, 4, 49, 38, 84, 22, 9, 78, 71, 88, 69, 86, 15, 64, 94, 36, 30],
-    &[1412, 1413, 1269, 1270, 1197, 1198, 1329, 1330, 1267, 1268, 1265, 1266, 1482, 1481, 1192, 1193, 1194, 1195, 1191, 1111, 1177, 1178, 1179, 1180, 1456, 1457, 1525, 1526, 1436, 1437, 1136, 1137, 1446, 1447, 1533, 1534, 1429, 1430, 1434, 1435, 1529, 1530, 1126, 1127, 1440, 1441, 1132, 1133, 1444, 1445, 1128, 1129, 1134, 1135, 1417, 1418, 1415, 1416, 1419, 1365, 1476, 1500, 1458, 1470, 1471, 1174, 1175, 1485, 1263, 1360, 1503, 1461, 1333, 1334, 1336, 1338, 1331, 1332, 1335, 1262, 1359, 1502, 1460, 1115, 1491, 1114, 1490, 1113, 1489, 1112, 1394, 1395, 1396, 1397, 1144, 1145, 1390, 1391, 1392, 1393, 1406, 1409, 1398, 1401, 1124, 1125, 1438, 1439, 1531, 1532, 1427, 1428, 1432, 1433, 1527, 1528, 1130, 1131, 1442, 1443, 1183, 1181, 1184, 1182, 1185, 1186, 1424, 1423, 1422, 1327, 1328, 1455, 1454, 1452, 1453, 1117, 1493, 1408, 1400, 1421, 1361, 1364, 1363, 1337, 1116, 1492, 1407, 1399, 1420, 1362, 1411, 1403, 1410, 1402, 1119, 1495, 1425, 1274, 1291, 1283, 1279, 1296, 1287, 1275, 1292, 1284, 1280, 1297, 1288, 1187, 1189, 1188, 1190, 1276, 1293, 1295, 1273, 1286, 1282, 1290, 1278, 1311, 1313, 1301, 1307, 1303, 1305, 1299, 1309, 1294, 1272, 1285, 1281, 1289, 1277, 1310, 1312, 1300, 1306, 1302, 1304, 1298, 1308, 1414, 1271, 1122, 1426, 1366, 1478, 1479, 1248, 1431, 1475, 1474, 1484, 1264, 1346, 1506, 1518, 1511, 1509, 1501, 1462, 1347, 1483, 1176, 1173, 1326, 1196, 1258, 1259, 1261, 1260, 1254, 1253, 1348, 1350, 1524, 1477, 1469, 1472, 1369, 1345, 1504, 1505, 1368, 1513, 1516, 1515, 1507, 1510, 1508, 1512, 1514, 1517, 1375, 1379, 1371, 1373, 1377, 1380, 1387, 1389, 1386, 1388, 1230, 1234, 1226, 1228, 1232, 1235, 1242, 1244, 1241, 1243, 1341, 3064, 3003, 3153, 2534, 2516, 2489, 2493, 2593, 2530, 2462, 2479, 2539, 2522, 2549, 2482, 2513, 2497, 2501, 2505, 2509, 2597, 2519, 3304, 1687, 3163, 2702, 3087, 2739, 3300, 1683, 3159, 2698, 2682, 2782, 3142, 3149, 3170, 3146, 3174, 3227, 3231, 3205, 2448, 3067, 1675, 1693, 2452, 1691, 2754, 2765, 2743, 2750, 2761, 3009, 3011, 3015, 3013, 2470, 2466, 2589, 2526, 3138, 3223, 3166, 2778, 2678, 2757, 2746, 2694, 1679, 3296, 3155, 2735, 3201, 2444, 3195, 2541, 2545, 3281, 3084, 3282, 3065, 2537, 2600, 2485, 2474, 2558, 2555, 2441, 1626, 1622, 3243, 3271, 3033, 3023, 3029, 3049, 3039, 3059, 3045, 2981, 2874, 2973, 2866, 2986, 2879, 2979, 2872, 2796, 2807, 1659, 1650, 3074, 3334, 3328, 2800, 1613, 3234, 3262, 1637, 3252, 3275, 2726, 2734, 2721, 2570, 2977, 2870, 1618, 3239, 3267, 3025, 2724, 2732, 2719, 2768, 3100, 1879, 1707, 1835, 1802, 1868, 1769, 2000, 2041, 1945, 1978, 1956, 1967, 1934, 1989, 1882, 1710, 1838, 1805, 1871, 1772, 2003, 2044, 1948, 1981, 1959, 1970, 1937, 1992, 1886, 1714, 1842, 1809, 1875, 1776, 2007, 2048, 1952, 1985, 1963, 1974, 1941, 1996, 1890, 1718, 1846, 1813, 1912, 1780, 1901, 1729, 1857, 1824, 1923, 1791, 1893, 1721, 1849, 1816, 1915, 1783, 1904, 1732, 1860, 1827, 1926, 1794, 1897, 1725, 1853, 1820, 1919, 1787, 1908, 1736, 1864, 1831, 1930, 1798, 1696, 1699, 1703, 2252, 2064, 2204, 2168, 2240, 2132, 2384, 2428, 2324, 2360, 2336, 2348, 2312, 2372, 2256, 2068, 2208, 2172, 2244, 2136, 2388, 2432, 2328, 2364, 2340, 2352, 2316, 2376, 2260, 2072, 2212, 2176, 2248, 2140, 2392, 2436, 2332, 2368, 2344, 2356, 2320, 2380, 2264, 2076, 2216, 2180, 2288, 2144, 2276, 2088, 2228, 2192, 2300, 2156, 2268, 2080, 2220, 2184, 2292, 2148, 2280, 2092, 2232, 2196, 2304, 2160, 2272, 2084, 2224, 2188, 2296, 2152, 2284, 2096, 2236, 2200, 2308, 2164, 2052, 2056, 2060, 1881, 1709, 1837, 1804, 1870, 1771, 2002, 2043, 1947, 1980, 1958, 1969, 1936, 1991, 1885, 1713, 1841, 1808, 1874, 1775, 2006, 2047, 1951, 1984, 1962, 1973, 1940, 1995, 1888, 1716, 1844, 1811, 1877, 1778, 2009, 2050, 1954, 1987, 1965, 1976, 1943, 1998, 1892, 1720, 1848, 1815, 1914, 1782, 1903, 1731, 1859, 1826, 1925, 1793, 1896, 1724, 1852, 1819, 1918, 1786, 1907, 1735, 1863, 1830, 1929, 1797, 1899, 1727, 1855, 1822, 1921, 1789, 1910, 1738, 1866, 1833, 1932, 1800, 1698, 1702, 1705, 2253, 2065, 2205, 2169, 2241, 2133, 2385, 2429, 2325, 2361, 2337, 2349, 2313, 2373, 2257, 2069, 2209, 2173, 2245, 2137, 2389, 2433, 2329, 2365, 2341, 2353, 2317, 2377, 2261, 2073, 2213, 2177, 2249, 2141, 2393, 2437, 2333, 2369, 2345, 2357, 2321, 2381, 2265, 2077, 2217, 2181, 2289, 2145, 2277, 2089, 2229, 2193, 2301, 2157, 2269, 2081, 2221, 2185, 2293, 2149, 2281, 2093, 2233, 2197, 2305, 2161, 2273, 2085, 2225, 2189, 2297, 2153, 2285, 2097, 2237, 2201, 2309, 2165, 2053, 2057, 2061, 2443, 1629, 1625, 3246, 3274, 3036, 3024, 3032, 3052, 3042, 3062, 3048, 2982, 2875, 2976, 2869, 2989, 2882, 2980, 2873, 2799, 2810, 1662, 1653, 3077, 3337, 3331, 2803, 1638, 3253, 3276, 2729, 2571, 2978, 2871, 1621, 3242, 3270, 3028, 2725, 2771, 3006, 2536, 2518, 2492, 2496, 2596, 2533, 2465, 2481, 2540, 2523, 2552, 2484, 2515, 2500, 2504, 2508, 2512, 2599, 2521, 3306, 1689, 3165, 2704, 2742, 3303, 1686, 3162, 2701, 2685, 2785, 3145, 3152, 3173, 3148, 3176, 3230, 3233, 3208, 2451, 3070, 1678, 1694, 2453, 1692, 2756, 2767, 2745, 2753, 2764, 3010, 3012, 3016, 3014, 2473, 2469, 2592, 2529, 3141, 3226, 3169, 2781, 2681, 2760, 2749, 2697, 1682, 3299, 3158, 2738, 3204, 2447, 3198, 2544, 2548, 3066, 2538, 2601, 2488, 2477, 2560, 2557, 2705, 2823, 2834, 2455, 2459, 2461, 2457, 1670, 1668, 1672, 2709, 2711, 2777, 1646, 1648, 3063, 2953, 2959, 2846, 2852, 2907, 2913, 3194, 3188, 3190, 3192, 2576, 2605, 2607, 2955, 2848, 2954, 2847, 2991, 2884, 2990, 2883, 2909, 2908, 2610, 2612, 3022, 3137, 3018, 3020, 3332, 2830, 3081, 3327, 2789, 1633, 2707, 2951, 2957, 2844, 2850, 2905, 2911, 2819, 2603, 1612, 2792, 1655, 3072, 2832, 2821, 3082, 3085, 2439, 2895, 3002, 2892, 2999, 2618, 2617, 3001, 2894, 3000, 2893, 2996, 2889, 2995, 2888, 3178, 3177, 3180, 3179, 3182, 3181, 3184, 3183, 3186, 3185, 1636, 3251, 3056, 2563, 2572, 2878, 2865, 2985, 2972, 1634, 3249, 3083, 3086, 3079, 2566, 2568, 2773, 1674, 1666, 2899, 2897, 2567, 2569, 2574, 2565, 3250, 1635, 2775, 3058, 3044, 3038, 3295, 2795, 2806, 1658, 2812, 1664, 2994, 2887, 3154, 3325, 1649, 3073, 3333, 2993, 2886, 2992, 2885, 2562, 2554, 2588, 2586, 1614, 3235, 3263, 2614, 2616, 2816, 2815, 1617, 3238, 3266, 3107, 3131, 3092, 3133, 3103, 3105, 3096, 3113, 3121, 3109, 3094, 3135, 3116, 3124, 3098, 3089, 3128, 2621, 2634, 2636, 2640, 2642, 2619, 3122, 3114, 3125, 3117, 2714, 2718, 2716, 2631, 2630, 2632, 2629, 3315, 3311, 3309, 3307, 3321, 3319, 3318, 3317, 3314, 3313, 3323, 3288, 3285, 3284, 3283, 3292, 3291, 3293, 3290, 3289, 3287, 3286, 2655, 2653, 2657, 2672, 2645, 2674, 2676, 2670, 2668, 2649, 2662, 2666, 2656, 2654, 2658, 2673, 2646, 2675, 2677, 2671, 2669, 2650, 2663, 2667, 2647, 2659, 2648, 242, 538, 486, 311, 299, 395, 359, 421, 385, 248, 439, 568, 427, 508, 492, 496, 273, 400, 364, 228, 512, 504, 236, 532, 480, 305, 293, 409, 373, 415, 379, 254, 445, 574, 433, 526, 518, 522, 279, 402, 366, 544, 329, 317, 321, 337, 349, 335, 343, 290, 260, 245, 541, 489, 314, 302, 398, 362, 424, 388, 251, 442, 571, 430, 510, 494, 498, 275, 401, 365, 239, 535, 483, 308, 296, 412, 376, 418, 382, 257, 448, 577, 436, 528, 520, 524, 281, 403, 367, 331, 319, 323, 232, 287, 285, 530, 454, 452, 514, 506, 351, 353, 339, 341, 345, 347, 284, 529, 458, 456, 500, 325, 450, 262, 516, 502, 333, 327, 806, 796, 804, 794, 772, 774, 776, 770, 820, 814, 816, 818, 822, 812, 788, 786, 778, 784, 782, 780, 828, 826, 740, 742, 614, 616, 590, 592, 728, 730, 725, 726, 678, 680, 688, 690, 656, 658, 666, 668, 602, 604, 698, 700, 760, 762, 642, 644, 630, 632, 744, 746, 618, 620, 594, 596, 732, 734, 682, 684, 692, 694, 660, 662, 670, 672, 606, 608, 702, 704, 764, 766, 646, 648, 634, 636, 625, 626, 685, 686, 663, 664, 582, 585, 711, 713, 707, 709, 1077, 1060, 1075, 1058, 1035, 1037, 1039, 1033, 1093, 1087, 1089, 1091, 1095, 1085, 1052, 1050, 1042, 1048, 1046, 1044, 1102, 1100, 1031, 1083, 1029, 1109, 1000, 1002, 870, 872, 846, 848, 988, 990, 985, 986, 936, 938, 946, 948, 914, 916, 924, 926, 858, 860, 956, 958, 1020, 1022, 900, 902, 888, 890, 1004, 1006, 874, 876, 850, 852, 992, 994, 940, 942, 950, 952, 918, 920, 928, 930, 862, 864, 960, 962, 1024, 1026, 904, 906, 892, 894, 1110, 881, 882, 943, 944, 921, 922, 1040, 1096, 838, 841, 1072, 1073, 971, 973, 967, 969, 965, 966, 1578, 1563, 1576, 1561, 1538, 1540, 1542, 1536, 1592, 1586, 1588, 1590, 1594, 1584, 1555, 1553, 1545, 1551, 1549, 1547, 1601, 1599, 1543, 1595, 138, 141, 144, 147, 211, 214, 217, 220, 109, 111, 113, 115, 188, 190, 192, 194, 168, 152, 166, 150, 101, 103, 105, 99, 182, 176, 178, 180, 184, 174, 127, 125, 107, 123, 121, 117, 198, 196, 119, 200, 81, 18, 6, 75, 73, 51, 56, 40, 45, 12, 61, 91, 33, 27, 83, 20, 8, 77, 53, 58, 42, 47, 14, 63, 93, 35, 29, 23, 54, 43, 2, 66, 65],
+    &[1417, 1418, 1274, 1275, 1202, 1203, 1334, 1335, 1272, 1273, 1270, 1271, 1491, 1490, 1197, 1198, 1199, 1200, 1196, 1116, 1182, 1183, 1184, 1185, 1461, 1462, 1534, 1535, 1441, 1442, 1141, 1142, 1451, 1452, 1542, 1543, 1434, 1435, 1439, 1440, 1538, 1539, 1131, 1132, 1445, 1446, 1137, 1138, 1449, 1450, 1133, 1134, 1139, 1140, 1422, 1423, 1420, 1421, 1424, 1370, 1485, 1509, 1463, 1475, 1476, 1125, 1505, 1123, 1503, 1126, 1506, 1117, 1399, 1400, 1401, 1402, 1149, 1150, 1395, 1396, 1397, 1398, 1411, 1414, 1403, 1406, 1129, 1130, 1443, 1444, 1540, 1541, 1432, 1433, 1437, 1438, 1536, 1537, 1135, 1136, 1447, 1448, 1188, 1186, 1189, 1187, 1190, 1191, 1429, 1428, 1427, 1332, 1333, 1460, 1459, 1457, 1458, 1279, 1296, 1288, 1284, 1301, 1292, 1280, 1297, 1289, 1285, 1302, 1293, 1192, 1194, 1193, 1195, 1281, 1298, 1419, 1276, 1319, 1327, 1323, 1321, 1329, 1325, 1320, 1328, 1324, 1322, 1330, 1326, 1128, 1431, 1371, 1487, 1488, 1253, 1507, 1508, 1532, 1531, 1529, 1530, 1436, 1484, 1483, 1493, 1482, 1269, 1351, 1528, 1527, 1520, 1518, 1510, 1467, 1352, 1331, 1201, 1263, 1264, 1266, 1265, 1259, 1258, 1254, 1257, 1256, 1255, 1353, 1355, 1533, 1486, 1474, 1477, 1374, 1350, 1513, 1514, 1373, 1177, 1379, 1383, 1375, 1377, 1381, 1234, 1238, 1230, 1232, 1236, 1372, 1346, 3073, 3012, 3162, 2543, 2525, 2498, 2502, 2602, 2539, 2471, 2488, 2548, 2531, 2558, 2491, 2522, 2506, 2510, 2514, 2518, 2606, 2528, 3313, 1696, 3172, 2711, 3096, 2748, 3309, 1692, 3168, 2707, 2691, 2791, 3151, 3158, 3179, 3155, 3183, 3236, 3240, 3214, 2457, 3076, 1684, 1702, 2461, 1700, 2763, 2774, 2752, 2759, 2770, 3018, 3020, 3024, 3022, 2479, 2475, 2598, 2535, 3147, 3232, 3175, 2787, 2687, 2766, 2755, 2703, 1688, 3305, 3164, 2744, 3210, 2453, 3204, 2550, 2554, 3290, 3093, 3291, 3074, 2546, 2609, 2450, 2633, 1631, 3252, 3280, 2731, 3032, 3038, 3058, 3048, 3068, 3054, 2973, 2866, 2982, 2875, 2995, 2888, 2805, 2816, 1668, 1659, 3083, 3343, 3337, 1622, 3243, 3271, 1646, 3261, 3284, 2735, 2743, 2730, 2579, 1627, 3248, 3276, 3034, 2733, 2741, 2728, 2862, 2969, 2777, 3109, 1749, 1888, 1716, 1844, 1811, 1877, 1778, 2009, 2050, 1954, 1987, 1965, 1976, 1943, 1998, 2019, 1752, 1891, 1719, 1847, 1814, 1880, 1781, 2012, 2053, 1957, 1990, 1968, 1979, 1946, 2001, 2021, 1756, 1895, 1723, 1851, 1818, 1884, 1785, 2016, 2057, 1961, 1994, 1972, 1983, 1950, 2005, 2023, 1899, 1727, 1855, 1822, 1921, 1789, 1910, 1738, 1866, 1833, 1932, 1800, 1761, 1902, 1730, 1858, 1825, 1924, 1792, 2027, 1770, 1913, 1741, 1869, 1836, 1935, 1803, 2036, 1765, 1906, 1734, 1862, 1829, 1928, 1796, 2031, 1774, 1917, 1745, 1873, 1840, 1939, 1807, 2040, 1705, 1708, 1712, 2109, 2261, 2073, 2213, 2177, 2249, 2141, 2393, 2437, 2333, 2369, 2345, 2357, 2321, 2381, 2404, 2113, 2265, 2077, 2217, 2181, 2253, 2145, 2397, 2441, 2337, 2373, 2349, 2361, 2325, 2385, 2406, 2117, 2269, 2081, 2221, 2185, 2257, 2149, 2401, 2445, 2341, 2377, 2353, 2365, 2329, 2389, 2408, 2273, 2085, 2225, 2189, 2297, 2153, 2285, 2097, 2237, 2201, 2309, 2165, 2123, 2277, 2089, 2229, 2193, 2301, 2157, 2413, 2133, 2289, 2101, 2241, 2205, 2313, 2169, 2423, 2127, 2281, 2093, 2233, 2197, 2305, 2161, 2417, 2137, 2293, 2105, 2245, 2209, 2317, 2173, 2427, 2061, 2065, 2069, 1751, 1890, 1718, 1846, 1813, 1879, 1780, 2011, 2052, 1956, 1989, 1967, 1978, 1945, 2000, 2020, 1755, 1894, 1722, 1850, 1817, 1883, 1784, 2015, 2056, 1960, 1993, 1971, 1982, 1949, 2004, 2022, 1758, 1897, 1725, 1853, 1820, 1886, 1787, 2018, 2059, 1963, 1996, 1974, 1985, 1952, 2007, 2024, 1901, 1729, 1857, 1824, 1923, 1791, 1912, 1740, 1868, 1835, 1934, 1802, 1764, 1905, 1733, 1861, 1828, 1927, 1795, 2030, 1773, 1916, 1744, 1872, 1839, 1938, 1806, 2039, 1767, 1908, 1736, 1864, 1831, 1930, 1798, 2033, 1776, 1919, 1747, 1875, 1842, 1941, 1809, 2042, 1707, 1711, 1714, 2110, 2262, 2074, 2214, 2178, 2250, 2142, 2394, 2438, 2334, 2370, 2346, 2358, 2322, 2382, 2405, 2114, 2266, 2078, 2218, 2182, 2254, 2146, 2398, 2442, 2338, 2374, 2350, 2362, 2326, 2386, 2407, 2118, 2270, 2082, 2222, 2186, 2258, 2150, 2402, 2446, 2342, 2378, 2354, 2366, 2330, 2390, 2409, 2274, 2086, 2226, 2190, 2298, 2154, 2286, 2098, 2238, 2202, 2310, 2166, 2124, 2278, 2090, 2230, 2194, 2302, 2158, 2414, 2134, 2290, 2102, 2242, 2206, 2314, 2170, 2424, 2128, 2282, 2094, 2234, 2198, 2306, 2162, 2418, 2138, 2294, 2106, 2246, 2210, 2318, 2174, 2428, 2062, 2066, 2070, 2452, 1634, 3255, 3283, 2732, 3033, 3041, 3061, 3051, 3071, 3057, 2976, 2869, 2985, 2878, 2998, 2891, 2808, 2819, 1671, 1662, 3086, 3346, 3340, 1647, 3262, 3285, 2738, 2580, 1630, 3251, 3279, 3037, 2734, 2865, 2972, 2780, 3015, 2545, 2527, 2501, 2505, 2605, 2542, 2474, 2490, 2549, 2532, 2561, 2493, 2524, 2509, 2513, 2517, 2521, 2608, 2530, 3315, 1698, 3174, 2713, 2751, 3312, 1695, 3171, 2710, 2694, 2794, 3154, 3161, 3182, 3157, 3185, 3239, 3242, 3217, 2460, 3079, 1687, 1703, 2462, 1701, 2765, 2776, 2754, 2762, 2773, 3019, 3021, 3025, 3023, 2482, 2478, 2601, 2538, 3150, 3235, 3178, 2790, 2690, 2769, 2758, 2706, 1691, 3308, 3167, 2747, 3213, 2456, 3207, 2553, 2557, 3075, 2547, 2610, 2714, 2832, 2843, 2464, 2468, 2470, 2466, 1679, 1677, 1681, 2718, 2720, 2786, 1655, 1657, 3072, 2958, 2962, 2968, 2851, 2855, 2861, 2912, 2916, 2922, 3203, 3197, 3199, 3201, 2585, 2614, 2616, 2619, 2621, 3031, 3146, 3027, 3029, 3341, 2839, 3090, 3336, 2798, 1642, 2716, 2956, 2960, 2966, 2849, 2853, 2859, 2910, 2914, 2920, 2828, 2612, 1621, 2801, 1664, 3081, 2841, 2830, 3091, 3094, 2448, 2900, 3007, 2899, 3006, 2904, 3011, 2901, 3008, 2627, 2626, 1645, 3260, 3065, 2572, 2581, 2887, 2874, 2994, 2981, 1643, 3258, 3088, 2575, 2577, 2782, 1683, 1675, 2908, 2906, 2576, 2578, 2583, 2574, 3259, 1644, 1637, 3044, 2978, 2871, 2784, 3067, 3053, 3047, 3304, 2804, 2815, 1667, 2811, 2821, 1673, 3163, 3334, 1658, 3082, 3342, 1623, 3244, 3272, 2623, 2625, 2845, 2834, 1626, 3247, 3275, 3116, 3140, 3101, 3142, 3112, 3114, 3105, 3122, 3130, 3118, 3103, 3144, 3125, 3133, 3107, 3098, 3137, 3128, 3120, 2630, 2643, 2645, 2649, 2651, 2628, 2723, 2727, 2725, 3325, 3321, 3319, 3317, 3331, 3329, 2664, 2662, 2666, 2681, 2654, 2683, 2685, 2679, 2677, 2658, 2669, 2673, 2660, 2665, 2663, 2667, 2682, 2655, 2684, 2686, 2680, 2678, 2659, 2670, 2674, 2661, 2656, 2668, 2657, 246, 542, 490, 315, 303, 399, 363, 425, 389, 252, 443, 572, 431, 512, 496, 500, 277, 281, 395, 359, 232, 516, 508, 240, 536, 484, 309, 297, 413, 377, 419, 383, 258, 449, 578, 437, 530, 522, 526, 283, 287, 409, 373, 551, 548, 333, 321, 325, 341, 353, 339, 347, 294, 264, 249, 545, 493, 318, 306, 402, 366, 428, 392, 255, 446, 575, 434, 514, 498, 502, 279, 282, 397, 361, 243, 539, 487, 312, 300, 416, 380, 422, 386, 261, 452, 581, 440, 532, 524, 528, 285, 288, 411, 375, 335, 323, 327, 236, 291, 518, 510, 355, 357, 343, 345, 349, 351, 504, 329, 455, 267, 520, 506, 337, 331, 810, 800, 808, 798, 776, 778, 780, 774, 824, 818, 820, 822, 826, 816, 792, 790, 782, 788, 786, 784, 832, 830, 744, 746, 618, 620, 594, 596, 732, 734, 682, 684, 692, 694, 660, 662, 670, 672, 606, 608, 702, 704, 764, 766, 646, 648, 634, 636, 748, 750, 622, 624, 598, 600, 736, 738, 686, 688, 696, 698, 664, 666, 674, 676, 610, 612, 706, 708, 768, 770, 650, 652, 638, 640, 626, 627, 678, 679, 656, 657, 586, 589, 1081, 1064, 1079, 1062, 1039, 1041, 1043, 1037, 1097, 1091, 1093, 1095, 1099, 1089, 1056, 1054, 1046, 1052, 1050, 1048, 1106, 1104, 1035, 1087, 1004, 1006, 874, 876, 850, 852, 992, 994, 888, 889, 940, 942, 950, 952, 918, 920, 928, 930, 862, 864, 960, 962, 1024, 1026, 904, 906, 892, 894, 1008, 1010, 878, 880, 854, 856, 996, 998, 944, 946, 954, 956, 922, 924, 932, 934, 866, 868, 964, 966, 1028, 1030, 908, 910, 896, 898, 882, 883, 936, 937, 914, 915, 842, 845, 1586, 1571, 1584, 1569, 1546, 1548, 1550, 1544, 1600, 1594, 1596, 1598, 1602, 1592, 1563, 1561, 1553, 1559, 1557, 1555, 1609, 1607, 138, 141, 144, 147, 215, 218, 221, 224, 108, 110, 112, 114, 192, 194, 196, 198, 170, 152, 168, 150, 100, 102, 104, 98, 186, 180, 182, 184, 188, 178, 126, 124, 106, 122, 120, 116, 202, 200, 118, 204, 95, 96, 159, 157, 158, 156, 154, 155, 80, 17, 5, 74, 24, 50, 55, 39, 44, 11, 60, 90, 32, 26, 82, 19, 7, 76, 52, 57, 41, 46, 13, 62, 92, 34, 28, 21, 48, 37, 1],
+    &[1417, 1418, 1274, 1275, 1441, 1442, 1534, 1535, 1202, 1203, 1182, 1183, 1184, 1185, 1356, 1357, 1358, 1359, 1361, 1362, 1360, 1363, 1491, 1490, 1197, 1198, 1199, 1200, 1370, 1485, 1509, 1463, 1142, 1452, 1543, 1147, 1456, 1435, 1440, 1539, 1461, 1462, 1422, 1423, 1420, 1421, 1262, 1116, 1478, 1143, 1453, 1144, 1148, 1196, 1125, 1505, 1123, 1503, 1126, 1506, 1411, 1414, 1403, 1406, 1332, 1333, 1129, 1130, 1443, 1444, 1540, 1541, 1145, 1146, 1454, 1455, 1432, 1433, 1437, 1438, 1536, 1537, 1399, 1400, 1401, 1402, 1149, 1150, 1190, 1191, 1429, 1188, 1186, 1189, 1187, 1260, 1117, 1464, 1428, 1427, 1395, 1396, 1397, 1398, 1460, 1459, 1457, 1279, 1296, 1288, 1284, 1301, 1292, 1280, 1297, 1289, 1285, 1302, 1293, 1192, 1194, 1193, 1195, 1489, 1481, 1281, 1298, 1419, 1276, 1319, 1327, 1323, 1321, 1329, 1325, 1320, 1328, 1324, 1322, 1330, 1326, 1128, 1431, 1261, 1371, 1487, 1488, 1253, 1436, 1353, 1201, 1533, 1263, 1264, 1266, 1265, 1259, 1258, 1177, 1484, 1527, 1483, 1493, 1486, 1474, 1477, 1510, 1373, 1374, 1350, 1513, 1254, 1257, 1256, 1255, 1355, 1480, 1479, 1354, 1386, 1388, 1389, 1390, 1387, 1468, 1469, 1470, 1241, 1243, 1244, 1245, 1242, 1495, 1496, 1497, 1471, 1472, 1473, 1250, 1251, 1252, 1346, 1348, 1347, 1349, 1410, 1409, 1344, 1345, 1222, 1208, 1204, 1220, 1218, 1226, 1216, 1224, 1206, 1214, 1228, 1212, 1210, 1223, 1209, 1205, 1221, 1219, 1227, 1217, 1225, 1207, 1215, 1229, 1213, 1211, 1169, 1155, 1151, 1167, 1165, 1173, 1163, 1171, 1153, 1161, 1175, 1159, 1157, 1170, 1156, 1152, 1168, 1166, 1174, 1164, 1172, 1154, 1162, 1176, 1160, 1158, 3073, 3013, 3162, 2543, 2525, 2499, 2503, 2603, 2540, 2472, 2487, 2592, 2533, 2559, 2491, 2522, 2507, 2511, 2515, 2519, 2606, 2528, 3313, 1696, 3172, 2711, 2749, 3310, 1693, 3169, 2708, 2692, 2792, 3152, 3159, 3180, 3155, 3183, 3237, 3240, 3215, 2458, 3077, 1685, 2699, 2701, 2697, 2763, 2774, 2752, 2760, 2771, 1699, 3208, 3016, 2480, 2476, 2599, 2536, 3148, 3233, 3176, 2788, 2688, 2767, 2756, 2704, 1689, 3306, 3165, 2745, 3211, 2454, 2695, 2795, 2551, 2555, 3205, 3290, 1617, 2495, 2484, 2567, 2564, 2449, 1632, 3253, 3281, 2739, 3039, 3059, 3049, 3069, 3055, 2974, 2867, 2983, 2876, 2996, 2889, 2817, 1669, 2806, 1660, 3084, 3344, 2742, 2729, 1624, 3245, 3273, 1652, 3267, 3269, 1628, 3249, 3277, 3035, 2822, 2847, 2846, 1648, 3263, 3286, 3063, 2802, 2813, 1665, 2863, 2970, 2885, 2872, 2992, 2979, 2778, 1650, 3265, 3288, 2634, 2636, 2646, 2652, 2736, 3110, 3338, 1709, 2064, 1712, 2068, 1704, 2060, 1748, 1887, 1715, 1843, 1810, 1876, 1777, 2008, 2049, 1953, 1986, 1964, 1975, 1942, 1997, 2043, 2108, 2260, 2072, 2212, 2176, 2248, 2140, 2392, 2436, 2332, 2368, 2344, 2356, 2320, 2380, 2430, 1753, 1892, 1720, 1848, 1815, 1881, 1782, 2013, 2054, 1958, 1991, 1969, 1980, 1947, 2002, 2045, 2112, 2264, 2076, 2216, 2180, 2252, 2144, 2396, 2440, 2336, 2372, 2348, 2360, 2324, 2384, 2432, 1756, 1895, 1723, 1851, 1818, 1884, 1785, 2016, 2057, 1961, 1994, 1972, 1983, 1950, 2005, 2047, 2116, 2268, 2080, 2220, 2184, 2256, 2148, 2400, 2444, 2340, 2376, 2352, 2364, 2328, 2388, 2434, 1759, 1898, 1726, 1854, 1821, 1920, 1788, 2025, 1768, 1909, 1737, 1865, 1832, 1931, 1799, 2034, 2120, 2272, 2084, 2224, 2188, 2296, 2152, 2410, 2130, 2284, 2096, 2236, 2200, 2308, 2164, 2420, 1762, 1903, 1731, 1859, 1826, 1925, 1793, 2028, 1771, 1914, 1742, 1870, 1837, 1936, 1804, 2037, 2122, 2276, 2088, 2228, 2192, 2300, 2156, 2412, 2132, 2288, 2100, 2240, 2204, 2312, 2168, 2422, 1765, 1906, 1734, 1862, 1829, 1928, 1796, 2031, 1774, 1917, 1745, 1873, 1840, 1939, 1807, 2040, 2126, 2280, 2092, 2232, 2196, 2304, 2160, 2416, 2136, 2292, 2104, 2244, 2208, 2316, 2172, 2426, 1710, 2067, 1713, 2071, 1706, 2063, 1750, 1889, 1717, 1845, 1812, 1878, 1779, 2010, 2051, 1955, 1988, 1966, 1977, 1944, 1999, 2044, 2111, 2263, 2075, 2215, 2179, 2251, 2143, 2395, 2439, 2335, 2371, 2347, 2359, 2323, 2383, 2431, 1754, 1893, 1721, 1849, 1816, 1882, 1783, 2014, 2055, 1959, 1992, 1970, 1981, 1948, 2003, 2046, 2115, 2267, 2079, 2219, 2183, 2255, 2147, 2399, 2443, 2339, 2375, 2351, 2363, 2327, 2387, 2433, 1757, 1896, 1724, 1852, 1819, 1885, 1786, 2017, 2058, 1962, 1995, 1973, 1984, 1951, 2006, 2048, 2119, 2271, 2083, 2223, 2187, 2259, 2151, 2403, 2447, 2343, 2379, 2355, 2367, 2331, 2391, 2435, 1760, 1900, 1728, 1856, 1823, 1922, 1790, 2026, 1769, 1911, 1739, 1867, 1834, 1933, 1801, 2035, 2121, 2275, 2087, 2227, 2191, 2299, 2155, 2411, 2131, 2287, 2099, 2239, 2203, 2311, 2167, 2421, 1763, 1904, 1732, 1860, 1827, 1926, 1794, 2029, 1772, 1915, 1743, 1871, 1838, 1937, 1805, 2038, 2125, 2279, 2091, 2231, 2195, 2303, 2159, 2415, 2135, 2291, 2103, 2243, 2207, 2315, 2171, 2425, 1766, 1907, 1735, 1863, 1830, 1929, 1797, 2032, 1775, 1918, 1746, 1874, 1841, 1940, 1808, 2041, 2129, 2283, 2095, 2235, 2199, 2307, 2163, 2419, 2139, 2295, 2107, 2247, 2211, 2319, 2175, 2429, 2451, 1633, 3254, 3282, 2740, 3040, 3060, 3050, 3070, 3056, 2975, 2868, 2984, 2877, 2997, 2890, 2818, 1670, 2807, 1661, 3085, 3345, 1629, 3250, 3278, 3036, 2823, 1649, 3264, 3287, 3064, 2803, 2814, 1666, 2864, 2971, 2886, 2873, 2993, 2980, 2779, 1651, 3266, 3289, 2635, 2637, 2647, 2653, 2737, 3339, 3014, 2544, 2526, 2500, 2504, 2604, 2541, 2473, 2489, 2593, 2534, 2560, 2492, 2523, 2508, 2512, 2516, 2520, 2607, 2529, 3314, 1697, 3173, 2712, 2750, 3311, 1694, 3170, 2709, 2693, 2793, 3153, 3160, 3181, 3156, 3184, 3238, 3241, 3216, 2459, 3078, 1686, 2700, 2702, 2698, 2764, 2775, 2753, 2761, 2772, 3209, 3017, 2481, 2477, 2600, 2537, 3149, 3234, 3177, 2789, 2689, 2768, 2757, 2705, 1690, 3307, 3166, 2746, 3212, 2455, 2696, 2796, 2552, 2556, 3206, 2496, 2485, 2568, 2565, 2831, 2842, 2463, 2467, 2469, 2465, 1678, 1676, 1680, 2717, 2719, 2785, 1654, 1656, 2957, 2961, 2967, 2850, 2854, 2860, 2911, 2915, 2921, 3202, 3196, 3198, 3200, 2584, 2613, 2615, 2618, 2620, 3030, 3145, 3026, 3028, 2835, 2837, 2836, 3089, 2721, 2617, 2586, 2840, 2829, 3335, 2955, 2959, 2965, 2848, 2852, 2858, 2909, 2913, 2919, 2797, 1641, 1620, 2800, 1663, 3080, 2826, 2838, 2827, 2715, 2611, 2799, 1636, 3043, 2977, 2870, 2783, 3066, 3052, 3046, 2781, 3163, 3333, 1674, 2907, 2905, 2810, 2820, 1672, 3303, 1682, 2588, 2590, 2591, 2582, 2573, 2587, 2589, 1640, 3257, 1639, 3256, 3087, 3062, 2570, 2562, 2596, 2594, 1625, 3246, 3274, 1653, 3268, 3270, 2622, 2624, 2844, 2833, 3115, 3139, 3100, 3141, 3111, 3113, 3104, 3121, 3129, 3117, 3102, 3143, 3124, 3132, 3106, 3097, 3136, 3127, 3119, 2722, 2726, 2724, 2629, 2631, 2632, 2642, 2644, 2648, 2650, 3108, 3138, 3099, 3135, 1618, 1619, 2933, 2942, 2938, 2925, 2945, 2939, 2932, 2941, 2931, 2947, 2944, 2924, 2953, 2951, 2954, 2952, 2950, 2940, 2930, 2946, 2943, 2923, 3219, 3225, 3218, 3224, 3230, 3231, 2948, 2949, 2926, 2927, 2928, 2929, 2934, 2935, 2936, 2937, 3220, 3221, 3222, 3223, 3226, 3227, 3228, 3229, 248, 544, 492, 317, 305, 401, 365, 427, 391, 254, 445, 574, 433, 561, 553, 555, 269, 271, 396, 360, 234, 460, 458, 557, 563, 559, 242, 538, 486, 311, 299, 415, 379, 421, 385, 260, 451, 580, 439, 570, 566, 568, 273, 275, 410, 374, 552, 238, 471, 465, 467, 475, 481, 474, 478, 550, 456, 268, 251, 547, 495, 320, 308, 404, 368, 430, 394, 257, 448, 577, 436, 562, 554, 556, 270, 272, 398, 362, 564, 560, 482, 483, 476, 477, 479, 480, 235, 245, 541, 489, 314, 302, 418, 382, 424, 388, 263, 454, 583, 442, 571, 567, 569, 274, 276, 412, 376, 472, 466, 468, 239, 293, 469, 464, 462, 296, 266, 565, 558, 473, 470, 812, 802, 815, 807, 794, 795, 796, 797, 828, 829, 838, 839, 834, 835, 836, 837, 813, 814, 803, 804, 805, 806, 742, 743, 616, 617, 584, 585, 728, 729, 724, 725, 758, 759, 720, 721, 754, 755, 604, 605, 700, 701, 762, 763, 644, 645, 632, 633, 588, 591, 717, 719, 592, 593, 680, 681, 658, 659, 713, 715, 752, 753, 628, 629, 602, 603, 740, 741, 726, 727, 760, 761, 722, 723, 756, 757, 614, 615, 710, 711, 772, 773, 654, 655, 642, 643, 1083, 1071, 1086, 1076, 1058, 1059, 1060, 1061, 1102, 1103, 1112, 1113, 1108, 1109, 1110, 1111, 1084, 1085, 1072, 1073, 1074, 1075, 1069, 1067, 1070, 1068, 1066, 1002, 1003, 872, 873, 840, 841, 988, 989, 984, 985, 1018, 1019, 980, 981, 1014, 1015, 860, 861, 958, 959, 1022, 1023, 902, 903, 890, 891, 844, 847, 977, 979, 848, 849, 938, 939, 916, 917, 973, 975, 1012, 1013, 884, 885, 858, 859, 1000, 1001, 986, 987, 1020, 1021, 982, 983, 1016, 1017, 870, 871, 968, 969, 1032, 1033, 912, 913, 900, 901, 1588, 1578, 1591, 1583, 1565, 1566, 1567, 1568, 1605, 1606, 1615, 1616, 1611, 1612, 1613, 1614, 1589, 1590, 1579, 1580, 1581, 1582, 1576, 1574, 1577, 1575, 1573, 140, 143, 146, 149, 217, 220, 223, 226, 134, 135, 136, 137, 211, 212, 213, 214, 172, 173, 160, 161, 176, 177, 166, 167, 128, 129, 130, 131, 132, 190, 191, 227, 228, 206, 207, 208, 209, 174, 175, 162, 163, 164, 165, 133, 210, 231, 97, 229, 230, 79, 16, 0, 72, 70, 87, 68, 85, 10, 59, 89, 31, 25, 3, 67, 4, 49, 38, 84, 22, 9, 78, 71, 88, 69, 86, 15, 64, 94, 36, 30],
+    &[1417, 1418, 1274, 1275, 1202, 1203, 1334, 1335, 1272, 1273, 1270, 1271, 1491, 1490, 1197, 1198, 1199, 1200, 1196, 1116, 1182, 1183, 1184, 1185, 1461, 1462, 1534, 1535, 1441, 1442, 1141, 1142, 1451, 1452, 1542, 1543, 1434, 1435, 1439, 1440, 1538, 1539, 1131, 1132, 1445, 1446, 1137, 1138, 1449, 1450, 1133, 1134, 1139, 1140, 1422, 1423, 1420, 1421, 1424, 1370, 1485, 1509, 1463, 1475, 1476, 1179, 1180, 1494, 1268, 1365, 1512, 1466, 1338, 1339, 1341, 1343, 1336, 1337, 1340, 1267, 1364, 1511, 1465, 1120, 1500, 1119, 1499, 1118, 1498, 1117, 1399, 1400, 1401, 1402, 1149, 1150, 1395, 1396, 1397, 1398, 1411, 1414, 1403, 1406, 1129, 1130, 1443, 1444, 1540, 1541, 1432, 1433, 1437, 1438, 1536, 1537, 1135, 1136, 1447, 1448, 1188, 1186, 1189, 1187, 1190, 1191, 1429, 1428, 1427, 1332, 1333, 1460, 1459, 1457, 1458, 1122, 1502, 1413, 1405, 1426, 1366, 1369, 1368, 1342, 1121, 1501, 1412, 1404, 1425, 1367, 1416, 1408, 1415, 1407, 1124, 1504, 1430, 1279, 1296, 1288, 1284, 1301, 1292, 1280, 1297, 1289, 1285, 1302, 1293, 1192, 1194, 1193, 1195, 1281, 1298, 1300, 1278, 1291, 1287, 1295, 1283, 1316, 1318, 1306, 1312, 1308, 1310, 1304, 1314, 1299, 1277, 1290, 1286, 1294, 1282, 1315, 1317, 1305, 1311, 1307, 1309, 1303, 1313, 1419, 1276, 1127, 1431, 1371, 1487, 1488, 1253, 1436, 1484, 1483, 1493, 1269, 1351, 1515, 1527, 1520, 1518, 1510, 1467, 1352, 1492, 1181, 1178, 1331, 1201, 1263, 1264, 1266, 1265, 1259, 1258, 1353, 1355, 1533, 1486, 1474, 1477, 1374, 1350, 1513, 1514, 1373, 1522, 1525, 1524, 1516, 1519, 1517, 1521, 1523, 1526, 1380, 1384, 1376, 1378, 1382, 1385, 1392, 1394, 1391, 1393, 1235, 1239, 1231, 1233, 1237, 1240, 1247, 1249, 1246, 1248, 1346, 3073, 3012, 3162, 2543, 2525, 2498, 2502, 2602, 2539, 2471, 2488, 2548, 2531, 2558, 2491, 2522, 2506, 2510, 2514, 2518, 2606, 2528, 3313, 1696, 3172, 2711, 3096, 2748, 3309, 1692, 3168, 2707, 2691, 2791, 3151, 3158, 3179, 3155, 3183, 3236, 3240, 3214, 2457, 3076, 1684, 1702, 2461, 1700, 2763, 2774, 2752, 2759, 2770, 3018, 3020, 3024, 3022, 2479, 2475, 2598, 2535, 3147, 3232, 3175, 2787, 2687, 2766, 2755, 2703, 1688, 3305, 3164, 2744, 3210, 2453, 3204, 2550, 2554, 3290, 3093, 3291, 3074, 2546, 2609, 2494, 2483, 2567, 2564, 2450, 1635, 1631, 3252, 3280, 3042, 3032, 3038, 3058, 3048, 3068, 3054, 2990, 2883, 2982, 2875, 2995, 2888, 2988, 2881, 2805, 2816, 1668, 1659, 3083, 3343, 3337, 2809, 1622, 3243, 3271, 1646, 3261, 3284, 2735, 2743, 2730, 2579, 2986, 2879, 1627, 3248, 3276, 3034, 2733, 2741, 2728, 2777, 3109, 1888, 1716, 1844, 1811, 1877, 1778, 2009, 2050, 1954, 1987, 1965, 1976, 1943, 1998, 1891, 1719, 1847, 1814, 1880, 1781, 2012, 2053, 1957, 1990, 1968, 1979, 1946, 2001, 1895, 1723, 1851, 1818, 1884, 1785, 2016, 2057, 1961, 1994, 1972, 1983, 1950, 2005, 1899, 1727, 1855, 1822, 1921, 1789, 1910, 1738, 1866, 1833, 1932, 1800, 1902, 1730, 1858, 1825, 1924, 1792, 1913, 1741, 1869, 1836, 1935, 1803, 1906, 1734, 1862, 1829, 1928, 1796, 1917, 1745, 1873, 1840, 1939, 1807, 1705, 1708, 1712, 2261, 2073, 2213, 2177, 2249, 2141, 2393, 2437, 2333, 2369, 2345, 2357, 2321, 2381, 2265, 2077, 2217, 2181, 2253, 2145, 2397, 2441, 2337, 2373, 2349, 2361, 2325, 2385, 2269, 2081, 2221, 2185, 2257, 2149, 2401, 2445, 2341, 2377, 2353, 2365, 2329, 2389, 2273, 2085, 2225, 2189, 2297, 2153, 2285, 2097, 2237, 2201, 2309, 2165, 2277, 2089, 2229, 2193, 2301, 2157, 2289, 2101, 2241, 2205, 2313, 2169, 2281, 2093, 2233, 2197, 2305, 2161, 2293, 2105, 2245, 2209, 2317, 2173, 2061, 2065, 2069, 1890, 1718, 1846, 1813, 1879, 1780, 2011, 2052, 1956, 1989, 1967, 1978, 1945, 2000, 1894, 1722, 1850, 1817, 1883, 1784, 2015, 2056, 1960, 1993, 1971, 1982, 1949, 2004, 1897, 1725, 1853, 1820, 1886, 1787, 2018, 2059, 1963, 1996, 1974, 1985, 1952, 2007, 1901, 1729, 1857, 1824, 1923, 1791, 1912, 1740, 1868, 1835, 1934, 1802, 1905, 1733, 1861, 1828, 1927, 1795, 1916, 1744, 1872, 1839, 1938, 1806, 1908, 1736, 1864, 1831, 1930, 1798, 1919, 1747, 1875, 1842, 1941, 1809, 1707, 1711, 1714, 2262, 2074, 2214, 2178, 2250, 2142, 2394, 2438, 2334, 2370, 2346, 2358, 2322, 2382, 2266, 2078, 2218, 2182, 2254, 2146, 2398, 2442, 2338, 2374, 2350, 2362, 2326, 2386, 2270, 2082, 2222, 2186, 2258, 2150, 2402, 2446, 2342, 2378, 2354, 2366, 2330, 2390, 2274, 2086, 2226, 2190, 2298, 2154, 2286, 2098, 2238, 2202, 2310, 2166, 2278, 2090, 2230, 2194, 2302, 2158, 2290, 2102, 2242, 2206, 2314, 2170, 2282, 2094, 2234, 2198, 2306, 2162, 2294, 2106, 2246, 2210, 2318, 2174, 2062, 2066, 2070, 2452, 1638, 1634, 3255, 3283, 3045, 3033, 3041, 3061, 3051, 3071, 3057, 2991, 2884, 2985, 2878, 2998, 2891, 2989, 2882, 2808, 2819, 1671, 1662, 3086, 3346, 3340, 2812, 1647, 3262, 3285, 2738, 2580, 2987, 2880, 1630, 3251, 3279, 3037, 2734, 2780, 3015, 2545, 2527, 2501, 2505, 2605, 2542, 2474, 2490, 2549, 2532, 2561, 2493, 2524, 2509, 2513, 2517, 2521, 2608, 2530, 3315, 1698, 3174, 2713, 2751, 3312, 1695, 3171, 2710, 2694, 2794, 3154, 3161, 3182, 3157, 3185, 3239, 3242, 3217, 2460, 3079, 1687, 1703, 2462, 1701, 2765, 2776, 2754, 2762, 2773, 3019, 3021, 3025, 3023, 2482, 2478, 2601, 2538, 3150, 3235, 3178, 2790, 2690, 2769, 2758, 2706, 1691, 3308, 3167, 2747, 3213, 2456, 3207, 2553, 2557, 3075, 2547, 2610, 2497, 2486, 2569, 2566, 2714, 2832, 2843, 2464, 2468, 2470, 2466, 1679, 1677, 1681, 2718, 2720, 2786, 1655, 1657, 3072, 2962, 2968, 2855, 2861, 2916, 2922, 3203, 3197, 3199, 3201, 2585, 2614, 2616, 2964, 2857, 2963, 2856, 3000, 2893, 2999, 2892, 2918, 2917, 2619, 2621, 3031, 3146, 3027, 3029, 3341, 2839, 3090, 3336, 2798, 1642, 2716, 2960, 2966, 2853, 2859, 2914, 2920, 2828, 2612, 1621, 2801, 1664, 3081, 2841, 2830, 3091, 3094, 2448, 2904, 3011, 2901, 3008, 2627, 2626, 3010, 2903, 3009, 2902, 3005, 2898, 3004, 2897, 3187, 3186, 3189, 3188, 3191, 3190, 3193, 3192, 3195, 3194, 1645, 3260, 3065, 2572, 2581, 2887, 2874, 2994, 2981, 1643, 3258, 3092, 3095, 3088, 2575, 2577, 2782, 1683, 1675, 2908, 2906, 2576, 2578, 2583, 2574, 3259, 1644, 2784, 3067, 3053, 3047, 3304, 2804, 2815, 1667, 2821, 1673, 3003, 2896, 3163, 3334, 1658, 3082, 3342, 3002, 2895, 3001, 2894, 2571, 2563, 2597, 2595, 1623, 3244, 3272, 2623, 2625, 2825, 2824, 1626, 3247, 3275, 3116, 3140, 3101, 3142, 3112, 3114, 3105, 3122, 3130, 3118, 3103, 3144, 3125, 3133, 3107, 3098, 3137, 2630, 2643, 2645, 2649, 2651, 2628, 3131, 3123, 3134, 3126, 2723, 2727, 2725, 2640, 2639, 2641, 2638, 3324, 3320, 3318, 3316, 3330, 3328, 3327, 3326, 3323, 3322, 3332, 3297, 3294, 3293, 3292, 3301, 3300, 3302, 3299, 3298, 3296, 3295, 2664, 2662, 2666, 2681, 2654, 2683, 2685, 2679, 2677, 2658, 2671, 2675, 2665, 2663, 2667, 2682, 2655, 2684, 2686, 2680, 2678, 2659, 2672, 2676, 2656, 2668, 2657, 247, 543, 491, 316, 304, 400, 364, 426, 390, 253, 444, 573, 432, 513, 497, 501, 278, 405, 369, 233, 517, 509, 241, 537, 485, 310, 298, 414, 378, 420, 384, 259, 450, 579, 438, 531, 523, 527, 284, 407, 371, 549, 334, 322, 326, 342, 354, 340, 348, 295, 265, 250, 546, 494, 319, 307, 403, 367, 429, 393, 256, 447, 576, 435, 515, 499, 503, 280, 406, 370, 244, 540, 488, 313, 301, 417, 381, 423, 387, 262, 453, 582, 441, 533, 525, 529, 286, 408, 372, 336, 324, 328, 237, 292, 290, 535, 459, 457, 519, 511, 356, 358, 344, 346, 350, 352, 289, 534, 463, 461, 505, 330, 455, 267, 521, 507, 338, 332, 811, 801, 809, 799, 777, 779, 781, 775, 825, 819, 821, 823, 827, 817, 793, 791, 783, 789, 787, 785, 833, 831, 745, 747, 619, 621, 595, 597, 733, 735, 730, 731, 683, 685, 693, 695, 661, 663, 671, 673, 607, 609, 703, 705, 765, 767, 647, 649, 635, 637, 749, 751, 623, 625, 599, 601, 737, 739, 687, 689, 697, 699, 665, 667, 675, 677, 611, 613, 707, 709, 769, 771, 651, 653, 639, 641, 630, 631, 690, 691, 668, 669, 587, 590, 716, 718, 712, 714, 1082, 1065, 1080, 1063, 1040, 1042, 1044, 1038, 1098, 1092, 1094, 1096, 1100, 1090, 1057, 1055, 1047, 1053, 1051, 1049, 1107, 1105, 1036, 1088, 1034, 1114, 1005, 1007, 875, 877, 851, 853, 993, 995, 990, 991, 941, 943, 951, 953, 919, 921, 929, 931, 863, 865, 961, 963, 1025, 1027, 905, 907, 893, 895, 1009, 1011, 879, 881, 855, 857, 997, 999, 945, 947, 955, 957, 923, 925, 933, 935, 867, 869, 965, 967, 1029, 1031, 909, 911, 897, 899, 1115, 886, 887, 948, 949, 926, 927, 1045, 1101, 843, 846, 1077, 1078, 976, 978, 972, 974, 970, 971, 1587, 1572, 1585, 1570, 1547, 1549, 1551, 1545, 1601, 1595, 1597, 1599, 1603, 1593, 1564, 1562, 1554, 1560, 1558, 1556, 1610, 1608, 1552, 1604, 139, 142, 145, 148, 216, 219, 222, 225, 109, 111, 113, 115, 193, 195, 197, 199, 171, 153, 169, 151, 101, 103, 105, 99, 187, 181, 183, 185, 189, 179, 127, 125, 107, 123, 121, 117, 203, 201, 119, 205, 81, 18, 6, 75, 73, 51, 56, 40, 45, 12, 61, 91, 33, 27, 83, 20, 8, 77, 53, 58, 42, 47, 14, 63, 93, 35, 29, 23, 54, 43, 2, 66, 65],
 ];
