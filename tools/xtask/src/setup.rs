@@ -119,7 +119,10 @@ pub fn nvidia_tools() -> Result<(), Failure> {
 }
 
 /// Makes `target/venv`, once: the path of its python.
-fn virtual_environment(step: &'static str) -> Result<String, Failure> {
+///
+/// # Errors
+/// Not started: no python3 with venv. Failed: it cannot be made.
+pub fn virtual_environment(step: &'static str) -> Result<String, Failure> {
     let venv = root().join("target/venv");
     let python = venv.join("bin/python").to_string_lossy().into_owned();
     if answers(&[&python, "-m", "pip", "--version"]) {

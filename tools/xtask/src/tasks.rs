@@ -75,6 +75,12 @@ pub const TASKS: &[Task] = &[
         takes: Takes::Anything,
     },
     Task {
+        name: "corpus",
+        about: "other people's GPU code (wheels of PyPI, about 3 GB): all of it with a table in bench/results, or a sample",
+        steps: crate::corpus::steps,
+        takes: Takes::OneOf(&["sample"]),
+    },
+    Task {
         name: "references",
         about: "regenerate tests/data/ops with numpy and, where it is installed, PyTorch (target/venv); --check compares instead",
         steps: reference_steps,
@@ -293,7 +299,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, mpi, size, dist, bench, fuzz, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, mpi, size, dist, bench, fuzz, corpus, references"
         );
     }
 

@@ -1,0 +1,72 @@
+//! Other people's GPU code: reads, assembles and prints what ships in real libraries, and writes one table.
+//!
+//! ```text
+//! corpus ptx CHIP FILE...        PTX: our assembler takes it, our checker finds no hazard, nvdisasm reads every word
+//! corpus cubin FILE...           cubins: no unknown word, and the listing assembles to the same bytes
+//! corpus object FILE...          AMD's objects: no `.long` in the listing, and it assembles to the same bytes
+//! ```
+//!
+//! Place: a tool outside the library. `cargo xtask corpus` fetches the files and calls it. A folder stands for all
+//! files in it. With `--sample N` (and `--seed S`) N files of them are taken; with `--out FILE` the table is added to
+//! that file. Exit codes: 0 everything holds, 1 something does not, 3 wrong usage.
+#![forbid(unsafe_code)]
+
+mod args;
+mod cubins;
+mod objects;
+mod report;
+mod texts;
+
+use report::Report;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let args = match args::Args::parse(&words) {
+        Ok(args) => args,
+        Err(wrong) => {
+            eprintln!("corpus: {wrong}");
+            return ExitCode::from(3);
+        }
+    };
+    let report = each(&args.files, &|path, report| match &args.kind {
+        args::Kind::Ptx(chip) => texts::check(path, *chip, args.nvdisasm.as_deref(), report),
+        args::Kind::Cubin => cubins::check(path, args.nvdisasm.as_deref(), report),
+        args::Kind::Object => objects::check(path, report),
+    });
+    print!("{}", report.text(&args.kind.to_string()));
+    if let Some(out) = &args.out
+        && let Err(e) = report.append(out, &args.kind.to_string())
+    {
+        eprintln!("corpus: {}: {e}", out.display());
+        return ExitCode::FAILURE;
+    }
+    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Calls `f` with every file, on all processors.
+fn each(files: &[std::path::PathBuf], f: &(dyn Fn(&Path, &mut Report) + Sync)) -> Report {
+    let (next, all) = (AtomicUsize::new(0), Mutex::new(Report::default()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let work = || {
+                let mut report = Report::default();
+                while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    report.files += 1;
+                    f(path, &mut report);
+                }
+                if let Ok(mut all) = all.lock() {
+                    all.add(report);
+                }
+            };
+            // Recursive descent in the parser and walks over long functions.
+            let started = std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work);
+            started.map(drop).unwrap_or_else(|e| eprintln!("corpus: no thread: {e}"));
+        }
+    });
+    all.into_inner().unwrap_or_default()
+}

@@ -1,0 +1,161 @@
+//! `cargo xtask corpus`: other people's GPU code, from wheels of PyPI, through our assembler, disassemblers and readers.
+//!
+//! The wheels are installed in `target/corpus`; what is taken out of them stays there and is never committed. The checks
+//! are those of `tools/corpus`. `corpus sample` takes one library of NVIDIA's and AMD's objects, 40 files of each by a
+//! seed, and writes no table.
+
+use crate::run::{Failure, Step, call, program, root, start};
+use crate::setup;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A package, its version, and the files in it that hold GPU code: libraries, or a folder of objects.
+type Wheel = (&'static str, &'static str, &'static [&'static str]);
+
+/// Versions are fixed: a table of another day is then about our code and not about theirs.
+const NVIDIA: [Wheel; 4] = [
+    ("nvidia-cusparse", "12.9.4.2", &["nvidia/cu13/lib/libcusparse.so.12"]),
+    ("nvidia-cublas", "13.10.0.20", &["nvidia/cu13/lib/libcublas.so.13", "nvidia/cu13/lib/libcublasLt.so.13"]),
+    ("nvidia-cusolver", "12.4.1.2", &["nvidia/cu13/lib/libcusolver.so.12"]),
+    ("torch", "2.15.0", &["torch/lib/libtorch_cuda.so", "torch/lib/libtorch_cuda_linalg.so"]),
+];
+const AMD: Wheel = ("amd-aiter", "0.1.7.post2.dev18", &["aiter_meta/hsa/gfx942"]);
+/// Takes PTX and cubins out of a library.
+const CUOBJDUMP: Wheel = ("nvidia-cuda-cuobjdump", "13.5.37", &["nvidia/cu13/bin/cuobjdump"]);
+
+/// Chips that PTX is assembled for, and whose cubins are read.
+const PTX_CHIPS: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
+const CUBIN_CHIPS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120"];
+/// Cubins of a library and chip that are checked: with all of them a run would take hours.
+const CUBINS: &str = "60";
+
+/// All of it, or a sample.
+pub fn steps(rest: &[String]) -> Vec<Step> {
+    let tools = || call("setup", setup::nvidia_tools);
+    match rest.first() {
+        Some(_) => vec![build(), call("wheels", sample_wheels), call("sample", sample)],
+        None => vec![
+            build(),
+            tools(),
+            call("wheels", all_wheels),
+            call("ptx", ptx),
+            call("cubins", cubins),
+            call("objects", objects),
+        ],
+    }
+}
+
+fn folder() -> PathBuf {
+    root().join("target/corpus")
+}
+
+fn all_wheels() -> Result<(), Failure> {
+    NVIDIA.iter().chain([&AMD, &CUOBJDUMP]).try_for_each(install)
+}
+
+fn sample_wheels() -> Result<(), Failure> {
+    [&NVIDIA[0], &AMD, &CUOBJDUMP].into_iter().try_for_each(install)
+}
+
+/// Installs a wheel in a folder of its own, once.
+fn install((package, version, files): &Wheel) -> Result<(), Failure> {
+    let to = folder().join(package);
+    let wheel = to.join(format!("{}-{version}.dist-info", package.replace('-', "_")));
+    if wheel.exists() && files.iter().all(|file| to.join(file).exists()) {
+        println!("   {package} {version}: present");
+        return Ok(());
+    }
+    let python = setup::virtual_environment("wheels")?;
+    let to = to.to_string_lossy().into_owned();
+    let wanted = format!("{package}=={version}");
+    let words =
+        [&*python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target"];
+    program("wheels", &words.into_iter().chain([&*to, &*wanted]).map(str::to_owned).collect::<Vec<_>>())
+}
+
+fn failed(step: &str, status: impl std::fmt::Display) -> Failure {
+    Failure::Failed { step: step.to_owned(), status: status.to_string() }
+}
+
+/// Has cuobjdump put what the words name into a folder, once.
+fn extract(library: &Path, into: &Path, words: &[&str]) -> Result<(), Failure> {
+    if into.exists() {
+        return Ok(());
+    }
+    // A folder that is there is a whole one.
+    let part = into.with_extension("part");
+    let _ = std::fs::remove_dir_all(&part);
+    std::fs::create_dir_all(&part).map_err(|e| failed("extract", e))?;
+    let tool = folder().join(CUOBJDUMP.0).join(CUOBJDUMP.2[0]);
+    let out = Command::new(&tool).args(words).arg(library).current_dir(&part).output();
+    out.map_err(|e| failed("extract", format!("{}: {e}", tool.display())))?;
+    std::fs::rename(&part, into).map_err(|e| failed("extract", e))
+}
+
+fn libraries() -> impl Iterator<Item = PathBuf> {
+    NVIDIA.iter().flat_map(|(package, _, files)| files.iter().map(move |file| folder().join(package).join(file)))
+}
+
+fn name(library: &Path) -> String {
+    library.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Builds the tool, with the whole workspace's features, so that the tests' build serves it.
+fn build() -> Step {
+    start("build", "cargo build --quiet --workspace --bin corpus")
+}
+
+/// Runs the tool.
+fn check(words: &[&str]) -> Result<(), Failure> {
+    let tool = root().join("target/debug/corpus").to_string_lossy().into_owned();
+    program("corpus", &[&*tool].iter().chain(words).map(|w| (*w).to_owned()).collect::<Vec<_>>())
+}
+
+/// The table of today.
+fn table() -> String {
+    let date = Command::new("date").args(["-u", "+%F"]).output();
+    let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
+    root().join(format!("bench/results/corpus-{date}.tsv")).to_string_lossy().into_owned()
+}
+
+fn ptx() -> Result<(), Failure> {
+    let texts = folder().join("ptx");
+    for library in libraries() {
+        extract(&library, &texts.join(name(&library)), &["-xptx", "all"])?;
+    }
+    let nvdisasm = root().join("target/nvidia/nvidia/cu13/bin/nvdisasm");
+    let (texts, nvdisasm, table) = (texts.to_string_lossy(), nvdisasm.to_string_lossy(), table());
+    PTX_CHIPS.iter().try_for_each(|chip| check(&["ptx", chip, "--nvdisasm", &nvdisasm, "--out", &table, &texts]))
+}
+
+fn cubins() -> Result<(), Failure> {
+    let table = table();
+    for library in libraries() {
+        for chip in CUBIN_CHIPS {
+            let into = folder().join("cubins");
+            let _ = std::fs::remove_dir_all(&into);
+            extract(&library, &into, &["-xelf", "all", "-arch", chip])?;
+            check(&["cubin", "--sample", CUBINS, "--out", &table, &into.to_string_lossy()])?;
+        }
+    }
+    // They are many gigabytes.
+    std::fs::remove_dir_all(folder().join("cubins")).map_err(|e| failed("cubins", e))
+}
+
+/// AMD's objects.
+fn co() -> String {
+    folder().join(AMD.0).join(AMD.2[0]).to_string_lossy().into_owned()
+}
+
+fn objects() -> Result<(), Failure> {
+    check(&["object", "--out", &table(), &co()])
+}
+
+fn sample() -> Result<(), Failure> {
+    let (package, _, files) = NVIDIA[0];
+    let library = folder().join(package).join(files[0]);
+    let into = folder().join("ptx").join(name(&library));
+    extract(&library, &into, &["-xptx", "all"])?;
+    check(&["ptx", "sm_120", "--sample", "40", &into.to_string_lossy()])?;
+    check(&["object", "--sample", "40", &co()])
+}
