@@ -156,6 +156,8 @@ fn names_full_of_markup_stay_text_in_every_view() {
         assert!(!text.is_empty(), "{view}");
     }
     assert_eq!(b.complaints(), Vec::<String>::new());
+    // A blank picture of this size has less than 10 kB.
+    assert!(b.picture().len() > 15_000);
     assert_eq!(b.eval("typeof window.hacked"), "undefined");
     assert_eq!(b.eval("document.querySelectorAll('img, iframe, main style, main script, svg[onload]').length"), 0);
     assert_eq!(b.eval("document.querySelectorAll('script:not([type])').length"), 1);
