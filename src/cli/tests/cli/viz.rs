@@ -61,7 +61,11 @@ fn the_page_of_a_training_is_walked_without_complaint() {
 #[cfg(all(feature = "amd", feature = "nv", feature = "emu"))]
 #[test]
 fn the_page_of_a_software_gpu_has_calls_and_packets() {
-    for (device, packet) in [("AMD:emu=gfx1100", "DISPATCH"), ("NV:emu=sm_90", "SEND_PCAS")] {
+    let expected = [
+        ("AMD:emu=gfx1100", ["AMDKFD_IOC_CREATE_QUEUE(", "DISPATCH_DIRECT"]),
+        ("NV:emu=sm_90", ["HOPPER_CHANNEL_GPFIFO_A", "COMPUTE SEND_PCAS_A="]),
+    ];
+    for (device, [call, packet]) in expected {
         let t = temp();
         let o = run(t.path(), &["viz", "--device", device, "--out", "run.html", "dump", "softmax", "--out", "out"]);
         assert_eq!(code(&o), 0, "{}", err(&o));
@@ -74,7 +78,7 @@ fn the_page_of_a_software_gpu_has_calls_and_packets() {
                 "[...Array(current().list.source.count()).keys()].some((i) => current().list.source.text(i).includes('{what}'))"
             )
         };
-        for what in ["ioctl", "doorbell(", packet] {
+        for what in [call, "doorbell(", packet] {
             assert_eq!(b.eval(&has(what)), true, "{device}: {what}");
         }
         b.eval("current().list.next ? document.getElementById('search').value = 'doorbell(' : 0; seek(); current().list.next()");
