@@ -2,7 +2,8 @@
 //!
 //! Warm-up lasts until the clock that a kernel counts is steady (an idle card takes up to half a second), or for a
 //! limited time; nothing measured in it is kept, and nothing measured after it is thrown away. A sample is the mean of
-//! as many runs as fill `SAMPLE`. Sampling stops when the median is known well enough, or at the budget. Between blocks
+//! as many runs as fill `SAMPLE`. Sampling stops when the median is known well enough (after half of the budget), or at
+//! the budget. Between blocks
 //! of samples, never within one, the clock is counted again: samples of a block at whose end it is below `LOW` of the
 //! highest are marked.
 
@@ -133,6 +134,8 @@ fn sample(
             block.end(machine, &mut all, warmth)?;
         }
         let looks = count.is_power_of_two() || count.is_multiple_of(100);
+        // Neighbours disturb for milliseconds: samples of a short time are alike and say little.
+        let enough = enough && began.elapsed() >= settings.budget / 2;
         if enough && looks && stats::precision(&stats::sorted(&all.samples), 0.95) <= settings.precision {
             all.ended = "precision";
             break;

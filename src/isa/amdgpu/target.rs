@@ -1,8 +1,9 @@
 //! The instruction sets as the engine sees them.
 
-use super::{Chip, CompileError, Target, Wave, compile, decode, print};
+use super::{Chip, CompileError, Target, Wave, assemble, compile, decode, print};
 use doorbell_codegen::target::Grid;
 use doorbell_codegen::{self as codegen, Program, units};
+use doorbell_elf::amdgpu::{self as code, Gpu};
 use doorbell_elf::{Machine, Object};
 use doorbell_isa::{Backend, Binary, BinaryCode, IsaError};
 
@@ -91,5 +92,19 @@ impl Backend for Amdgpu {
 
     fn listing(&self, binary: &Binary) -> Result<String, IsaError> {
         binary.object().map_or_else(|| Ok(String::new()), |object| self.disassemble(object))
+    }
+
+    fn language(&self) -> Option<&'static str> {
+        Some("s")
+    }
+
+    /// A code object of all kernels that the text describes.
+    fn assemble(&self, kernel: &str, text: &str) -> Result<Vec<u8>, IsaError> {
+        let source = |why: String| IsaError::Source { kernel: kernel.into(), why };
+        let name = self.codegen.name;
+        let gpu = Gpu::parse(name).ok_or_else(|| source(format!("{name} has no code objects")))?;
+        let assembled = assemble(self.target, text).map_err(|e| source(e.to_string()))?;
+        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| assembled.kernel_code(gpu, k)).collect();
+        code::write(gpu, &kernels.map_err(source)?).map_err(|e| source(e.to_string()))
     }
 }

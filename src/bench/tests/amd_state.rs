@@ -1,7 +1,5 @@
 //! What an AMD card says of itself, served by the software KFD: each revision of `gpu_metrics`, damaged ones, the link.
 
-#![cfg(all(target_os = "linux", feature = "amd", feature = "emu"))]
-
 use doorbell::device::Device;
 use doorbell::device::amd::metrics::table;
 use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Selector};
