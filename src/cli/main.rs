@@ -7,8 +7,11 @@
 mod bench;
 mod curve;
 mod devices;
+#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+mod drivertest;
 mod dump;
 mod dump_jobs;
+mod files;
 mod launch;
 #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
 mod object;
@@ -22,6 +25,7 @@ mod viz;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use doorbell::engine::{self, Options};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Graphs allocate and free many small nodes, for which this allocator is faster than the C library's.
@@ -50,6 +54,10 @@ struct Cli {
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "trace")]
     record: Option<std::path::PathBuf>,
+    /// Report what the checks of AMD's software GPUs find, and go on as hardware would
+    #[cfg(feature = "emu")]
+    #[arg(long, global = true)]
+    lenient: bool,
     /// Print one JSON object as the last line of standard output
     #[arg(long, global = true)]
     json: bool,
@@ -83,6 +91,9 @@ enum Command {
     /// Write the traffic between a command and the GPU drivers to a file, or show such a file
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Trace(trace::TraceArgs),
+    /// Test GPU drivers: list, run and explain cases, each seen to fail under a fault
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    Drivertest(drivertest::DrivertestArgs),
     /// Play a recorded run again, against a software GPU or the kernel
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Replay(trace::ReplayArgs),
@@ -98,13 +109,21 @@ pub struct Output {
 impl Output {
     /// Prints a line for a person.
     pub fn say(self, line: &str) {
-        if self.json { eprintln!("{line}") } else { println!("{line}") }
+        if self.json { eprintln!("{line}") } else { print(line) }
     }
     /// Prints the single JSON object of `--json`.
     pub fn result(self, value: &serde_json::Value) {
         if self.json {
-            println!("{value}");
+            print(&value.to_string());
         }
+    }
+}
+
+/// Prints a line. Where nobody reads any more (`doorbell disasm X | head`), the program ends as one whose work is done.
+pub fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
     }
 }
 
@@ -161,7 +180,7 @@ fn main() -> ExitCode {
         Err(e) => {
             eprintln!("doorbell: {}", e.message());
             if cli.json {
-                println!("{}", serde_json::json!({"error": e.message(), "exit_code": e.code()}));
+                print(&serde_json::json!({"error": e.message(), "exit_code": e.code()}).to_string());
             }
             ExitCode::from(e.code())
         }
@@ -183,6 +202,10 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     {
         options.device = device;
     }
+    #[cfg(feature = "emu")]
+    {
+        options.lenient |= cli.lenient;
+    }
     let output = Output { json: cli.json };
     // A page is of the command that runs, not of the one that starts it.
     if starts_another(&cli.command) {
@@ -198,6 +221,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     };
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let calls = (is_recorded && tracing.is_none()).then(|| trace::keep(options.device.contains("emu")));
+    let device = options.device.clone();
     engine::install(options)?.on_message(|text| eprintln!("{text}"));
     if is_recorded {
         serve::write_often()?;
@@ -220,6 +244,8 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Replay(args) => trace::replay(args, output),
         Command::Viz(args) => viz::run(args, output),
         Command::Profile(args) => profile::run(args, output),
+        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+        Command::Drivertest(args) => drivertest::run_command(args, &device, output),
     };
     if is_recorded {
         engine::session()?.record_limits()?;
@@ -228,6 +254,8 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     if let Some(log) = calls {
         engine::session()?.record_calls(trace::calls(&log.events()));
     }
+    #[cfg(feature = "emu")]
+    engine::software::findings().iter().for_each(|finding| eprintln!("doorbell: {finding}"));
     let ended = engine::finish().map_err(CliError::from);
     engine::close();
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]

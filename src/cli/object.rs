@@ -40,7 +40,7 @@ pub struct DisasmArgs {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
+    crate::files::read(path).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
 }
 
 fn failed(path: &Path, e: &dyn std::fmt::Display) -> CliError {

@@ -11,9 +11,12 @@ pub(super) fn blamed(error: Error, tensors: &[Tensor]) -> Error {
     let roots: Vec<UOp> = tensors.iter().filter_map(|t| t.node().ok()).collect();
     let found = match &error {
         Error::Unbound { name, .. } => roots.iter().find_map(|root| user_of(root, name)),
-        Error::Spec(_) | Error::Rewrite(_) | Error::Schedule(_) | Error::Codegen(_) | Error::Isa(_) => {
-            roots.iter().find_map(asked_for)
-        }
+        Error::Spec(_)
+        | Error::Rewrite(_)
+        | Error::Schedule(_)
+        | Error::Codegen(_)
+        | Error::Isa(_)
+        | Error::Compile { .. } => roots.iter().find_map(asked_for),
         Error::Device(
             DeviceError::Unknown { asked: name, .. }
             | DeviceError::NotInBuild { name, .. }

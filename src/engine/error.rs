@@ -29,6 +29,9 @@ pub enum Error {
     Codegen(#[from] CodegenError),
     #[error(transparent)]
     Isa(#[from] IsaError),
+    /// A kernel that a device's back end does not compile.
+    #[error("{device}: {source}")]
+    Compile { device: Arc<str>, source: IsaError },
     #[error(transparent)]
     Elf(#[from] ElfError),
     #[error(transparent)]
@@ -148,8 +151,8 @@ impl Error {
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
             // The text is PTX: no other target compiles from text yet.
-            Error::Isa(IsaError::Source { .. }) => "ptx",
-            Error::Isa(_) => "isa",
+            Error::Isa(IsaError::Source { .. }) | Error::Compile { source: IsaError::Source { .. }, .. } => "ptx",
+            Error::Isa(_) | Error::Compile { .. } => "isa",
             Error::Elf(_) => "elf",
             Error::Device(_) => "device",
             Error::Option(_) => "option",

@@ -184,7 +184,8 @@ impl Session {
         if let Some(source) = if is_shown { device.backend.source(&program)? } else { None } {
             self.say(&source);
         }
-        let binary = device.backend.compile(&program)?;
+        let refused = |source| Error::Compile { device: device.name.clone(), source };
+        let binary = device.backend.compile(&program).map_err(refused)?;
         if is_shown && binary.code != BinaryCode::None {
             self.say(&device.backend.listing(&binary)?);
         }
@@ -204,7 +205,8 @@ impl Session {
         }
         let began = Instant::now();
         let name = custom.name.to_string();
-        let code = BinaryCode::File(device.backend.assemble(&name, text)?);
+        let refused = |source| Error::Compile { device: device.name.clone(), source };
+        let code = BinaryCode::File(device.backend.assemble(&name, text).map_err(refused)?);
         let param = |u: &UOp| match u.arg() {
             uop::Arg::Param(slot, len) => {
                 let (read, written) = (*slot > 0, *slot == 0);

@@ -65,6 +65,9 @@ pub struct Options {
     pub nv_events: bool,
     /// Kernels for Hopper may load tiles with the tensor memory accelerator (`NV_TMA=0`: only with threads).
     pub nv_tma: bool,
+    /// What the checks of AMD's software GPUs find is reported, and the work goes on (`LENIENT=1`; without it the first
+    /// finding ends the submission).
+    pub lenient: bool,
 }
 
 /// A variable whose value means nothing.
@@ -114,6 +117,7 @@ impl Default for Options {
             nv_wgmma: true,
             nv_events: true,
             nv_tma: true,
+            lenient: false,
         }
     }
 }
@@ -173,6 +177,7 @@ impl Options {
             allow_tf32: number(&get, "ALLOW_TF32", 0, 1, "0 or 1")? == 1,
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
+            lenient: number(&get, "LENIENT", 0, 1, "0 or 1")? == 1,
         })
     }
 }

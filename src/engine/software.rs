@@ -3,9 +3,32 @@
 
 use crate::device::Registry;
 use crate::device::registry::Emulated;
+use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(all(target_os = "linux", feature = "amd"))]
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Whether software GPUs that are created from now on go on after a finding.
+static LENIENT: AtomicBool = AtomicBool::new(false);
+/// The lenient ones, for their findings.
+#[cfg(all(target_os = "linux", feature = "amd"))]
+static MACHINES: Mutex<Vec<Weak<crate::emu::kfd::SoftKfd>>> = Mutex::new(Vec::new());
+
+/// What lenient software GPUs of this process have found so far.
+#[must_use]
+pub fn findings() -> Vec<String> {
+    #[cfg(all(target_os = "linux", feature = "amd"))]
+    {
+        let machines = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let reports = machines.iter().filter_map(Weak::upgrade).flat_map(|machine| machine.reports());
+        reports.map(|report| report.to_string()).collect()
+    }
+    #[cfg(not(all(target_os = "linux", feature = "amd")))]
+    Vec::new()
+}
 
 /// Registers the function that creates software GPUs.
-pub(super) fn offer() {
+pub(super) fn offer(lenient: bool) {
+    LENIENT.store(lenient, Ordering::Relaxed);
     Registry::global().set_emulate(emulate);
     #[cfg(feature = "metal")]
     Registry::global().set_emulate_metal(metal);
@@ -41,9 +64,14 @@ fn amd(chip: &str, gpus: usize) -> Emulated {
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let waves = Strict { threads, ..Strict::on() };
-    let config = Config { waves, gpus, metrics: metrics(*chip), ..Config::new(*chip) };
-    Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
+    let lenient = LENIENT.load(Ordering::Relaxed);
+    let waves = Strict { threads, lenient, ..Strict::on() };
+    let config = Config { waves, gpus, lenient, tells_hangs: true, metrics: metrics(*chip), ..Config::new(*chip) };
+    let machine = SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?;
+    if lenient {
+        MACHINES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&machine));
+    }
+    Ok(machine)
 }
 
 /// What an idle card of that chip says of itself.

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hcq", &["ioctl"]),
     ("device", &["hcq", "elf", "ioctl"]),
     ("emu", &["ioctl", "hcq::packet", "hcq::bits", "isa::nvidia::sass"]),
+    ("drivertest", &["ioctl", "emu"]),
     ("kernels-asm", &[]),
     ("explorer", &[]),
     (
@@ -70,6 +71,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "emu",
     "emu/msl",
     "explorer",
+    "drivertest",
     "nn",
     "mpi",
     "sort",

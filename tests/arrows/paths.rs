@@ -18,6 +18,7 @@ pub const CRATES: &[(&str, &str)] = &[
     ("doorbell_bench", "bench"),
     ("doorbell_codegen", "codegen"),
     ("doorbell_device", "device"),
+    ("doorbell_drivertest", "drivertest"),
     ("doorbell_elf", "elf"),
     ("doorbell_emu", "emu"),
     ("doorbell_emu_metal", "emu::metal"),

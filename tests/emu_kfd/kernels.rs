@@ -1,7 +1,7 @@
 //! Machine code through the whole machine: code objects' bytes from llvm-mc 19, launched by PM4 and AQL, on every chip.
 
 use crate::client::*;
-use doorbell::emu::kfd::Chip;
+use doorbell::emu::kfd::{Chip, Config, SoftKfd};
 
 /// `out[64 * workgroup + lane] = 64 * workgroup + lane + 1`, kernarg in s[0:1]; llvm-mc 19 of the text next to each
 /// line.
@@ -183,4 +183,55 @@ fn an_endless_wave_ends_with_its_queue_and_others_run_meanwhile() {
     eventually(&memory.view, 0, 1);
     client.destroy(&endless);
     assert_eq!(client.reports(), Vec::<String>::new());
+}
+
+/// Runs bytes of gfx1100 that store the lanes' indices, on a machine of this configuration.
+fn store_with(config: Config, code: &[u8]) -> (Client, Buffer, u32) {
+    let client = Client::of(SoftKfd::new(config).unwrap());
+    let exception = client.event(3, None);
+    let mut queue = client.queue(PM4);
+    let (memory, program) = (client.buffer(0x2000, HOST), upload(&client, code));
+    memory.view.write_u64(0x100, memory.va + 0x1000).unwrap();
+    let words = dispatch(Chip::Gfx1100, program.va + 0x100, memory.va + 0x100, 1);
+    queue.submit(&[&words[..], &release_mem(memory.va, 1)].concat());
+    (client, memory, exception)
+}
+
+/// The storing kernel with s_nop in the place of its wait.
+fn without_wait() -> Vec<u8> {
+    let mut code = STORE_GFX1100.to_vec();
+    code[32..36].copy_from_slice(&[0x00, 0x00, 0x80, 0xbf]);
+    code
+}
+
+#[test]
+fn a_stopped_wave_is_told_at_once_where_the_machine_tells_hangs() {
+    let config = Config { tells_hangs: true, ..Config::new(Chip::Gfx1100) };
+    let (client, memory, exception) = store_with(config, &without_wait());
+    let (result, data) = client.wait(&[exception], 20_000);
+    assert_eq!((result, data[0].get32(12)), (0, client.gpu_id), "before anybody destroys the queue");
+    assert_eq!(memory.view.read_u32(0), Ok(0), "what comes after it");
+    let log = String::from_utf8(client.port.read_file("/dev/kmsg").unwrap()).unwrap();
+    assert!(log.starts_with("3,0,") && log.contains("s4 is the destination of a load that"), "{log}");
+    assert!(log.contains("`global_store_b32") && log.contains("in workgroup 0,0,0 wave 0"), "{log}");
+}
+
+#[test]
+fn a_lenient_machine_reports_a_finding_once_and_goes_on() {
+    let waves = doorbell::emu::amdgpu::Strict { lenient: true, ..doorbell::emu::amdgpu::Strict::on() };
+    let config = Config { lenient: true, waves, ..Config::new(Chip::Gfx1100) };
+    let (client, memory, _) = store_with(config, &without_wait());
+    eventually(&memory.view, 0, 1);
+    for index in 0..64 {
+        assert_eq!(memory.view.read_u32(0x1000 + 4 * index), Ok(index as u32 + 1));
+    }
+    let reports = client.reports();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert!(reports[0].starts_with("Strict") && reports[0].contains("s4 is the destination of a load that"));
+    // What hardware cannot run it does not run either.
+    let illegal = Config { lenient: true, waves, ..Config::new(Chip::Gfx1100) };
+    let (client, memory, _) = store_with(illegal, &[0; 16]);
+    until("a report", || !client.reports().is_empty());
+    assert_eq!(memory.view.read_u32(0), Ok(0));
+    assert!(client.reports()[0].contains("illegal instruction"));
 }

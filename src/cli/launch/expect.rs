@@ -32,7 +32,7 @@ impl Expect {
         let name = &self.dtype;
         let t = Scalar::parse(name).ok_or_else(|| CliError::Usage(format!("expect: unknown dtype {name:?}")))?;
         let read = |path: &PathBuf| -> Result<Vec<f64>, CliError> {
-            let bytes = std::fs::read(path).map_err(|e| file_error(path, &e))?;
+            let bytes = crate::files::read(path).map_err(|e| file_error(path, &e))?;
             let number = |part: &[u8]| {
                 let bits = part.iter().rev().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
                 from_bits(bits, t).as_f64()

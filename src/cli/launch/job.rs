@@ -83,7 +83,7 @@ impl Job {
 
     /// The bytes of the object file; a source text for the device's back end is assembled first.
     fn object_code(&self, open: &OpenDevice) -> Result<Vec<u8>, CliError> {
-        let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
+        let bytes = crate::files::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
         let is_text = self.object.extension().is_some_and(|e| open.backend.language().is_some_and(|l| e == l));
         match std::str::from_utf8(&bytes) {
             Ok(text) if is_text => open
@@ -138,7 +138,7 @@ fn scalars(mut bytes: &[u8]) -> Vec<Arg> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    fs::read(path).map_err(|e| file_error(path, &e))
+    crate::files::read(path).map_err(|e| file_error(path, &e))
 }
 
 pub fn file_error(path: &Path, e: &std::io::Error) -> CliError {

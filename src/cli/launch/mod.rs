@@ -100,7 +100,7 @@ impl Entry {
 impl LaunchArgs {
     fn jobs(&self) -> Result<Vec<Job>, CliError> {
         if let Some(path) = &self.jobs {
-            let text = std::fs::read(path).map_err(|e| file_error(path, &e))?;
+            let text = crate::files::read(path).map_err(|e| file_error(path, &e))?;
             let wrong = |at: usize, e: &str| CliError::Usage(format!("{}: job {at}: {e}", path.display()));
             let list: Vec<Entry> =
                 serde_json::from_slice(&text).map_err(|e| CliError::Usage(format!("{}: {e}", path.display())))?;

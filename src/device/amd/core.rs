@@ -17,7 +17,7 @@ use crate::{DeviceError, DeviceTag};
 use doorbell_hcq::memory::{MemError, View};
 use doorbell_hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
-use doorbell_ioctl::port::{CallError, Fd, call, monotonic_ns};
+use doorbell_ioctl::port::{CallError, Fd, KERNEL_LOG, call, monotonic_ns};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -167,9 +167,23 @@ impl Core {
         }
         let place = match fault {
             Fault::Memory(m) => format!(" ({}){}", self.driver.describe(m.va), self.fault_query()),
-            Fault::Hardware(_) => String::new(),
+            Fault::Hardware(_) => self.kernel_says(),
         };
         self.set_fault_text(format!("{fault}{place}"));
+    }
+
+    /// What the kernel's log has to say about the card just now; empty where this process may not read it.
+    fn kernel_says(&self) -> String {
+        const RECENT_NS: u64 = 10_000_000_000;
+        let bytes = self.driver.port().read_file(KERNEL_LOG).unwrap_or_default();
+        let since = monotonic_ns().saturating_sub(RECENT_NS);
+        let recent = |line: &str| {
+            let (head, text) = line.split_once(';')?;
+            let us: u64 = head.split(',').nth(2)?.parse().ok()?;
+            (us.saturating_mul(1000) >= since && text.contains("amdgpu")).then(|| text.to_owned())
+        };
+        let last = String::from_utf8_lossy(&bytes).lines().filter_map(recent).last();
+        last.map(|line| format!(", kernel log: {line}")).unwrap_or_default()
     }
 
     /// What amdgpu reports about the last fault: address, status register, hub. Empty on kernels that are too old.

@@ -2,7 +2,7 @@
 //!
 //! Layer: above `load`; used by `encode`. Source: docs/amd.md 2.7, 4.2-4.5 (kernel descriptor; hidden arguments of code
 //! object version 5; AMDGPU usage of LLVM). Left out: argument preloading on PM4 rings (no chip with PM4 rings has it),
-//! printf and host call buffers, heaps, kernels that need the queue's address, on PM4 rings.
+//! printf and host call buffers, heaps.
 
 use super::bo::Bo;
 use super::chip::Chip;
@@ -102,9 +102,12 @@ pub fn check(program: &LoadedKernel, chip: &Chip, geometry: &Geometry) -> Result
         }
     }
     let is_pm4 = chip.format == super::chip::QueueFormat::Pm4;
-    let unknown = [properties::QUEUE_PTR, properties::FLAT_SCRATCH_INIT, properties::PRIVATE_SEGMENT_BUFFER];
-    if is_pm4 && unknown.into_iter().any(|property| has(d, property)) {
-        return Err(format!("run {}: its descriptor needs properties {:#x}", program.name, d.properties));
+    let unknown = [properties::FLAT_SCRATCH_INIT, properties::PRIVATE_SEGMENT_BUFFER];
+    if is_pm4 && let Some(property) = unknown.into_iter().find(|property| has(d, *property)) {
+        return Err(format!(
+            "run {}: its descriptor asks for {}, which PM4 does not serve",
+            program.name, property.name
+        ));
     }
     Ok(lds_bytes)
 }
@@ -114,6 +117,22 @@ impl LoadedKernel {
     #[must_use]
     pub fn reads_dispatch_packet(&self) -> bool {
         has(&self.descriptor, properties::DISPATCH_PTR)
+    }
+}
+
+/// Bytes of the dispatch packet in a block.
+fn packet_bytes(d: &KernelDescriptor) -> u64 {
+    if has(d, properties::DISPATCH_PTR) { aql::PACKET_BYTES } else { 0 }
+}
+
+/// What kernels read behind their queue pointer: the windows of LDS and scratch. An AQL queue has its own; under PM4
+/// a launch's block holds one.
+fn queue_struct() -> aql::queue::AmdQueue {
+    aql::queue::AmdQueue {
+        group_aperture_hi: APERTURE_LDS_HI,
+        private_aperture_hi: APERTURE_SCRATCH_HI,
+        properties: aql::queue::QUEUE_PROPERTIES_IS_PTR64,
+        ..aql::queue::AmdQueue::default()
     }
 }
 
@@ -154,8 +173,10 @@ impl Block {
         block.hide(needed, geometry);
         let end = block.bytes.len().max(8).next_multiple_of(KERNARG_ALIGN);
         block.packet_offset = end;
-        let extra = if has(&program.descriptor, properties::DISPATCH_PTR) { aql::PACKET_BYTES as usize } else { 0 };
-        block.bytes.resize(end + extra, 0);
+        block.bytes.resize(end + packet_bytes(&program.descriptor) as usize, 0);
+        if has(&program.descriptor, properties::QUEUE_PTR) {
+            block.bytes.extend_from_slice(&queue_struct().emit());
+        }
         Ok(block)
     }
 
@@ -233,6 +254,9 @@ impl Launch<'_> {
         let mut out = SmallVec::new();
         if has(d, properties::DISPATCH_PTR) {
             out.extend(sgpr_pair(self.kernarg_va + self.packet_offset));
+        }
+        if has(d, properties::QUEUE_PTR) {
+            out.extend(sgpr_pair(self.kernarg_va + self.packet_offset + packet_bytes(d)));
         }
         if has(d, properties::KERNARG_PTR) {
             out.extend(sgpr_pair(self.kernarg_va));

@@ -3,7 +3,7 @@
 //!
 //! The driver (`emu::kfd`) implements `Bus` over its page tables.
 
-use super::fault::{FaultKind, R, fail};
+use super::fault::{FaultKind, R, WaveFault, fail};
 use super::shadow::{Policy, ShadowMemory, ThreadShadow};
 use std::sync::Arc;
 
@@ -114,6 +114,9 @@ pub trait Bus: Send + Sync {
     fn queue(&self) -> u32 {
         0
     }
+
+    /// Takes what lenient checks find.
+    fn note(&self, _finding: &WaveFault) {}
 }
 
 const WAYS: usize = 8;
@@ -131,6 +134,11 @@ pub(super) struct Tlb<'a> {
 }
 
 impl<'a> Tlb<'a> {
+    /// Passes a finding on.
+    pub fn note(&self, finding: &WaveFault) {
+        self.bus.note(finding);
+    }
+
     pub fn new(bus: &'a dyn Bus, shadow: Option<ThreadShadow<'a>>) -> Self {
         Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0, recent: [0; 3], shadow }
     }

@@ -72,6 +72,31 @@ pub enum FaultKind {
     BadDispatch { what: String },
 }
 
+impl FaultKind {
+    /// Whether only strict mode stops there: hardware goes on, with a result that the program does not expect.
+    #[must_use]
+    pub fn is_finding(&self) -> bool {
+        matches!(
+            self,
+            Self::MisalignedTuple { .. }
+                | Self::VgprUnwritten { .. }
+                | Self::SgprUnwritten { .. }
+                | Self::SccUnwritten
+                | Self::LdsUnwritten { .. }
+                | Self::LdsOutOfRange { .. }
+                | Self::VgprNotWaited { .. }
+                | Self::SgprNotWaited { .. }
+                | Self::Hazard { .. }
+                | Self::LdsRace { .. }
+                | Self::LdsStoreNotWaited { .. }
+                | Self::GlobalRace { .. }
+                | Self::GlobalStoreNotWaited { .. }
+                | Self::StaleRead { .. }
+                | Self::NotWrittenBack { .. }
+        )
+    }
+}
+
 /// A fault and where it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveFault {

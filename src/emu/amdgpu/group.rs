@@ -11,8 +11,8 @@ use super::memory::Space;
 use super::sem::Sem;
 use super::shadow::Invalidated;
 use super::wave::{State, Wave};
-use super::{cross, hazard, lds_exec, matrix, packed, smem, valu, vmem};
-use std::collections::HashMap;
+use super::{Strict, cross, hazard, lds_exec, matrix, packed, smem, valu, vmem};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the waves of a group share.
@@ -34,11 +34,14 @@ pub(super) struct Code {
     by_number: HashMap<u64, usize>,
     /// The page used last: its number and index.
     last: (u64, usize),
+    /// Addresses of instructions whose findings were noted.
+    noted: HashSet<u64>,
 }
 
 impl Code {
     pub fn new(decoder: Decoder) -> Self {
-        Self { decoder, insts: Vec::new(), pages: Vec::new(), by_number: HashMap::new(), last: (u64::MAX, 0) }
+        let (pages, by_number, noted) = (Vec::new(), HashMap::new(), HashSet::new());
+        Self { decoder, insts: Vec::new(), pages, by_number, last: (u64::MAX, 0), noted }
     }
 
     /// Place of the instruction at `pc`.
@@ -201,7 +204,15 @@ impl Group {
                 break;
             }
             used += 1;
-            if let Err(kind) = step(w, unit, code) {
+            let mut outcome = step(w, unit, code);
+            if let Err(kind) = &outcome
+                && w.strict.lenient
+                && kind.is_finding()
+            {
+                note(self.id, n as u32, w.pc, kind, unit, code);
+                outcome = unchecked(w, unit, code);
+            }
+            if let Err(kind) = outcome {
                 fault = Some(*kind);
                 break;
             }
@@ -256,6 +267,27 @@ impl Group {
         let text = code.text(&mut unit.tlb, pc);
         Box::new(WaveFault { kind, workgroup: self.id, wave: n as u32, pc, text })
     }
+}
+
+/// Notes a finding, once an instruction.
+fn note(workgroup: [u32; 3], wave: u32, pc: u64, kind: &FaultKind, unit: &mut Unit, code: &mut Code) {
+    if code.noted.insert(pc) {
+        let text = code.text(&mut unit.tlb, pc);
+        unit.tlb.note(&WaveFault { kind: kind.clone(), workgroup, wave, pc, text });
+    }
+}
+
+/// The same instruction again, without checks: they come before it changes anything that a second time would change
+/// again.
+fn unchecked(w: &mut Wave, unit: &mut Unit, code: &mut Code) -> R<()> {
+    let off = Strict { lenient: true, ..Strict::off() };
+    let (own, lds) = (std::mem::replace(&mut w.strict, off), unit.lds.replace_strict(off));
+    let shadow = unit.tlb.shadow.take();
+    let outcome = step(w, unit, code);
+    unit.tlb.shadow = shadow;
+    unit.lds.replace_strict(lds);
+    w.strict = own;
+    outcome
 }
 
 /// One instruction of a wave.

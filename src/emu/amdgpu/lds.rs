@@ -51,6 +51,11 @@ impl How {
 }
 
 impl Lds {
+    /// Checks by other rules from now on; returns the old ones.
+    pub fn replace_strict(&mut self, strict: Strict) -> Strict {
+        std::mem::replace(&mut self.strict, strict)
+    }
+
     pub fn new(size_bytes: u32, waves: usize, strict: Strict) -> Self {
         let size = size_bytes as usize;
         let is_checked = strict.poison || strict.races;

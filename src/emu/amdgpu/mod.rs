@@ -90,6 +90,8 @@ pub struct Strict {
     pub registers: bool,
     /// Reserved bits of encodings.
     pub reserved: bool,
+    /// What the checks find is noted ([`Bus::note`]), and the wave goes on as hardware would.
+    pub lenient: bool,
     /// Not zero: waves run in short random slices from this seed.
     pub seed: u64,
     /// Threads of the host that share the workgroups; 0 counts as 1.
@@ -111,6 +113,7 @@ impl Strict {
             caches: true,
             registers: true,
             reserved: true,
+            lenient: false,
             seed: 0,
             threads: 1,
             max_instructions: 0,

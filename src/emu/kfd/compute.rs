@@ -6,6 +6,8 @@
 pub use crate::amdgpu::{Dispatch, ShadowMemory};
 
 use super::caching::Policies;
+use super::gpu::Gpu;
+use super::report::ReportKind;
 
 use super::clock::GpuClock;
 use super::vm::{Vm, VmFault};
@@ -42,11 +44,20 @@ pub struct Machine<'a> {
     pub shadow: &'a ShadowMemory,
     /// What kind of memory is where.
     pub policies: &'a Policies,
+    /// Takes findings that do not stop the dispatch.
+    pub(super) gpu: &'a Gpu,
     /// The queue of the dispatch, and the XCCs that run it.
     pub queue: u32,
     pub xccs: u32,
     /// True: end now.
     pub stop: &'a AtomicBool,
+}
+
+impl Machine<'_> {
+    /// Reports a finding that does not stop the dispatch.
+    pub fn note(&self, text: String) {
+        self.gpu.report(ReportKind::Strict, Some(self.queue), text);
+    }
 }
 
 impl fmt::Debug for Machine<'_> {

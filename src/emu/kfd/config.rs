@@ -1,6 +1,7 @@
 //! Configuration of a software KFD: which chip, which kernel, how strict.
 
 use super::chip::Chip;
+use super::defect::Defect;
 use crate::amdgpu::Strict;
 
 /// The machine and its kernel.
@@ -31,6 +32,13 @@ pub struct Config {
     pub metrics: Option<Vec<u8>>,
     /// Speed and lanes of a card's link to the host now, as sysfs writes them.
     pub link: (&'static str, u32),
+    /// What the checks of waves and packets find is reported, and the work goes on as on hardware.
+    pub lenient: bool,
+    /// A queue that hangs is told to the process at once, with the reason in the kernel's log. Linux tells it when the
+    /// queue is destroyed: nothing there sees a queue that stopped before somebody waits for it.
+    pub tells_hangs: bool,
+    /// What is wrong with driver and cards.
+    pub defect: Option<Defect>,
 }
 
 impl Config {
@@ -51,6 +59,9 @@ impl Config {
             waves: Strict::on(),
             metrics: None,
             link: ("32.0 GT/s PCIe", 16),
+            lenient: false,
+            tells_hangs: false,
+            defect: None,
         }
     }
 

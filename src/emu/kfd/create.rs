@@ -4,6 +4,7 @@
 //! (kfd_queue_acquire_buffers).
 
 use super::chip::EOP_BYTES;
+use super::defect::Defect;
 use super::driver::{State, bound, device_index};
 use super::gpu::Gpu;
 use super::memory::{PAGE, mmap_gpu_bits};
@@ -144,6 +145,9 @@ impl SoftKfd {
         let runs = va != 0 && bytes != 0;
         if runs && self.config.check_queue_buffers && !is_buffer(&gpu.vm, va, bytes) {
             return Err(Errno::EFAULT);
+        }
+        if self.config.defect == Some(Defect::UpdateIgnored) {
+            return Ok(());
         }
         queue.change(|control| {
             control.active = runs && percentage(args.queue_percentage) > 0;

@@ -5,6 +5,7 @@
 //! GET_QUEUE_WAVE_STATE of stopped queues, SMI_EVENTS, DBG_TRAP. SVM returns EPERM, as a kernel built without it;
 //! CRIU_OP EACCES, as without the capability.
 
+use super::defect::Defect;
 use super::memory::{Bo, GPUVM_BASE, GPUVM_LIMIT, PAGE, handle_gpu};
 use super::report::ReportKind;
 use super::{SoftKfd, sysfs};
@@ -257,7 +258,9 @@ impl SoftKfd {
             () if is(k::GET_PROCESS_APERTURES_NEW.desc.request) => with(bytes, |args| self.apertures_new(args)),
             () if is(k::AVAILABLE_MEMORY.desc.request) => with(bytes, |args: &mut k::GetAvailableMemory| {
                 let index = device_index(self, args.gpu_id).ok_or(Errno::EINVAL)?;
-                args.available = self.config.vram_bytes - state.devices[index].vram_used;
+                let counted = self.config.defect != Some(Defect::VramUncounted);
+                let used = if counted { state.devices[index].vram_used } else { 0 };
+                args.available = self.config.vram_bytes - used;
                 Ok(())
             }),
             () if is(k::SET_MEMORY_POLICY.desc.request) => with(bytes, |args: &mut k::SetMemoryPolicy| {

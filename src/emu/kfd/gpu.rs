@@ -9,6 +9,7 @@ use super::clock::GpuClock;
 use super::compute::{Compute, Machine, ShadowMemory};
 use super::config::Config;
 use super::cp::{self, Caches, Cause, Stop};
+use super::defect::Defect;
 use super::event::Events;
 use super::queue::{End, Kind, Queue};
 use super::report::{Report, ReportKind, Reports};
@@ -34,6 +35,9 @@ pub struct Gpu {
     pub strict: bool,
     /// Seed of pauses between packets; 0 for none.
     pub shuffle: u64,
+    lenient: bool,
+    tells_hangs: bool,
+    defect: Option<Defect>,
     /// RUNTIME_ENABLE is on: exceptions go to the process.
     pub exceptions: AtomicBool,
     queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
@@ -56,6 +60,9 @@ impl Gpu {
             compute: Arc::clone(&shared.compute),
             strict: config.strict,
             shuffle: config.shuffle,
+            lenient: config.lenient,
+            tells_hangs: config.tells_hangs,
+            defect: config.defect,
             exceptions: AtomicBool::new(false),
             queues: Mutex::default(),
             fault: Mutex::default(),
@@ -63,6 +70,12 @@ impl Gpu {
             shadow: ShadowMemory::default(),
             policies: Policies::default(),
         }
+    }
+
+    /// Whether this is wrong with the card.
+    #[must_use]
+    pub fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
     }
 
     /// The last page fault.
@@ -89,6 +102,7 @@ impl Gpu {
             clock: &self.clock,
             shadow: &self.shadow,
             policies: &self.policies,
+            gpu: self,
             queue: queue.setup.id,
             xccs: if queue.setup.kind == Kind::Aql { queue.setup.xccs } else { 1 },
             stop: &queue.stop,
@@ -97,6 +111,15 @@ impl Gpu {
 
     pub(super) fn report(&self, kind: ReportKind, queue: Option<u32>, text: String) {
         self.reports.add(Report { kind, gpu_id: self.gpu_id, queue, text });
+    }
+
+    /// What a check found: it stops the queue, or is reported where findings are no more than that.
+    pub(super) fn found(&self, queue: Option<u32>, cause: Cause) -> Result<(), Cause> {
+        if !self.lenient {
+            return Err(cause);
+        }
+        self.report(ReportKind::Strict, queue, cause.to_string());
+        Ok(())
     }
 
     /// Puts a queue to work on a thread of its own.
@@ -131,6 +154,9 @@ impl Gpu {
 
     /// An interrupt of a queue. One that finds no written slot wakes no thread, as on hardware.
     pub(super) fn interrupt(&self, queue: Option<u32>, context: u32) {
+        if self.has(Defect::InterruptLost) {
+            return;
+        }
         if !self.events.interrupt(context) && self.strict {
             let text = format!("interrupt with context {context:#x} found no event whose slot was written");
             self.report(ReportKind::Strict, queue, text);
@@ -151,8 +177,10 @@ impl Gpu {
     fn page_fault(&self, queue: &Queue, fault: &VmFault, stop: &Stop) {
         self.report(ReportKind::PageFault, Some(queue.setup.id), stop.to_string());
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(*fault);
-        for queue in self.queues().values() {
-            queue.evict();
+        let spared = |other: &Queue| self.has(Defect::FaultSpares) && other.setup.id != queue.setup.id;
+        self.queues().values().filter(|other| !spared(other)).for_each(|other| other.evict());
+        if self.has(Defect::FaultSilent) {
+            return;
         }
         self.events.memory_fault(MemoryException {
             not_present: u32::from(!fault.mapped),
@@ -170,9 +198,16 @@ impl Gpu {
         let code = stop.cause.exception_code();
         cp::signal_inactive(self, queue, stop.cause.aql_error());
         queue.change(|control| control.hung = Some(stop));
-        if self.exceptions.load(Ordering::Relaxed) {
+        if self.exceptions.load(Ordering::Relaxed) && !self.has(Defect::ExceptionSilent) {
             self.deliver_exception(queue, code);
         }
+        if self.tells_hangs {
+            self.events.hw_exception(self.reset_of_a_queue());
+        }
+    }
+
+    fn reset_of_a_queue(&self) -> HwException {
+        HwException { reset_type: 1, reset_cause: 0, memory_lost: 0, gpu_id: self.gpu_id }
     }
 
     /// Writes the exception's bit to the payload address in the save area's header, and signals the event named there
@@ -199,10 +234,12 @@ impl Gpu {
             self.report(ReportKind::Bug, Some(id), "the queue's engine panicked".to_owned());
         }
         self.vm.pin(&queue.setup.pinned, false);
-        if hung {
+        if hung && self.has(Defect::ResetSpreads) {
+            self.queues().values().for_each(|other| other.evict());
+        }
+        if hung && !self.has(Defect::ResetSilent) {
             self.report(ReportKind::Reset, Some(id), "the queue did not answer and was reset".to_owned());
-            let exception = HwException { reset_type: 1, reset_cause: 0, memory_lost: 0, gpu_id: self.gpu_id };
-            self.events.hw_exception(exception);
+            self.events.hw_exception(self.reset_of_a_queue());
         }
         true
     }

@@ -5,6 +5,7 @@
 //! through the port.
 
 use super::caching::{self, Home};
+use super::defect::Defect;
 use super::driver::{Device, State, bound, device_index};
 use super::vm::{Mapping, Rights, UnmapError};
 use super::{SoftKfd, report::ReportKind};
@@ -226,8 +227,10 @@ impl SoftKfd {
         if bo.vram_of.is_some_and(|owner| owner != peer) && !self.config.peer_links {
             return Err(Errno::EINVAL);
         }
-        let write = bo.flags & ALLOC_MEM_FLAGS_WRITABLE != 0;
-        let rights = Rights { write, atomic: write, execute: bo.flags & ALLOC_MEM_FLAGS_EXECUTABLE != 0 };
+        let all = self.config.defect == Some(Defect::RightsIgnored);
+        let write = all || bo.flags & ALLOC_MEM_FLAGS_WRITABLE != 0;
+        let execute = all || bo.flags & ALLOC_MEM_FLAGS_EXECUTABLE != 0;
+        let rights = Rights { write, atomic: write, execute };
         let mapping = Mapping { view: bo.view.clone(), rights, handle, queue_refs: 0, revoked: false };
         let home = match bo.vram_of {
             Some(owner) if owner == peer => Home::Card,
@@ -244,6 +247,10 @@ impl SoftKfd {
 
     fn unmap_on(&self, state: &mut State, home: usize, peer: usize, handle: u64) -> Result<(), Errno> {
         let bo = state.devices[home].bos.get_mut(&handle_index(handle)).ok_or(Errno::ENOMEM)?;
+        if self.config.defect == Some(Defect::UnmapKeeps) && bo.mapped.contains(&peer) {
+            bo.mapped.retain(|gpu| *gpu != peer);
+            return Ok(());
+        }
         match self.gpus[peer].vm.unmap(bo.va, handle) {
             Ok(()) => {
                 bo.mapped.retain(|gpu| *gpu != peer);

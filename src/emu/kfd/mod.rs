@@ -16,6 +16,7 @@ pub mod compute;
 mod config;
 pub mod cp;
 mod create;
+mod defect;
 mod driver;
 mod event;
 mod gpu;
@@ -31,6 +32,7 @@ pub use super::vm;
 pub use chip::Chip;
 pub use clock::{GPU_CLOCK_HZ, GpuClock};
 pub use config::Config;
+pub use defect::Defect;
 pub use report::{Report, ReportKind};
 pub use units::ComputeUnits;
 
@@ -39,7 +41,7 @@ use doorbell_ioctl::abi::kfd::{
     DOORBELL_SLICE_BYTES, MINOR_EVENT_AGE, MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT,
 };
 use doorbell_ioctl::port::{
-    AddressSpace, Backing as PortBacking, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port,
+    AddressSpace, Backing as PortBacking, CpuPtr, Errno, Fd, KERNEL_LOG, MapRequest, OpenFlags, PollFd, Port,
 };
 use driver::{DoorbellMap, Open, State};
 use event::Events;
@@ -110,6 +112,12 @@ impl SoftKfd {
     /// The next WAIT_EVENTS that would sleep ends with `EINTR`, as when a signal arrives.
     pub fn interrupt_next_wait(&self) {
         self.events.interrupt_next_wait();
+    }
+
+    /// Files that the process has open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.state().files.len()
     }
 
     /// Buffers and queues that the process has not given back.
@@ -224,7 +232,7 @@ impl Port for SoftKfd {
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
-        self.sysfs.read(path)
+        if path == KERNEL_LOG { Ok(self.reports.kernel_log().into_bytes()) } else { self.sysfs.read(path) }
     }
 
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {

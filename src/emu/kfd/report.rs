@@ -1,6 +1,7 @@
 //! Reports of the software machine beyond errno: the lines that a kernel would write to dmesg, and the emulator's own
 //! findings.
 
+use doorbell_ioctl::port::monotonic_ns;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -44,10 +45,10 @@ impl fmt::Display for Report {
 /// Most reports that are kept; the first ones show the cause.
 const KEPT: usize = 1024;
 
-/// The findings of a machine so far.
+/// The findings of a machine so far, each with its time.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    list: Mutex<Vec<Report>>,
+    list: Mutex<Vec<(u64, Report)>>,
 }
 
 impl Reports {
@@ -55,11 +56,26 @@ impl Reports {
         log::debug!("{report}");
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < KEPT {
-            list.push(report);
+            list.push((monotonic_ns(), report));
         }
     }
 
     pub fn all(&self) -> Vec<Report> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, report)| report.clone()).collect()
+    }
+
+    /// The machine's kernel log: what a kernel would write there, page faults, resets and hung queues.
+    pub fn kernel_log(&self) -> String {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |(ns, report): &(u64, Report)| {
+            let level = match report.kind {
+                ReportKind::PageFault | ReportKind::QueueHung | ReportKind::Bug => 3,
+                ReportKind::Reset => 4,
+                ReportKind::Unmodelled | ReportKind::Strict => return None,
+            };
+            Some((level, ns / 1000, format!("amdgpu: {}", report.to_string().replace('\n', " "))))
+        };
+        let lines = list.iter().filter_map(line).enumerate();
+        lines.map(|(n, (level, us, text))| format!("{level},{n},{us},-;{text}\n")).collect()
     }
 }

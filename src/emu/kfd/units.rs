@@ -50,6 +50,10 @@ impl Bus for VmBus<'_> {
     fn queue(&self) -> u32 {
         self.0.queue
     }
+
+    fn note(&self, finding: &WaveFault) {
+        self.0.note(finding.to_string());
+    }
 }
 
 impl Compute for ComputeUnits {

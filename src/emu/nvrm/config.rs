@@ -1,6 +1,7 @@
 //! Configuration of a software NVIDIA machine: which chip, which driver release, and which defects.
 
 use super::chip::Chip;
+use super::defect::Defect;
 use crate::sass::Options;
 use doorbell_ioctl::abi::nvrm::Release;
 
@@ -70,6 +71,8 @@ pub struct Config {
     pub coarse_clock: bool,
     /// Calls that fail.
     pub refusals: Vec<Refusal>,
+    /// What else is wrong with driver and cards.
+    pub defect: Option<Defect>,
 }
 
 impl Config {
@@ -98,6 +101,7 @@ impl Config {
             compute_prohibited: false,
             coarse_clock: false,
             refusals: Vec::new(),
+            defect: None,
         }
     }
 }

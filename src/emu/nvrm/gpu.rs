@@ -8,6 +8,7 @@ use super::chip::{Chip, ChipFacts};
 use super::clock::Ptimer;
 use super::compute::{Compute, ComputeFault, WarpError};
 use super::config::Config;
+use super::defect::Defect;
 use super::engine::{self, Cause, Stop};
 use super::event::Events;
 use super::report::{Report, ReportKind, Reports};
@@ -39,6 +40,7 @@ pub struct Gpu {
     pub interrupts_lost: bool,
     /// Seed of pauses between entries; 0 for none.
     pub shuffle: u64,
+    defect: Option<Defect>,
     /// Bytes of VRAM and of BAR1 in use.
     pub vram_used: Arc<AtomicU64>,
     pub bar1_used: Arc<AtomicU64>,
@@ -67,6 +69,7 @@ impl Gpu {
             stale_gp_get: config.stale_gp_get,
             interrupts_lost: config.interrupts_lost,
             shuffle: config.shuffle,
+            defect: config.defect,
             vram_used: Arc::default(),
             bar1_used: Arc::default(),
             lost: AtomicBool::new(false),
@@ -75,6 +78,12 @@ impl Gpu {
             warp_errors: Mutex::default(),
             faults: Mutex::default(),
         }
+    }
+
+    /// Whether this is wrong with the card.
+    #[must_use]
+    pub fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
     }
 
     #[must_use]
@@ -188,12 +197,19 @@ impl Gpu {
         self.rc_errors.fetch_add(1, Ordering::Relaxed);
         self.notify(channel, code);
         channel.kill(dead);
+        if self.has(Defect::ErrorSpreads) {
+            let dead = || Dead { code, stop: None };
+            self.channels().values().for_each(|other| other.kill(dead()));
+        }
         for sibling in channel.group.members() {
-            if sibling.setup.id == channel.setup.id {
+            if sibling.setup.id == channel.setup.id || self.has(Defect::GroupSpares) {
                 continue;
             }
             self.notify(&sibling, code);
             sibling.kill(Dead { code, stop: None });
+        }
+        if self.has(Defect::EventLost) {
+            return;
         }
         let info16 = channel.setup.engine_type as u16;
         self.events.notify(self.index, NV2080_NOTIFIERS_RC_ERROR, code, info16);
@@ -207,7 +223,9 @@ impl Gpu {
         const INFO32: u64 = 8;
         const INFO16: u64 = 12;
         const STATUS: u64 = 14;
-        let Some(notifier) = &channel.setup.notifier else { return };
+        let Some(notifier) = channel.setup.notifier.as_ref().filter(|_| !self.has(Defect::NotifierSilent)) else {
+            return;
+        };
         // The notifier has at least one record: the allocation made sure.
         let _whole = notifier.write_u64(0, self.clock.ns());
         let _whole = notifier.write_u32(INFO32, code);
@@ -223,7 +241,7 @@ impl Gpu {
             Some(index) if channel.group.runlist() != 0 => NV2080_NOTIFIERS_CE0 + index,
             _ => NV2080_NOTIFIERS_GR0,
         };
-        if !self.interrupts_lost {
+        if !self.interrupts_lost && !self.has(Defect::InterruptLost) {
             self.events.interrupt(self.index, engine);
         }
     }

@@ -16,6 +16,7 @@ mod clock;
 pub mod compute;
 mod config;
 mod control;
+mod defect;
 mod dma;
 pub mod engine;
 mod event;
@@ -38,6 +39,7 @@ pub use super::vm;
 pub use chip::Chip;
 pub use clock::Ptimer;
 pub use config::{Call, Config, Refusal};
+pub use defect::Defect;
 pub use report::{Report, ReportKind};
 pub use units::Sms;
 
@@ -118,6 +120,12 @@ impl SoftNv {
         if let Some(gpu) = self.gpus.get(gpu) {
             gpu.lose();
         }
+    }
+
+    /// Files that the process has open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.state().files.len()
     }
 
     /// What the process has not freed: RM's objects (clients' roots not counted), channels, ranges of UVM, mappings of

@@ -5,6 +5,7 @@
 //! semaphore pools, dynamic parallelism, the tools' queues, faults that are serviced.
 
 use super::channel::Channel;
+use super::defect::Defect;
 use super::memory::{Location, Memory, PAGE};
 use super::object::Body;
 use super::space::VaSpace;
@@ -364,7 +365,9 @@ impl SoftNv {
         }
         space.external(args.base, args.length)?;
         let (_, own) = space.space(self, &args.gpu_uuid)?;
-        own.vm.clear(args.base, args.length);
+        if self.config.defect != Some(Defect::UnmapKeeps) {
+            own.vm.clear(args.base, args.length);
+        }
         Ok(())
     }
 
@@ -516,7 +519,9 @@ impl SoftNv {
             let Body::Memory(memory) = &state.clients.any(ask.client)?.object(ask.memory)?.body else {
                 return Err(status::INVALID_CLASS);
             };
-            map_one(space, gpu, &own, memory, ask, one.gpu_mapping_type)?;
+            let all = self.config.defect == Some(Defect::RightsIgnored);
+            let kind = if all { uvm::MAPPING_READ_WRITE_ATOMIC } else { one.gpu_mapping_type };
+            map_one(space, gpu, &own, memory, ask, kind)?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod asm;
 mod bench;
+mod drivertest;
 mod dump;
 mod files;
 mod launch;

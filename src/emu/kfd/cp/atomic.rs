@@ -3,6 +3,7 @@
 //! Source: `TC_OP` of the kernel driver's `vega10_enum.h`: a returning form 7..25, +32 for 64 bits, +64 for those that
 //! return nothing. Left out: float minima and maxima.
 
+use super::super::defect::Defect;
 use super::{Cause, Site};
 
 const OP_64: u32 = 0x20;
@@ -70,6 +71,9 @@ pub(super) fn run(
     let op = tc_op & !(OP_64 | OP_NO_RETURN);
     if apply(op, 0, 0, 0, bits).is_none() {
         return Err(Cause::NotModelled { packet, what: format!("atomic operation {tc_op}") });
+    }
+    if site.gpu.has(Defect::AtomicLost) {
+        return Ok(());
     }
     let vm = &site.gpu.vm;
     let once = || {

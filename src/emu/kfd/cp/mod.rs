@@ -15,6 +15,7 @@ pub use aql::signal_inactive;
 pub use stale::Caches;
 
 use super::compute::ComputeFault;
+use super::defect::Defect;
 use super::gpu::Gpu;
 use super::queue::{Kind, Queue, Work};
 use super::vm::VmFault;
@@ -181,7 +182,20 @@ struct Site<'a> {
 impl Site<'_> {
     /// Blocks the queue until a condition on memory holds.
     fn wait_until(&self, ready: impl FnMut() -> Result<bool, VmFault>) -> Result<(), Cause> {
+        if self.gpu.has(Defect::WaitIgnored) {
+            return self.may_go_on();
+        }
         self.queue.wait_until(ready).map_err(|e| e.map_or(Cause::Taken, Cause::Memory))
+    }
+
+    /// What a fence stores.
+    fn fence(&self, value: u64) -> u64 {
+        if self.gpu.has(Defect::FenceValue) { value.wrapping_add(1) } else { value }
+    }
+
+    /// The time as packets store it.
+    fn ticks(&self) -> u64 {
+        if self.gpu.has(Defect::ClockZero) { 0 } else { self.gpu.clock.ticks() }
     }
 
     fn interrupt(&self, context: u32) {
@@ -190,7 +204,7 @@ impl Site<'_> {
 
     /// Between two packets: stays here while the queue is stopped.
     fn may_go_on(&self) -> Result<(), Cause> {
-        self.wait_until(|| Ok(true))
+        self.queue.wait_until(|| Ok(true)).map_err(|e: Option<VmFault>| e.map_or(Cause::Taken, Cause::Memory))
     }
 }
 
@@ -269,6 +283,9 @@ fn check_overrun(processor: &Processor, work: &Work) -> Run<()> {
 /// The read pointer as each kind of queue stores it in memory (docs/amd.md 2.2).
 fn store_read_ptr(site: Site<'_>, processor: &Processor, work: &Work, get: u64) -> Result<(), VmFault> {
     let va = site.queue.setup.read_ptr_va;
+    if site.gpu.has(Defect::ReadPointer) {
+        return Ok(());
+    }
     match processor {
         // PANIC: a dword index below the ring's size in dwords, which fits 32 bits.
         Processor::Pm4(_) => site.gpu.vm.write_u32(va, u32::try_from(get % (work.ring_bytes / 4)).expect("32 bits")),

@@ -5,6 +5,7 @@
 
 use super::super::chip::Chip;
 use super::super::compute::{ComputeFault, Dispatch};
+use super::super::defect::Defect;
 use super::super::queue::Work;
 use super::dispatch::Registers;
 use super::stale::{Client, acquire, interrupts, past_l2, reads, release, wrote};
@@ -166,12 +167,14 @@ impl Pm4 {
             Packet::IndirectBuffer(_) if in_ib => {
                 return Err(Cause::Indirect("one within another, which compute queues do not have").into());
             }
+            Packet::IndirectBuffer(_) if site.gpu.has(Defect::IndirectSkipped) => {}
             Packet::IndirectBuffer(ib) => self.indirect(site, ib)?,
             Packet::PredExec(p) => return Ok(Flow::Only(p.xcc_mask, u64::from(p.exec_dwords))),
             Packet::CondExec(p) => {
                 let go = site.gpu.vm.read_u32(p.addr.0).map_err(Cause::from)? != 0;
                 return Ok(if go { Flow::Next } else { Flow::Skip(u64::from(p.exec_dwords)) });
             }
+            Packet::WriteData(_) if site.gpu.has(Defect::WriteLost) => {}
             Packet::WriteData(p) => self.write_data(site, p, xccs)?,
             Packet::CopyData(p) => self.copy_data(site, p, xccs)?,
             Packet::DmaData(p) => dma_data(site, p)?,
@@ -239,7 +242,7 @@ impl Pm4 {
         let vm = &site.gpu.vm;
         let value = match p.src_sel {
             CopySrc::Immediate => p.src,
-            CopySrc::GpuClock => site.gpu.clock.ticks(),
+            CopySrc::GpuClock => site.ticks(),
             CopySrc::MemoryL2 => {
                 let (mut bytes, len) = ([0; 8], if p.wide { 8 } else { 4 });
                 reads(site.gpu, Client::Cp, NAME, p.src, len)?;
@@ -274,7 +277,11 @@ impl Pm4 {
 /// Passes a dispatch to the compute units.
 pub(super) fn run_dispatch(site: Site<'_>, dispatch: &Dispatch, kernarg: Option<u64>) -> Result<(), Cause> {
     if site.gpu.strict {
-        site.gpu.caches.dispatch(&site.gpu.vm, dispatch.entry, kernarg)?;
+        let checked = site.gpu.caches.dispatch(&site.gpu.vm, dispatch.entry, kernarg);
+        checked.or_else(|cause| site.gpu.found(Some(site.queue.setup.id), cause))?;
+    }
+    if site.gpu.has(Defect::DispatchSkipped) {
+        return Ok(());
     }
     match site.gpu.compute.run(dispatch, &site.gpu.machine(site.queue)) {
         Err(ComputeFault::Stopped) => Err(Cause::Taken),
@@ -354,9 +361,9 @@ fn release_mem(site: Site<'_>, p: &ReleaseMem) -> Result<(), Cause> {
     let vm = &site.gpu.vm;
     match p.data_sel {
         DataSel::None => {}
-        DataSel::Low32 => vm.write_u32(p.addr.0, p.data as u32)?,
-        DataSel::All64 => vm.write_u64(p.addr.0, p.data)?,
-        DataSel::GpuClock => vm.write_u64(p.addr.0, site.gpu.clock.ticks())?,
+        DataSel::Low32 => vm.write_u32(p.addr.0, site.fence(p.data) as u32)?,
+        DataSel::All64 => vm.write_u64(p.addr.0, site.fence(p.data))?,
+        DataSel::GpuClock => vm.write_u64(p.addr.0, site.ticks())?,
     }
     if p.int_sel != IntSel::None {
         interrupts(site.gpu, site.queue, "RELEASE_MEM")?;

@@ -2,6 +2,7 @@
 //!
 //! Source: docs/amd.md 3. A packet that crosses the ring's end is an error here; hardware would misread it.
 
+use super::super::defect::Defect;
 use super::super::queue::Work;
 use super::super::vm::Vm;
 use super::pm4::holds;
@@ -68,9 +69,12 @@ impl Sdma {
             Packet::Gcr(p) => acquire(site.gpu, Acquire::Gcr(p.cache)),
             Packet::CopyLinear(p) => {
                 reads(site.gpu, Client::Sdma, "COPY", p.src.0, p.len_bytes)?;
-                vm.copy(p.dst.0, p.src.0, p.len_bytes).map_err(Cause::from)?;
+                let short = u64::from(site.gpu.has(Defect::CopyShort));
+                vm.copy(p.dst.0, p.src.0, p.len_bytes - short).map_err(Cause::from)?;
                 wrote(site.gpu, Client::Sdma, p.dst.0, p.len_bytes);
             }
+            Packet::Write(_) if site.gpu.has(Defect::WriteLost) => {}
+            Packet::Indirect(_) if site.gpu.has(Defect::IndirectSkipped) => {}
             Packet::Write(p) => {
                 let bytes: Vec<u8> = p.values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 vm.write_bytes(p.dst.0, &bytes).map_err(Cause::from)?;
@@ -81,15 +85,15 @@ impl Sdma {
                 Some(_) => return Err(Cause::Indirect("does not end on an 8-dword boundary of the ring").into()),
                 None => return Err(Cause::Indirect("one within another").into()),
             },
-            Packet::Fence(p) => vm.write_u32(p.addr.0, p.value).map_err(Cause::from)?,
+            Packet::Fence(p) => vm.write_u32(p.addr.0, site.fence(p.value.into()) as u32).map_err(Cause::from)?,
             Packet::Trap(p) => site.interrupt(p.context),
             Packet::PollRegmem(p) => poll(site, p)?,
             Packet::Atomic(p) => atomic::run(site, "ATOMIC", p.tc_op, p.addr.0, (p.data, p.compare), false)?,
             Packet::ConstFill(p) => {
-                fill(vm, p)?;
+                fill(vm, p, site.gpu.has(Defect::FillShort))?;
                 wrote(site.gpu, Client::Sdma, p.dst.0, p.len_bytes());
             }
-            Packet::Timestamp(p) => vm.write_u64(p.addr.0, site.gpu.clock.ticks()).map_err(Cause::from)?,
+            Packet::Timestamp(p) => vm.write_u64(p.addr.0, site.ticks()).map_err(Cause::from)?,
         }
         Ok(())
     }
@@ -131,11 +135,11 @@ fn poll(site: Site<'_>, p: &PollRegmem) -> Result<(), Cause> {
     Ok(())
 }
 
-fn fill(vm: &Vm, p: &ConstFill) -> Result<(), Cause> {
+fn fill(vm: &Vm, p: &ConstFill, short: bool) -> Result<(), Cause> {
     let unit = match p.size {
         FillSize::Byte => 1,
         FillSize::Half => 2,
         FillSize::Dword => 4,
     };
-    Ok(vm.fill(p.dst.0, &p.value.to_le_bytes()[..unit], p.len_bytes())?)
+    Ok(vm.fill(p.dst.0, &p.value.to_le_bytes()[..unit], p.len_bytes() - if short { unit as u64 } else { 0 })?)
 }

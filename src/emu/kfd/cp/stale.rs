@@ -105,7 +105,7 @@ impl Client {
 /// Refuses a read that bypasses L2 of data that a dispatch has stored and that was not written back.
 pub(super) fn past_l2(gpu: &Gpu, packet: &'static str, va: u64, len_bytes: u64) -> Result<(), Cause> {
     match gpu.shadow.first_dirty(va, len_bytes).filter(|_| gpu.strict) {
-        Some((va, dispatches)) => Err(Cause::NotWrittenBack { packet, va, dispatches }),
+        Some((va, dispatches)) => gpu.found(None, Cause::NotWrittenBack { packet, va, dispatches }),
         None => Ok(()),
     }
 }
@@ -123,7 +123,7 @@ pub(super) fn wrote(gpu: &Gpu, by: Client, va: u64, len_bytes: u64) {
 /// Refuses to interrupt the host while L2 holds stores of the queue's dispatches to the host's own memory.
 pub(super) fn interrupts(gpu: &Gpu, queue: &Queue, packet: &'static str) -> Result<(), Cause> {
     match gpu.shadow.missed_by_host(queue.setup.id).filter(|_| gpu.strict) {
-        Some(va) => Err(Cause::HostMisses { packet, va }),
+        Some(va) => gpu.found(Some(queue.setup.id), Cause::HostMisses { packet, va }),
         None => Ok(()),
     }
 }

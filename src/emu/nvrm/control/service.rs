@@ -41,7 +41,9 @@ pub const ROWS: &[Row] = &[
         let params: nvrm::FbInfo = ask.read();
         let gpu = ask.gpu()?;
         let (vram, bar1) = (ask.nv.config.vram_bytes, ask.nv.config.bar1_bytes);
-        let (vram_used, bar1_used) = (gpu.vram_used.load(Ordering::Relaxed), gpu.bar1_used.load(Ordering::Relaxed));
+        let counted = !gpu.has(super::super::defect::Defect::VramUncounted);
+        let vram_used = if counted { gpu.vram_used.load(Ordering::Relaxed) } else { 0 };
+        let bar1_used = gpu.bar1_used.load(Ordering::Relaxed);
         let facts = gpu.facts();
         let kib = |bytes: u64| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
         answer_list(ask.params, 4, params.fb_info_list_size, |index| {

@@ -4,6 +4,7 @@
 //! leaves out.
 
 use super::super::chip::ChipFacts;
+use super::super::defect::Defect;
 use super::report::Semaphore;
 use super::{Cause, Site};
 use doorbell_hcq::packet::nv::MethodError;
@@ -59,8 +60,12 @@ impl CopyEngine {
 fn run(site: Site<'_>, work: Action) -> Result<(), Cause> {
     let vm = site.vm();
     match work {
-        Action::Copy { src, dst, len_bytes, .. } => vm.copy(dst.0, src.0, len_bytes.into())?,
+        Action::Copy { src, dst, len_bytes, .. } => {
+            let short = u64::from(site.gpu.has(Defect::CopyShort));
+            vm.copy(dst.0, src.0, u64::from(len_bytes).saturating_sub(short))?;
+        }
         Action::CopyLines { src, dst, line_bytes, lines, src_pitch, dst_pitch } => {
+            let lines = if site.gpu.has(Defect::OneLine) { lines.min(1) } else { lines };
             for line in 0..if line_bytes == 0 { 0 } else { u64::from(lines) } {
                 if site.channel.stop.load(Ordering::Relaxed) {
                     return Err(Cause::Taken);
@@ -72,7 +77,8 @@ fn run(site: Site<'_>, work: Action) -> Result<(), Cause> {
         Action::Fill { dst, value, element, count } => {
             let len = element.len_bytes();
             let pattern = &value.to_le_bytes()[..len as usize];
-            vm.fill(dst.0, pattern, u64::from(count) * u64::from(len))?;
+            let count = u64::from(count).saturating_sub(site.gpu.has(Defect::FillShort).into());
+            vm.fill(dst.0, pattern, count * u64::from(len))?;
         }
         Action::Release { .. } => {}
     }

@@ -2,6 +2,7 @@
 //!
 //! Source: docs/nv.md 3.1-3.3.
 
+use super::super::defect::Defect;
 use super::copy::CopyEngine;
 use super::grid::ComputeEngine;
 use super::report::Semaphore;
@@ -163,6 +164,9 @@ impl Host {
 fn acquire(site: Site<'_>, va: u64, value: u64, until: Until, wide: bool) -> Result<(), Cause> {
     let mask = if wide { u64::MAX } else { u32::MAX.into() };
     let value = value & mask;
+    if site.gpu.has(Defect::AcquireIgnored) {
+        return Ok(());
+    }
     site.wait_until(|| {
         let found = if wide { site.vm().read_u64(va)? } else { site.vm().read_u32(va)?.into() };
         Ok(match until {

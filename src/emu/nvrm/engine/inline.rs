@@ -2,6 +2,7 @@
 //!
 //! Source: docs/nv.md 3.4; `clcbc0.h`. Left out: block-linear destinations, interrupts and semaphores of inline copies.
 
+use super::super::defect::Defect;
 use super::{Cause, Site};
 use doorbell_hcq::packet::nv::MethodError;
 
@@ -91,6 +92,9 @@ impl Inline {
         }
         let bytes = std::mem::take(&mut transfer.bytes);
         self.transfer = None;
+        if site.gpu.has(Defect::InlineLost) {
+            return Ok(());
+        }
         let line = (self.line_bytes as usize).max(1);
         for (n, part) in (0u64..).zip(bytes.chunks(line)) {
             site.vm().write_bytes(self.out.wrapping_add(n * u64::from(self.pitch)), part)?;

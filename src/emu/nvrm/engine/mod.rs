@@ -15,6 +15,7 @@ mod report;
 
 use super::channel::Channel;
 use super::compute::ComputeFault;
+use super::defect::Defect;
 use super::gpu::Gpu;
 use crate::pauses::Pauses;
 use crate::vm::VmFault;
@@ -188,7 +189,7 @@ pub fn run(gpu: &Gpu, channel: &Channel) {
         match outcome {
             Ok(()) => {
                 let get = channel.advance();
-                if gpu.facts().has_gp_get && !gpu.stale_gp_get {
+                if gpu.facts().has_gp_get && !gpu.stale_gp_get && !gpu.has(Defect::GetStuck) {
                     // USERD has 512 bytes: the allocation made sure.
                     let _inside = channel.setup.userd.write_u32(doorbell_hcq::packet::nv::gpfifo::USERD_GP_GET, get);
                 }

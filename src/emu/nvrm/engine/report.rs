@@ -1,5 +1,6 @@
 //! Semaphores that engines write: payload of 32 or 64 bits, followed by the time in ns.
 
+use super::super::defect::Defect;
 use super::Site;
 use crate::vm::VmFault;
 
@@ -18,13 +19,15 @@ impl Semaphore {
     pub fn write(&self, site: Site<'_>) -> Result<(), VmFault> {
         const TIME: u64 = 8;
         if self.timestamp {
-            site.vm().write_u64(self.va.wrapping_add(TIME), site.gpu.clock.ns())?;
+            let ns = if site.gpu.has(Defect::ClockZero) { 0 } else { site.gpu.clock.ns() };
+            site.vm().write_u64(self.va.wrapping_add(TIME), ns)?;
         }
+        let payload = self.payload.wrapping_add(site.gpu.has(Defect::Payload).into());
         if self.wide || self.timestamp {
-            let payload = if self.wide { self.payload } else { self.payload & u64::from(u32::MAX) };
+            let payload = if self.wide { payload } else { payload & u64::from(u32::MAX) };
             site.vm().write_u64(self.va, payload)
         } else {
-            site.vm().write_u32(self.va, self.payload as u32)
+            site.vm().write_u32(self.va, payload as u32)
         }
     }
 }

@@ -8,11 +8,10 @@
 mod apart;
 mod failure;
 mod part;
-mod plan;
 mod watch;
 
 pub use apart::{Ended, run_until};
+pub use doorbell_ioctl::fault::{Spec, port_plan};
 pub use failure::{Failure, Refused, fail};
 pub use part::Part;
-pub use plan::{Spec, port_plan};
 pub use watch::Watched;

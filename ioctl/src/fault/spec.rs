@@ -1,8 +1,8 @@
 //! Planned faults as a user writes them: `CREATE_QUEUE:2:EINVAL`, `open:1:EACCES`, `mmap:3:ENOMEM`, `doorbell:1:lose`.
 
-use doorbell_ioctl::abi;
-use doorbell_ioctl::fault::{Call, Plan, Trouble};
-use doorbell_ioctl::port::Errno;
+use super::{Call, Plan, Trouble};
+use crate::abi;
+use crate::port::Errno;
 
 /// A fault's three parts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,142 @@
+//! Files, versions, cards.
+
+use super::client::Client;
+use super::{on_card, with_client};
+use crate::case::{Case, Change, Step, holds, same};
+use doorbell_ioctl::abi::nvrm as rm;
+use doorbell_ioctl::port::{Errno, OpenFlags};
+
+const QUERY: u32 = 0x32;
+const STRICT: u32 = 0;
+
+fn version(client: &Client<'_>, cmd: u32, text: [u8; 64]) -> (Result<i32, Errno>, rm::CheckVersion) {
+    let mut args = rm::CheckVersion { cmd, version_string: text, ..Default::default() };
+    let answer = client.raw(client.control, rm::CHECK_VERSION_STR.desc.request, bytemuck::bytes_of_mut(&mut args));
+    (answer, args)
+}
+
+fn cards(client: &Client<'_>) -> Step<Vec<rm::CardInfo>> {
+    let mut cards = rm::CardInfos::default();
+    same(
+        "CARD_INFO",
+        client.raw(client.control, rm::CARD_INFO.desc.request, bytemuck::bytes_of_mut(&mut cards)),
+        Ok(0),
+    )?;
+    Ok(cards.cards.iter().filter(|card| card.valid != 0).copied().collect())
+}
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("nv.open.missing-card", "A card that is not there cannot be opened", |bench| {
+            let opened = bench.port.open("/dev/nvidia200", OpenFlags::DEVICE);
+            holds("ENOENT or ENODEV", matches!(opened, Err(Errno::ENOENT | Errno::ENODEV)))
+        }),
+        with_client("open.closed-file", "A call on a closed file is EBADF", |client| {
+            let file = client.open("/dev/nvidiactl")?;
+            client.close_file(file)?;
+            let answer = client.raw(file, rm::SYS_PARAMS.desc.request, &mut [0; size_of::<rm::SysParams>()]);
+            same("SYS_PARAMS", answer, Err(Errno::EBADF))
+        }),
+        with_client("open.two-control-files", "Two control files have a client each", |client| {
+            let other = Client::new(client.bench)?;
+            holds("two files", other.control != client.control)?;
+            holds("two handles", other.root != client.root)?;
+            other.end()
+        }),
+        with_client("open.version", "CHECK_VERSION_STR answers a release that it then accepts", |client| {
+            let (answer, told) = version(client, QUERY, [0; 64]);
+            same("query", (answer, told.reply), (Ok(0), 1))?;
+            holds(
+                "a release is digits and dots",
+                told.version_string[0].is_ascii_digit() && told.version_string.contains(&b'.'),
+            )?;
+            let (answer, again) = version(client, STRICT, told.version_string);
+            same("the same release", (answer, again.reply), (Ok(0), 1))
+        }),
+        with_client("open.version-other", "CHECK_VERSION_STR refuses another release", |client| {
+            let (_, mut told) = version(client, QUERY, [0; 64]);
+            told.version_string[0] ^= 1;
+            let (answer, _) = version(client, STRICT, told.version_string);
+            same("another release", answer, Err(Errno::EINVAL))
+        }),
+        with_client("open.build-version", "The build version is the file's release", |client| {
+            let (_, told) = version(client, QUERY, [0; 64]);
+            let build = client.control(client.root, &rm::SYSTEM_GET_BUILD_VERSION_V2, rm::BuildVersion::default());
+            let build = super::client::want("GET_BUILD_VERSION_V2", build)?;
+            same("both", &build.driver_version_buffer[..32], &told.version_string[..32])
+        }),
+        with_client("open.card-info", "CARD_INFO lists cards with vendor, ids and windows of their own", |client| {
+            let cards = cards(client)?;
+            holds("there is one", !cards.is_empty())?;
+            for (at, card) in cards.iter().enumerate() {
+                same("vendor", card.vendor_id, 0x10de)?;
+                holds("device id", card.device_id != 0)?;
+                holds("registers", card.reg_address != 0 && card.reg_size > 0)?;
+                holds("its id is its own", cards[..at].iter().all(|other| other.gpu_id != card.gpu_id))?;
+            }
+            Ok(())
+        }),
+        with_client("open.card-info-two", "Two cards are two entries with two minors", |client| {
+            let cards = cards(client)?;
+            client.bench.require(cards.len() > 1, "two-cards", "there is one card")?;
+            holds("two minors", cards[0].minor_number != cards[1].minor_number)
+        })
+        .on(Change::Nv(|config| config.gpus = 2)),
+        with_client("open.probed-ids", "The probed ids are those of CARD_INFO", |client| {
+            let cards = cards(client)?;
+            let ids = client.control(client.root, &rm::GPU_GET_PROBED_IDS, rm::ProbedIds::default());
+            let ids = super::client::want("GPU_GET_PROBED_IDS", ids)?;
+            for (card, id) in cards.iter().zip(ids.gpu_ids) {
+                same("id", id, card.gpu_id)?;
+            }
+            same("behind the last", ids.gpu_ids.get(cards.len()).copied(), Some(u32::MAX))
+        }),
+        with_client("open.sys-params", "SYS_PARAMS answers the size of memory blocks", |client| {
+            let mut args = rm::SysParams::default();
+            let answer = client.raw(client.control, rm::SYS_PARAMS.desc.request, bytemuck::bytes_of_mut(&mut args));
+            same("SYS_PARAMS", answer, Ok(0))?;
+            holds("a power of two or 0", args.memblock_size == 0 || args.memblock_size.is_power_of_two())?;
+            holds("it was filled in", args.memblock_size != 1)
+        }),
+        with_client("open.register-fd", "REGISTER_FD binds a card's file to a control file, once", |client| {
+            let card = client.card(0)?;
+            let mut again = rm::RegisterFd { ctl_fd: client.control.0 };
+            let answer = client.raw(card, rm::REGISTER_FD.desc.request, bytemuck::bytes_of_mut(&mut again));
+            same("a second time", answer, Err(Errno::EINVAL))
+        }),
+        with_client(
+            "open.register-fd-of-a-card",
+            "REGISTER_FD to a file that is no control file is EINVAL",
+            |client| {
+                let card = client.open("/dev/nvidia0")?;
+                let mut args = rm::RegisterFd { ctl_fd: card.0 };
+                let answer = client.raw(card, rm::REGISTER_FD.desc.request, bytemuck::bytes_of_mut(&mut args));
+                same("REGISTER_FD", answer, Err(Errno::EINVAL))
+            },
+        ),
+        with_client("open.control-call-on-a-card", "Objects are made on the control file only", |client| {
+            let card = client.card(0)?;
+            let answer = client.raw(card, rm::ALLOC.desc.request, &mut [0; size_of::<rm::RmAlloc>()]);
+            same("ALLOC", answer, Err(Errno::EINVAL))
+        }),
+        with_client("open.card-call-on-control", "Pinned memory is made on a card's file only", |client| {
+            let answer =
+                client.raw(client.control, rm::ALLOC_MEMORY.desc.request, &mut [0; size_of::<rm::RmAllocMemory>()]);
+            same("ALLOC_MEMORY", answer, Err(Errno::EINVAL))
+        }),
+        on_card(
+            "open.closing-ends-everything",
+            "Closing the control file ends its client's objects and channels",
+            |device| {
+                let other = Client::new(device.client.bench)?;
+                let mut params = rm::DeviceAlloc { h_client_share: other.root, ..Default::default() };
+                super::client::want("ALLOC", other.alloc_with(other.root, rm::NV01_DEVICE_0, &mut params))?;
+                let root = other.root;
+                other.end()?;
+                let mut args = rm::RmFree { h_root: root, h_object_old: root, ..Default::default() };
+                super::client::want("FREE", device.client.call(device.client.control, &rm::FREE, &mut args))?;
+                holds("the client is gone", args.status != 0)
+            },
+        ),
+    ]
+}
