@@ -130,6 +130,8 @@ pub use doorbell_elf as elf;
 pub use doorbell_emu as emu;
 pub use doorbell_explorer as explorer;
 pub use doorbell_hcq as hcq;
+pub use doorbell_package as package;
+pub use doorbell_runtime as runtime;
 use doorbell_sort as sort;
 pub use doorbell_uop as uop;
 
@@ -164,6 +166,9 @@ struct FromTinygrad;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/from-pytorch.md")]
 struct FromPyTorch;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/embed.md")]
+struct Embed;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/several-devices.md")]
 struct SeveralDevices;

@@ -1,15 +1,38 @@
 //! `doorbell devices`: lists the devices of this machine and this build.
 
 use super::{CliError, Output};
+use clap::Args;
 use doorbell::device::registry::DeviceName;
 use doorbell::device::{DeviceListing, Registry};
 use doorbell::engine::session;
 
-pub fn run(output: Output) -> Result<(), CliError> {
+#[derive(Args, Debug)]
+pub struct DevicesArgs {
+    /// Print a seccomp profile instead, in the format of OCI: what a process needs to run packages on the chosen device
+    #[arg(long)]
+    syscalls: bool,
+}
+
+/// The profile for a supervisor: `podman run --security-opt seccomp=FILE`.
+fn profile(device: &str) -> Result<serde_json::Value, CliError> {
+    let names = doorbell::runtime::syscalls(device)
+        .ok_or_else(|| CliError::Usage(format!("device {device} makes no system calls of its own")))?;
+    Ok(serde_json::json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
+        "syscalls": [{"names": names, "action": "SCMP_ACT_ALLOW"}],
+    }))
+}
+
+pub fn run(args: &DevicesArgs, output: Output) -> Result<(), CliError> {
     // The name as in the list: `cuda:emu=sm_90` is `NV:emu=sm_90`.
     let session = session()?;
     let asked = &session.options.device;
     let chosen = asked.parse().map_or_else(|_| asked.clone(), |name: DeviceName| name.to_string());
+    if args.syscalls {
+        println!("{:#}", profile(&chosen)?);
+        return Ok(());
+    }
     let options = session.device_options();
     let mut all = Registry::global().list(&options);
     for d in &mut all {

@@ -15,6 +15,7 @@ mod files;
 mod launch;
 #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
 mod object;
+mod package;
 mod profile;
 mod programs;
 mod serve;
@@ -68,11 +69,15 @@ enum Command {
     /// Train a small convolutional network on hand-written digits
     Train(train::TrainArgs),
     /// List the devices of this machine and of this build
-    Devices,
+    Devices(devices::DevicesArgs),
     /// Measure devices, check what they compute, compare runs
     Bench(bench::BenchArgs),
     /// Write every kernel of a built-in program: object file or PTX, assembly text, launch parameters
     Dump(dump::DumpArgs),
+    /// Compile a built-in program ahead of time, for any targets, into a package
+    Compile(package::CompileArgs),
+    /// Run a package, with inputs and outputs in safetensors files
+    Run(package::RunArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
     /// Assemble AMDGPU source text into a code object, or PTX or a SASS listing into a cubin
@@ -202,6 +207,10 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     {
         options.device = device;
     }
+    if matches!(cli.command, Command::Compile(_)) && cli.device.is_none() {
+        // The package is the same on every machine.
+        options.device = "CPU".into();
+    }
     #[cfg(feature = "emu")]
     {
         options.lenient |= cli.lenient;
@@ -228,9 +237,11 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     }
     let done = match &cli.command {
         Command::Train(args) => train::run(args, output),
-        Command::Devices => devices::run(output),
+        Command::Devices(args) => devices::run(args, output),
         Command::Bench(args) => bench::run(args, &devices, output),
         Command::Dump(args) => dump::run(args, output),
+        Command::Compile(args) => package::compile(args, output),
+        Command::Run(args) => package::run(args, cli.device.as_deref(), output),
         Command::Launch(args) => launch::run(args, output),
         #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
         Command::Asm(args) => object::asm(args, output),

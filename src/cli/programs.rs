@@ -1,14 +1,22 @@
-//! Small built-in programs by name, for `dump` and for inspecting generated kernels.
+//! Small built-in programs by name, for `dump`, for `compile`, and for inspecting generated kernels.
 
-use doorbell::engine::{Error, Jit};
+use doorbell::engine::{Error, Jit, PackageBytes, PackageOptions};
 use doorbell::tensor::prelude::*;
+use std::collections::BTreeMap;
+
+/// Tensors by name.
+pub type Named = BTreeMap<&'static str, Tensor>;
+
+/// What a program computes.
+pub type Function = Box<dyn FnMut(&Named) -> Result<Named, Error>>;
 
 /// A program that needs only a device.
 #[derive(Clone, Copy)]
 pub struct Program {
     pub name: &'static str,
     pub about: &'static str,
-    run: fn() -> Result<(), Error>,
+    /// The function, and inputs for it.
+    make: fn() -> Result<(Function, Named), Error>,
 }
 
 impl std::fmt::Debug for Program {
@@ -18,20 +26,34 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
+    /// Computes it once.
     pub fn run(&self) -> Result<(), Error> {
-        (self.run)()
+        let (function, inputs) = (self.make)()?;
+        Jit::new(function).call(&inputs).map(drop)
+    }
+
+    /// Records it as a package.
+    pub fn package(&self, options: &PackageOptions) -> Result<PackageBytes, Error> {
+        let (mut function, inputs) = (self.make)()?;
+        // A gradient may be a view of memory in another order.
+        let mut recorded = Jit::new(move |x: &Named| -> Result<Named, Error> {
+            Ok(function(x)?.into_iter().map(|(name, t)| (name, t.contiguous())).collect())
+        });
+        recorded.call(&inputs)?;
+        recorded.call(&inputs)?;
+        recorded.package(&PackageOptions { name: self.name.into(), ..options.clone() })
     }
 }
 
 /// All built-in programs.
 pub const ALL: &[Program] = &[
-    Program { name: "add", about: "a + b over 1024 f32", run: add },
-    Program { name: "sum", about: "sum of 65536 f32", run: sum },
-    Program { name: "matmul", about: "256 x 256 times 256 x 256, f32", run: matmul },
-    Program { name: "softmax", about: "rows of 64 x 512, f32", run: softmax },
-    Program { name: "conv2d", about: "3 x 3, 4 x 8 x 16 x 16 to 16 channels, f32", run: conv2d },
-    Program { name: "train", about: "one step of `doorbell train`, batch 4, f32", run: super::train::one_step },
-    Program { name: "mlp", about: "forward and backward of 64 x 32 x 10, batch 16, f32", run: mlp },
+    Program { name: "add", about: "a + b over 1024 f32", make: add },
+    Program { name: "sum", about: "sum of 65536 f32", make: sum },
+    Program { name: "matmul", about: "256 x 256 times 256 x 256, f32", make: matmul },
+    Program { name: "softmax", about: "rows of 64 x 512, f32", make: softmax },
+    Program { name: "conv2d", about: "3 x 3, 4 x 8 x 16 x 16 to 16 channels, f32", make: conv2d },
+    Program { name: "train", about: "one step of `doorbell train`, batch 4, f32", make: super::train::one_step },
+    Program { name: "mlp", about: "forward and backward of 64 x 32 x 10, batch 16, f32", make: mlp },
 ];
 
 /// The program of that name.
@@ -54,30 +76,44 @@ fn input(shape: &[usize], seed: u32) -> Tensor {
     Tensor::from_slice(&data, shape)
 }
 
-fn add() -> Result<(), Error> {
-    (&input(&[1024], 1) + &input(&[1024], 2)).realize().map(drop)
+/// A function of one result, and its inputs.
+fn of(
+    inputs: impl IntoIterator<Item = (&'static str, Tensor)>,
+    compute: impl Fn(&Named) -> Tensor + 'static,
+) -> Result<(Function, Named), Error> {
+    let function: Function = Box::new(move |x| Ok(Named::from([("out", compute(x))])));
+    Ok((function, inputs.into_iter().collect()))
 }
-fn sum() -> Result<(), Error> {
-    input(&[65536], 1).sum(()).realize().map(drop)
+
+fn add() -> Result<(Function, Named), Error> {
+    of([("a", input(&[1024], 1)), ("b", input(&[1024], 2))], |x| &x["a"] + &x["b"])
 }
-fn matmul() -> Result<(), Error> {
-    input(&[256, 256], 1).matmul(&input(&[256, 256], 2)).realize().map(drop)
+fn sum() -> Result<(Function, Named), Error> {
+    of([("x", input(&[65536], 1))], |x| x["x"].sum(()))
 }
-fn softmax() -> Result<(), Error> {
-    input(&[64, 512], 1).softmax(-1).realize().map(drop)
+fn matmul() -> Result<(Function, Named), Error> {
+    of([("a", input(&[256, 256], 1)), ("b", input(&[256, 256], 2))], |x| x["a"].matmul(&x["b"]))
 }
-fn conv2d() -> Result<(), Error> {
-    input(&[4, 8, 16, 16], 1).conv2d(&input(&[16, 8, 3, 3], 2), None, Conv::padded(1)).realize().map(drop)
+fn softmax() -> Result<(Function, Named), Error> {
+    of([("x", input(&[64, 512], 1))], |x| x["x"].softmax(-1))
 }
-fn mlp() -> Result<(), Error> {
+fn conv2d() -> Result<(Function, Named), Error> {
+    let w = input(&[16, 8, 3, 3], 2);
+    w.realize()?;
+    of([("x", input(&[4, 8, 16, 16], 1))], move |x| x["x"].conv2d(&w, None, Conv::padded(1)))
+}
+fn mlp() -> Result<(Function, Named), Error> {
     let (w1, w2) = (input(&[64, 32], 1), input(&[32, 10], 2));
-    let mut step = Jit::new(|x: &[Tensor]| {
-        let y = x[0].matmul(&w1).relu().matmul(&w2).square().mean(());
-        let mut out = y.gradient(&[&w1, &w2]);
-        out.push(y);
-        out
+    Tensor::realize_all(&[&w1, &w2])?;
+    let function: Function = Box::new(move |x| {
+        let loss = x["x"].matmul(&w1).relu().matmul(&w2).square().mean(());
+        let mut gradients = loss.gradient(&[&w1, &w2]).into_iter();
+        let names = ["w1.grad", "w2.grad"].into_iter();
+        let mut out: Named = names.zip(gradients.by_ref()).collect();
+        out.insert("loss", loss);
+        Ok(out)
     });
-    step.call(&[input(&[16, 64], 3)]).map(drop)
+    Ok((function, Named::from([("x", input(&[16, 64], 3))])))
 }
 
 #[cfg(test)]

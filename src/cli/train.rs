@@ -5,6 +5,7 @@
 //! after each epoch, so that an interrupted run keeps its progress.
 
 use super::curve::{self, Point};
+use super::programs::{Function, Named};
 use super::{CliError, Output};
 use clap::{Args, ValueEnum};
 use doorbell::engine::{Error, Jit, session};
@@ -98,7 +99,7 @@ impl Net {
 ///
 /// # Errors
 /// The device's.
-pub fn one_step() -> Result<(), Error> {
+pub fn one_step() -> Result<(Function, Named), Error> {
     const ROWS: usize = 4;
     Tensor::manual_seed(0);
     let net = Net::new(8, 8);
@@ -107,15 +108,14 @@ pub fn one_step() -> Result<(), Error> {
     let pixels: Vec<f32> = (0..ROWS * 64).map(|i| (i % 17) as f32 / 16.0).collect();
     let labels: Vec<i32> = (0..ROWS as i32).map(|i| i % 10).collect();
     let (x, y) = (Tensor::from_slice(&pixels, [ROWS, 1, 8, 8]), Tensor::from_slice(&labels, [ROWS]));
-    let mut step = Jit::new(move |x: &[Tensor]| -> Result<Vec<Tensor>, Error> {
+    let step: Function = Box::new(move |x| {
         opt.zero_grad();
-        let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1]);
+        let loss = net.forward(&x["pixels"], true).sparse_categorical_crossentropy(&x["labels"]);
         loss.backward()?;
-        let mut out = vec![loss];
-        out.extend(opt.schedule_step()?);
-        Ok(out)
+        loss.realize_with(&opt.schedule_step()?)?;
+        Ok(Named::from([("loss", loss)]))
     });
-    step.call(&[x, y]).map(drop)
+    Ok((step, Named::from([("pixels", x), ("labels", y)])))
 }
 
 /// A shuffled order from a seed (splitmix64, Fisher-Yates).

@@ -41,6 +41,7 @@ pub use record::{record_by_resubmission, record_in_order};
 pub use registry::{DeviceListing, DeviceOptions, Registry, open};
 pub use timing::time_command;
 
+use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
@@ -142,6 +143,11 @@ pub trait Device: Send + Sync + fmt::Debug {
         let device = self.tag().name().into();
         let unsupported = || DeviceError::Unsupported { device, what: "share memory with the host".into() };
         if memory.host().is_some() { Ok(memory) } else { Err(unsupported()) }
+    }
+
+    /// Memory of the host as the device's own, without a copy. `None` if the device has its own memory only.
+    fn host_memory(&self, _view: View) -> Option<Memory> {
+        None
     }
 
     /// Copies host bytes to memory, after all submitted work that uses the memory.

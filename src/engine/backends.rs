@@ -4,6 +4,7 @@
 
 use super::{Error, Options};
 use crate::codegen::Target;
+use crate::device::null::NullDevice;
 use crate::device::registry::DeviceName;
 use crate::device::{Device, DeviceError, Registry};
 #[cfg(feature = "amd")]
@@ -82,6 +83,23 @@ pub(super) fn for_device(name: &str, device: &dyn Device, options: &Options) -> 
         return Err(DeviceError::UnknownArch { name, asked, valid: known_archs() });
     }
     Ok(Arc::new(NoCode::new(Target { threads, ..Target::null() })))
+}
+
+/// The back end that makes machine code of an arch, wherever it will run: for CPUs in so many parts.
+///
+/// # Errors
+/// An arch that nothing makes code for.
+pub(super) fn for_arch(arch: &str, threads: u32, options: &Options) -> Result<Arc<dyn Backend>, DeviceError> {
+    #[cfg(feature = "nv")]
+    if let Some(chip) = Chip::parse(arch) {
+        let ours = Nvidia::new(chip, Features { tf32: options.allow_tf32, tma: options.nv_tma });
+        return Ok(Arc::new(match &options.ptxas {
+            None => ours,
+            Some(path) => with_ptxas(ours, path, options.cache_dir.as_deref()),
+        }));
+    }
+    let device = NullDevice::open("PACKAGE", arch, threads)?;
+    for_device("PACKAGE", &device, options)
 }
 
 /// The back end of an NVIDIA chip under these options.

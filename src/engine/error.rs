@@ -41,6 +41,12 @@ pub enum Error {
     Option(#[from] super::OptionError),
     #[error(transparent)]
     Jit(#[from] JitError),
+    /// A package that cannot be written.
+    #[error(transparent)]
+    Package(#[from] crate::package::PackageError),
+    /// A package that cannot be loaded or run.
+    #[error(transparent)]
+    Run(#[from] crate::runtime::RunError),
     #[error("{what}: {source}")]
     File { what: String, source: std::io::Error },
     #[error(
@@ -112,6 +118,12 @@ pub enum JitError {
         "jit: variable '{0}' was recorded but no input of this call binds it: hand the bound variable over as an input"
     )]
     Unbound(String),
+    #[error("jit: nothing is recorded yet: save after the second call")]
+    NotRecorded,
+    #[error("jit: a package is for one device, this recording is for {first} and {second}")]
+    Devices { first: String, second: String },
+    #[error("jit: output {output} is a view of memory that is not dense: end the function with `.contiguous()` on it")]
+    View { output: String },
     #[error("jit: variable '{name}' is bound to {first} and to {second} in one call")]
     TwoValues { name: String, first: i64, second: i64 },
 }
@@ -157,6 +169,7 @@ impl Error {
             Error::Device(_) => "device",
             Error::Option(_) => "option",
             Error::Jit(_) => "jit",
+            Error::Package(_) | Error::Run(_) => "package",
             Error::File { .. } => "file",
             Error::WrongType { .. } | Error::WrongRank { .. } | Error::Empty { .. } | Error::NotOne(_) => "data",
             Error::Function(_) => "function",

@@ -18,6 +18,7 @@ use super::batches::batches;
 use super::jit_capture::{Capture, Open};
 use super::jit_inputs::{Given, Input, InputUse, Known, facts, input_places, unbound};
 use super::jit_outputs::{Call, Outputs};
+use super::package::{Kept, KeptInput, PackageBytes, PackageOptions, Ports};
 use super::profile::{Stamped, Timed};
 use super::realize::Assigned;
 use super::session::OpenDevice;
@@ -30,6 +31,7 @@ use crate::tensor::{Tensor, Value};
 use crate::uop::{Op, UOp};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -69,6 +71,9 @@ struct Recording<V> {
     patches: Vec<Patch>,
     /// Kernels, copies, arithmetic and bytes of a replay.
     totals: [u64; 4],
+    /// The commands as they go into a package.
+    kept: Kept,
+    ports: Ports,
     /// Memory that the commands use for themselves: results, temporaries, state.
     own: Vec<Memory>,
     /// Nodes of the inputs whose places the list holds now; empty when they cannot be taken for granted.
@@ -171,6 +176,26 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
         self.calls = 0;
     }
 
+    /// Writes the recording to a file: a package for its device, which [`Packaged`](super::Packaged), `doorbell run` and
+    /// libdoorbell run without compiling anything. Inputs and outputs have the names of their places in what the function
+    /// takes and gives (`0`, `state.sum`; `input` and `output` where it is one Tensor). Captured Tensors go along as they
+    /// are now.
+    ///
+    /// # Errors
+    /// `Jit`: nothing is recorded, several devices, a result that is not dense; `File`.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.package(&PackageOptions::default())?.write(path.as_ref())
+    }
+
+    /// As [`Jit::save`], for chosen targets, as bytes.
+    ///
+    /// # Errors
+    /// As `save`; a target for which a kernel cannot be compiled.
+    pub fn package(&self, options: &PackageOptions) -> Result<PackageBytes, Error> {
+        let recording = self.recording.as_ref().ok_or(JitError::NotRecorded)?;
+        super::package::package(session()?.as_ref(), &recording.kept, &recording.ports, options)
+    }
+
     /// Kernels of one replay.
     pub fn kernels(&self) -> Option<u64> {
         self.recording.as_ref().map(|r| r.totals[0])
@@ -216,14 +241,17 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
             let devices = devices.map(|d| &**d).collect::<Vec<_>>().join(", ");
             s.say(&format!("jit: recorded {commands} commands on {devices}, {inputs} inputs{pruned}"));
         }
+        let outputs = Outputs::recorded(&tensors(result), called, &allocations, &capture.assigned)?;
         let (list, timed) = list(s, &capture)?;
         Ok(Recording {
             list,
             timed,
+            kept: Kept::new(&capture, &places, &own),
+            ports: ports(input, called, result)?,
             inputs: whole.iter().map(facts).collect::<Result<_, _>>()?,
             others: others(input),
             places,
-            outputs: Outputs::recorded(&tensors(result), called, &allocations, &capture.assigned)?,
+            outputs,
             result: with_tensors(result, &[]),
             assigned_inputs: (0..whole.len()).filter(|k| capture.assigned.iter().any(|a| a.is(&whole[*k]))).collect(),
             totals: capture.totals(),
@@ -234,6 +262,29 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
             last: Vec::new(),
         })
     }
+}
+
+/// Names and shapes of inputs and results.
+fn ports<I: Tree + ?Sized, V: Tree<Owned = V>>(input: &I, called: &Given, result: &V) -> Result<Ports, Error> {
+    let (mut of_inputs, mut of_outputs) = (Vec::new(), Vec::new());
+    input.names("", &mut of_inputs);
+    result.names("", &mut of_outputs);
+    let named = |name: String, alone: &str| if name.is_empty() { alone.to_string() } else { name };
+    let mut inputs = Vec::with_capacity(called.whole.len());
+    for (k, name) in names_of(input, &of_inputs, true).into_iter().enumerate() {
+        let t = &called.whole[k];
+        let parts = (0..called.parts.len()).filter(|part| called.of[*part] == k).map(|part| &called.parts[part]);
+        let buffers: Vec<UOp> = parts.map(buffer_node).collect::<Result<_, _>>()?;
+        inputs.push(KeptInput { name: named(name, "input"), dtype: t.dtype()?, shape: t.shape()?, buffers });
+    }
+    let outputs = names_of(result, &of_outputs, true).into_iter().zip(tensors(result));
+    let outputs = outputs.map(|(name, t)| Ok((named(name, "output"), t.node()?)));
+    Ok(Ports { inputs, outputs: outputs.collect::<Result<_, Error>>()? })
+}
+
+fn buffer_node(t: &Tensor) -> Result<UOp, Error> {
+    let u = t.uop()?;
+    Ok(super::memory::dense_view(&u).map_or(u, |(buffer, _)| buffer))
 }
 
 /// Commands for many replays: a list that the device has ready, or (`JIT=2`) one that is submitted anew. Of several

@@ -1,6 +1,7 @@
 //! What is noted while a function is recorded, and which of its commands have to be repeated.
 
 use super::JitError;
+use super::kernels::Compiled;
 use super::memory::AllocationId;
 use super::realize::Assigned;
 use crate::device::{Arg, Command, Location, Memory};
@@ -20,6 +21,8 @@ pub(super) struct Capture {
     /// Whose memory the buffers are: (command, argument, allocation).
     pub allocations: Vec<(usize, usize, AllocationId)>,
     pub assigned: Vec<Assigned>,
+    /// Memory that was allocated since the capture began: it has no contents that the commands could need.
+    pub made: Vec<Memory>,
     pub error: Option<JitError>,
 }
 
@@ -33,6 +36,8 @@ pub(super) struct Facts {
     pub uses: Vec<(usize, u64, bool, bool)>,
     /// Its number in the timeline, if there is one.
     pub label: Option<u32>,
+    /// What runs; `None`: a copy.
+    pub kernel: Option<Arc<Compiled>>,
 }
 
 thread_local! {

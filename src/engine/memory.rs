@@ -1,5 +1,6 @@
 //! The memory of buffers: device memory attached to a buffer's identity, and dense views of buffers.
 
+use super::jit_capture::capturing;
 use super::{Error, Session};
 use crate::device::{Location, Memory};
 use crate::uop::{BufferRef, Dim, Op, UOp};
@@ -22,6 +23,7 @@ impl Session {
         let device = self.device(&buffer.device)?;
         let len = (buffer.len as u64).saturating_mul(elem_bytes as u64);
         let memory: Memory = device.device.alloc(len)?;
+        capturing(|c| c.made.push(memory.clone()));
         self.attach(buffer, memory.at(0))
     }
 

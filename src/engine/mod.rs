@@ -20,6 +20,7 @@ mod kernels;
 mod launch;
 mod memory;
 pub mod options;
+mod package;
 pub mod profile;
 #[cfg(feature = "nv")]
 mod ptxas;
@@ -45,6 +46,7 @@ pub use jit::Jit;
 pub use kernels::Compiled;
 pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
+pub use package::{PackageBytes, PackageOptions, Packaged};
 pub use realize::synchronize;
 pub use select::Unique;
 pub use session::{Entered, Messages, OpenDevice, Session, close, finish, install, session};

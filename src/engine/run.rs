@@ -95,7 +95,9 @@ impl Session {
     fn place_temps(&self, s: &Schedule) -> Result<(), Error> {
         let mut arenas = Vec::with_capacity(s.arenas.len());
         for (device, a) in &s.arenas {
-            arenas.push(self.device(device)?.device.alloc(a.len_bytes as u64)?);
+            let arena = self.device(device)?.device.alloc(a.len_bytes as u64)?;
+            capturing(|c| c.made.push(arena.clone()));
+            arenas.push(arena);
         }
         for t in &s.temps {
             let lost = || Error::Internal("a temporary is not a buffer or its arena is missing".into());
@@ -401,5 +403,6 @@ fn facts(l: &Launch) -> Facts {
         }
         _ => None,
     });
-    Facts { kernels: 1, flops: e.flops, mem_bytes: e.mem_bytes, uses: uses.collect(), label: None }
+    let kernel = Some(k.clone());
+    Facts { kernels: 1, flops: e.flops, mem_bytes: e.mem_bytes, uses: uses.collect(), label: None, kernel }
 }

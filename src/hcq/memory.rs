@@ -82,6 +82,16 @@ impl View {
         Ok(Self::of(Arc::new(Mapping::file(file, len_bytes, access)?)))
     }
 
+    /// Memory of someone else's, at an address of this process.
+    ///
+    /// # Safety
+    /// The bytes stay mapped, and writable if `writable`, while the view and its clones and parts exist, and are used
+    /// through them only, or in an order that the user of the view is told.
+    #[must_use]
+    pub unsafe fn borrowed(base: CpuPtr, len_bytes: u64, writable: bool) -> Self {
+        Self { base, len_bytes, writable, owner: Arc::new(()) }
+    }
+
     /// A part of this memory, offset and length in bytes.
     ///
     /// # Errors

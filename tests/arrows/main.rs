@@ -24,13 +24,29 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("elf", &[]),
     ("hcq", &["ioctl"]),
     ("device", &["hcq", "elf", "ioctl"]),
+    ("package", &[]),
+    ("runtime", &["package", "device", "hcq", "ioctl::port"]),
     ("emu", &["ioctl", "hcq::packet", "hcq::bits", "isa::nvidia::sass"]),
     ("drivertest", &["ioctl", "emu"]),
     ("kernels-asm", &[]),
     ("explorer", &[]),
     (
         "engine",
-        &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu", "explorer", "default_device"],
+        &[
+            "tensor",
+            "schedule",
+            "codegen",
+            "isa",
+            "elf",
+            "hcq",
+            "device",
+            "uop",
+            "emu",
+            "explorer",
+            "default_device",
+            "package",
+            "runtime",
+        ],
     ),
 ];
 
@@ -55,7 +71,7 @@ const ISA: &[&str] = &[
 const FLOOR: &[&str] = &["sort"];
 
 /// The top: may use everything, no room may use them.
-const ROOF: &[&str] = &["", "bench", "cli"];
+const ROOF: &[&str] = &["", "bench", "capi", "cli"];
 
 /// Rooms whose head says `#![forbid(unsafe_code)]`.
 const FORBID_UNSAFE: &[&str] = &[
@@ -74,6 +90,8 @@ const FORBID_UNSAFE: &[&str] = &[
     "drivertest",
     "nn",
     "mpi",
+    "package",
+    "runtime",
     "sort",
     "bench",
 ];
@@ -85,6 +103,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "src/device/cpu/exec.rs",
     "src/device/metal",
     "src/emu/metal",
+    "src/capi",
     "tools/preload/src",
     "tools/hw/nv-check/src/cuda.rs",
 ];

@@ -101,6 +101,26 @@ impl Mapping {
     }
 }
 
+/// Memory of the machine in bytes, without opening a file; 0 if the system does not say.
+#[must_use]
+#[cfg(target_os = "linux")]
+pub fn machine_memory_bytes() -> u64 {
+    // SAFETY: all fields are numbers, for which zeros are values.
+    let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct is writable for the call.
+    if unsafe { libc::sysinfo(&raw mut info) } != 0 {
+        return 0;
+    }
+    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+}
+
+/// Memory of the machine in bytes; 0: this system does not say.
+#[must_use]
+#[cfg(not(target_os = "linux"))]
+pub fn machine_memory_bytes() -> u64 {
+    0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

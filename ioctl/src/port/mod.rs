@@ -29,7 +29,7 @@ pub use code::{CodeMapping, CodeWriter, Protection};
 pub use errno::Errno;
 #[cfg(target_os = "linux")]
 pub use linux::LinuxPort;
-pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, page_bytes};
+pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, machine_memory_bytes, page_bytes};
 pub use mapped::{Doorbell, Mapped, drain_stores};
 #[cfg(target_os = "linux")]
 pub use process::{read_process, write_process};

@@ -4,7 +4,7 @@
 //! Layer: as any device; `engine` sees only the trait. Code comes from `isa::x86_64` (or any ELF object).
 //! Structure: `options` (settings, machine features) → `alloc` (memory) → `exec` (code) → `queue` (producer) →
 //! `consumer`, `job`, `park` (executors) → `graph` (recorded lists). With THREADS=n there are n-1 worker threads (at
-//! least one): the host thread that waits is the n-th executor.
+//! least one): the host thread that waits is the n-th executor. Without workers (`CpuOptions::workers`) it is the only one.
 //! The copy queue's thread starts with the first copy submitted to it. All threads end with the device.
 //! Left out: pinning to cores, NUMA placement, faults inside kernels (they end the process).
 
@@ -18,12 +18,14 @@ mod park;
 mod queue;
 
 pub use alloc::MemoryCounters;
-pub use options::{ARCH_AVX2, ARCH_AVX512, ARCHS, CpuOptions, choose_arch, machine_memory_bytes};
+pub use doorbell_ioctl::port::machine_memory_bytes;
+pub use options::{ARCH_AVX2, ARCH_AVX512, ARCHS, CpuOptions, choose_arch};
 
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses};
 use alloc::Allocator;
 use consumer::Consumer;
+use doorbell_hcq::memory::View;
 use doorbell_hcq::ring::Ring;
 use doorbell_hcq::signal::{Point, SignalPool, Timeline};
 use queue::{CpuQueue, QueueSettings};
@@ -72,7 +74,7 @@ impl CpuDevice {
             threads: Mutex::new(Vec::new()),
             tag,
         };
-        for n in 0..executors.saturating_sub(1).max(1) {
+        for n in 0..options.workers.unwrap_or_else(|| executors.saturating_sub(1).max(1)) {
             device.start(&device.compute, &format!("{name}/{n}"))?;
         }
         Ok(device)
@@ -150,6 +152,20 @@ impl CpuDevice {
     }
 }
 
+/// Memory that is not the allocator's: it goes away only when nothing uses it any more.
+struct HostMemory {
+    timeout: Duration,
+}
+
+impl Release for HostMemory {
+    fn release(&self, _va: u64, host: Option<View>, uses: Uses) {
+        if uses.wait(self.timeout).is_err() && !uses.are_done() {
+            // A kernel that never returns may still use it.
+            std::mem::forget(host);
+        }
+    }
+}
+
 fn open_queue(
     tag: &DeviceTag,
     kind: QueueKind,
@@ -191,6 +207,17 @@ impl Device for CpuDevice {
             host: Some(view),
             uses: uses.unwrap_or_else(|| Uses::new(Some(Arc::clone(&self.compute.timeline)))),
             release: Some(release),
+        }))
+    }
+
+    fn host_memory(&self, view: View) -> Option<Memory> {
+        Some(Memory::new(MemoryParts {
+            device: self.tag.clone(),
+            va: view.base().0,
+            len_bytes: view.len_bytes(),
+            host: Some(view),
+            uses: Uses::new(Some(Arc::clone(&self.compute.timeline))),
+            release: Some(Arc::new(HostMemory { timeout: self.options.submit_timeout })),
         }))
     }
 

@@ -9,6 +9,9 @@ pub struct CpuOptions {
     /// Cores that a kernel is distributed over, including the host thread that waits for it; 0 means all that the
     /// process may use.
     pub threads: u32,
+    /// Worker threads, instead of one less than `threads` and at least one. With none, work runs in the host thread that
+    /// waits for it (`host_helps`); what nobody waits for is not run.
+    pub workers: Option<u32>,
     /// How long an idle worker or a waiting host spins before it sleeps, in nanoseconds.
     pub spin_ns: u64,
     /// A recorded list expected to take less time than this runs on the submitting thread if the queue is idle; 0
@@ -33,6 +36,7 @@ impl Default for CpuOptions {
     fn default() -> Self {
         Self {
             threads: 0,
+            workers: None,
             spin_ns: 100_000, // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
             inline_ns: 20_000, // TIMEOUT: the cost of waking a sleeping worker.
             host_helps: true,
@@ -133,15 +137,6 @@ pub fn choose_arch(device: &str, asked: Option<&str>) -> Result<String, DeviceEr
         Some(ARCH_AVX512) => lack(ARCH_AVX512, &avx512),
         Some(other) => Err(DeviceError::UnknownArch { name: device.into(), asked: other.into(), valid: ARCHS.into() }),
     }
-}
-
-/// Memory of the machine in bytes; 0 if it cannot be read.
-#[must_use]
-pub fn machine_memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find(|l| l.starts_with("MemTotal:")).unwrap_or_default();
-    let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
-    kib.map_or(0, |kib| kib * 1024)
 }
 
 #[cfg(test)]

@@ -67,6 +67,12 @@ pub const TASKS: &[Task] = &[
         steps: dist_steps,
         takes: Takes::Nothing,
     },
+    Task {
+        name: "capi",
+        about: "install libdoorbell for C: [--prefix DIR] [--target TRIPLE] [--features LIST] [--profile NAME]",
+        steps: capi_steps,
+        takes: Takes::Anything,
+    },
     Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes: Takes::Anything },
     Task {
         name: "fuzz",
@@ -201,6 +207,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
     steps.extend(mpi_steps(&[]));
+    steps.extend(capi_test_steps());
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
     steps
 }
@@ -277,6 +284,15 @@ fn dist_steps(_: &[String]) -> Vec<Step> {
     vec![call("dist", crate::dist::make)]
 }
 
+fn capi_steps(rest: &[String]) -> Vec<Step> {
+    vec![start("capi", &format!("sh tools/capi/install.sh {}", rest.join(" ")))]
+}
+
+/// libdoorbell as a C program sees it, and the guide to it.
+fn capi_test_steps() -> Vec<Step> {
+    vec![start("capi", "sh tools/capi/test.sh"), start("guide", "sh tools/capi/guide.sh")]
+}
+
 fn bench_steps(rest: &[String]) -> Vec<Step> {
     vec![start("bench", &format!("cargo bench {}", rest.join(" ")))]
 }
@@ -299,7 +315,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, mpi, size, dist, bench, fuzz, corpus, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, mpi, size, dist, capi, bench, fuzz, corpus, references"
         );
     }
 
