@@ -15,6 +15,8 @@ use doorbell::hcq::packet::nv::{Entry, Writes};
 use doorbell::hcq::packet::{aql, pm4, sdma};
 use doorbell::isa::amdgpu::{Chip, Target, Wave, assemble, decode, encode, parse, print};
 use doorbell::isa::{ptx as ptx_isa, sass as sass_isa};
+use doorbell::package::{Package, checksum_of};
+use doorbell::runtime::PackageFile;
 use doorbell_ioctl::abi::{self, Blob, Returned, decode_call};
 use doorbell_ioctl::port::Errno;
 use doorbell_ioctl::replay::submissions;
@@ -41,7 +43,52 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("ptx", ptx),
     ("sass", sass),
     ("state", state),
+    ("package", package),
 ];
+
+/// A package: as it is, and with its checksums made right, so that what they protect is read too. What is read is
+/// written back to the same bytes; the loader for devices agrees.
+pub fn package(data: &[u8]) {
+    let sealed = resealed(data);
+    for bytes in [data, &sealed] {
+        let Ok(p) = Package::parse(bytes) else { continue };
+        let constants = p.data.start as usize..p.data.end as usize;
+        if p.contents.data_file.is_none() {
+            assert!(doorbell::package::write(&p.contents, &bytes[constants]).is_ok_and(|again| again == bytes));
+            assert!(PackageFile::from_bytes(bytes).is_ok());
+        }
+        let sizes = p.contents.outputs.iter().flat_map(|o| &o.shape);
+        let _any: Vec<Option<u64>> = sizes.map(|s| s.value(|_| Some(7))).collect();
+    }
+}
+
+/// The bytes with the checksums that they would need, as far as the sections can be found.
+fn resealed(data: &[u8]) -> Vec<u8> {
+    let mut out = data.to_vec();
+    let word = |out: &[u8], at: usize| out.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let put = |out: &mut Vec<u8>, at: usize, value: u32| {
+        if let Some(to) = out.get_mut(at..at + 4) {
+            to.copy_from_slice(&value.to_le_bytes());
+        }
+    };
+    let rows = (word(&out, 12) as usize).min(out.len().saturating_sub(64) / 32);
+    for row in (0..rows).map(|n| 64 + n * 32) {
+        let (at, len) = (word(&out, row + 8) as usize, word(&out, row + 16) as usize);
+        if let Some(section) = at.checked_add(len).and_then(|end| out.get(at..end)) {
+            let checksum = checksum_of([section]);
+            put(&mut out, row + 4, checksum);
+        }
+    }
+    let table = checksum_of([out.get(64..64 + rows * 32).unwrap_or_default()]);
+    put(&mut out, 32, table);
+    let length = (out.len() as u64).to_le_bytes();
+    if let Some(to) = out.get_mut(16..24) {
+        to.copy_from_slice(&length);
+    }
+    let header = checksum_of([out.get(..60).unwrap_or_default()]);
+    put(&mut out, 60, header);
+    out
+}
 
 /// What a recording may yield beyond what it holds.
 const FREE_BYTES: usize = 1 << 20;

@@ -8,6 +8,10 @@ use doorbell::hcq::packet::GpuVa;
 use doorbell::hcq::packet::pm4::chip::AcquireScope;
 use doorbell::hcq::packet::{aql, nv, pm4, sdma};
 use doorbell::isa::amdgpu::{Chip, Target, assemble};
+use doorbell::package::{
+    self, Argument, Block, BlockKind, Contents, Element, Kernel, Launch, Place, Port, Size, Step,
+    Target as PackageTarget, Term, Variable,
+};
 use doorbell_ioctl::abi::{self, Blob, kfd};
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents};
 use doorbell_ioctl::trace::{Event, FileSink, IoctlEvent, Moment, Sink, What};
@@ -29,8 +33,69 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "cubin" | "sass" => nv_code(target == "sass"),
         "ptx" => vec![PTX.as_bytes().to_vec()],
         "state" => STATES.iter().map(|bytes| bytes.to_vec()).collect(),
+        "package" => packages(),
         _ => Vec::new(),
     }
+}
+
+/// A program for two targets, with everything that the format has; and one without constants.
+fn packages() -> Vec<Vec<u8>> {
+    let block = |kind, len_bytes, at, data_at| Block { kind, len_bytes, at, data_at };
+    let at = |block, offset| Place { block, offset };
+    let size = Size::Expression(vec![Term::Variable(0), Term::Number(2), Term::Mul]);
+    let port = |name: &str, shape: Vec<Size>, block, len_bytes| Port {
+        name: name.into(),
+        element: Element::F32,
+        shape,
+        block,
+        offset: 0,
+        len_bytes,
+    };
+    let launch = Launch {
+        kernel: 0,
+        threads: 2,
+        groups: [4, 1, 1],
+        local: [32, 1, 1],
+        local_bytes: 64,
+        arguments: vec![
+            Argument::Buffer(at(1, 0)),
+            Argument::Buffer(at(3, 4)),
+            Argument::Variable(0),
+            Argument::Word(7),
+        ],
+    };
+    let copy = Step::Copy { to: at(1, 0), from: at(2, 0), len_bytes: 16 };
+    let target = |arch: &str| PackageTarget {
+        arch: arch.into(),
+        kernels: vec![Kernel { name: "k".into(), entry: "k".into(), code: b"code".to_vec() }],
+        steps: vec![Step::Launch(launch.clone()), copy.clone()],
+    };
+    let all = Contents {
+        name: "seed".into(),
+        variables: vec![Variable { name: "n".into(), min: 1, max: 8 }],
+        blocks: vec![
+            block(BlockKind::Input, 64, 0, 0),
+            block(BlockKind::Output, 64, 0, 0),
+            block(BlockKind::State, 16, 64, 0),
+            block(BlockKind::Constant, 16, 0, 64),
+            block(BlockKind::Temporary, 8, 128, 0),
+        ],
+        arena_bytes: 192,
+        data_bytes: 80,
+        data_file: None,
+        inputs: vec![port("x", vec![size.clone()], 0, 64)],
+        outputs: vec![port("y", vec![size, Size::Fixed(1)], 1, 64), port("z", vec![Size::Fixed(4)], 2, 16)],
+        targets: vec![target("gfx1100"), target("x86_64-avx2")],
+    };
+    let small = Contents {
+        blocks: vec![block(BlockKind::Input, 16, 0, 0), block(BlockKind::Output, 16, 0, 0)],
+        arena_bytes: 64,
+        inputs: vec![port("x", vec![Size::Fixed(4)], 0, 16)],
+        outputs: vec![port("y", vec![Size::Fixed(2), Size::Fixed(2)], 1, 16)],
+        ..Contents::default()
+    };
+    let bytes = [package::write(&all, &[9; 80]), package::write(&small, &[])];
+    bytes.into_iter().filter_map(Result::ok).collect()
 }
 
 /// Files of PyTorch and numpy.

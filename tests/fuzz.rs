@@ -155,6 +155,7 @@ targets! {
     mutated_ptx_is_assembled_or_refused "ptx"
     mutated_sass_encodes_as_it_decodes "sass"
     mutated_files_of_tensors_are_loaded_or_refused "state"
+    mutated_packages_are_read_as_written_or_refused "package"
 }
 
 #[test]

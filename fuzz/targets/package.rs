@@ -1,0 +1,4 @@
+#![no_main]
+#[path = "../bodies.rs"]
+mod bodies;
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::package(data));
