@@ -2,7 +2,7 @@
 
 use crate::door::{self, Error};
 use crate::status::{Failure, Status};
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::{Level, Log, Metadata, Record};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::OnceLock;
 
@@ -44,7 +44,7 @@ pub extern "C" fn doorbell_set_log(take: Option<Take>, user: *mut c_void, level:
         if !is_new || log::set_logger(log).is_err() {
             return Err(wrong("it can be set once in a process"));
         }
-        log::set_max_level(LevelFilter::from(level.to_level_filter()));
+        log::set_max_level(level.to_level_filter());
         Ok(())
     })
 }

@@ -96,7 +96,7 @@ impl Bench {
         let mut port = machine.port();
         let cursor = Cursor::at_end(&*port);
         if let Some(mutant) = setting.mutant.as_ref().filter(|mutant| mutant.defect().is_none()) {
-            port = Mutated::new(port, mutant.clone());
+            port = Mutated::over(port, mutant.clone());
         }
         if !setting.faults.0.is_empty() {
             port = Faults::new(port, setting.faults.clone());

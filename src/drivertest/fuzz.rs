@@ -85,7 +85,7 @@ const ODD: &[u64] = &[
     0x8000_0000_0000,
     u32::MAX as u64,
     i64::MAX as u64,
-    u64::MAX & !0xfff,
+    !0xfff,
     u64::MAX,
 ];
 

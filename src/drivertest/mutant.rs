@@ -211,7 +211,7 @@ pub struct Mutated {
 impl Mutated {
     /// `inner` with this mutant.
     #[must_use]
-    pub fn new(inner: Arc<dyn Port>, mutant: Mutant) -> Arc<dyn Port> {
+    pub fn over(inner: Arc<dyn Port>, mutant: Mutant) -> Arc<dyn Port> {
         Arc::new(Self { inner, mutant })
     }
 

@@ -287,9 +287,12 @@ fn buffer_node(t: &Tensor) -> Result<UOp, Error> {
     Ok(super::memory::dense_view(&u).map_or(u, |(buffer, _)| buffer))
 }
 
+/// Commands for many replays, and their times if these are asked for.
+type Listed = (Box<dyn Recorded>, Option<Arc<Timed>>);
+
 /// Commands for many replays: a list that the device has ready, or (`JIT=2`) one that is submitted anew. Of several
 /// devices a list for each part that runs without waiting for another one.
-fn list(s: &Session, c: &Capture) -> Result<(Box<dyn Recorded>, Option<Arc<Timed>>), Error> {
+fn list(s: &Session, c: &Capture) -> Result<Listed, Error> {
     let commands: Vec<(&Arc<str>, &Command)> = c.devices.iter().zip(&c.commands).collect();
     let (mut lists, mut stamped) = (Vec::new(), Vec::new());
     for batch in batches(&commands) {

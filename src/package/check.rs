@@ -25,7 +25,7 @@ pub(crate) fn contents(c: &Contents) -> Result<(), PackageError> {
     unique("input", c.inputs.iter().map(|p| p.name.as_str()))?;
     unique("output", c.outputs.iter().map(|p| p.name.as_str()))?;
     unique("target", c.targets.iter().map(|t| t.arch.as_str()))?;
-    for v in c.variables.iter().filter(|v| v.min > v.max) {
+    if let Some(v) = c.variables.iter().find(|v| v.min > v.max) {
         return refuse(format!("variable {}", v.name), format!("from {} to {}", v.min, v.max));
     }
     c.blocks.iter().enumerate().try_for_each(|(n, b)| block(c, n, b))?;
@@ -71,7 +71,7 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Pa
 fn block(c: &Contents, number: usize, b: &Block) -> Result<(), PackageError> {
     let what = || format!("block {number}");
     let within = |at: u64, all: u64| at.checked_add(b.len_bytes).is_some_and(|end| end <= all);
-    if b.at % ALIGN_BYTES != 0 || b.data_at % ALIGN_BYTES != 0 {
+    if !b.at.is_multiple_of(ALIGN_BYTES) || !b.data_at.is_multiple_of(ALIGN_BYTES) {
         return refuse(what(), format!("it lies at {} and {}, no multiples of {ALIGN_BYTES}", b.at, b.data_at));
     }
     if !b.kind.is_in_arena() && b.at != 0 || !b.kind.has_data() && b.data_at != 0 {
@@ -98,8 +98,8 @@ fn port(c: &Contents, kind: &str, p: &Port) -> Result<(), PackageError> {
     if p.shape.iter().any(|s| s.variables().next().is_some()) {
         return Ok(());
     }
-    let sizes = p.shape.iter().map(|s| s.value(|_| None));
-    let len = sizes.fold(Some(p.element.size_bytes()), |all, size| all?.checked_mul(size?));
+    let mut sizes = p.shape.iter().map(|s| s.value(|_| None));
+    let len = sizes.try_fold(p.element.size_bytes(), |all, size| all.checked_mul(size?));
     if len == Some(p.len_bytes) {
         return Ok(());
     }

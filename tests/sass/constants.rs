@@ -159,7 +159,7 @@ fn tables_among_the_parameters_are_read_by_index_on_every_chip() {
         ld.param.u32 %r3, [%d6+-124];
         st.global.v4.b32 [%o], {%r0, %r1, %r2, %r3}; ret;";
     let mut params: Vec<u8> = OUT.to_le_bytes().to_vec();
-    params.extend((0..256u32).map(|k| (k * 37 >> 1) as u8));
+    params.extend((0..256u32).map(|k| ((k * 37) >> 1) as u8));
     for chip in SmArch::ALL {
         let arch = chip.arch();
         let head = format!(".version 8.8\n.target {arch}\n.address_size 64\n");

@@ -111,7 +111,10 @@ pub fn machine_memory_bytes() -> u64 {
     if unsafe { libc::sysinfo(&raw mut info) } != 0 {
         return 0;
     }
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+    // A c_ulong: 32 bits on some machines.
+    #[allow(clippy::useless_conversion)]
+    let pages = u64::from(info.totalram);
+    pages.saturating_mul(u64::from(info.mem_unit))
 }
 
 /// Memory of the machine in bytes; 0: this system does not say.

@@ -182,7 +182,7 @@ impl Core {
             let us: u64 = head.split(',').nth(2)?.parse().ok()?;
             (us.saturating_mul(1000) >= since && text.contains("amdgpu")).then(|| text.to_owned())
         };
-        let last = String::from_utf8_lossy(&bytes).lines().filter_map(recent).last();
+        let last = String::from_utf8_lossy(&bytes).lines().filter_map(recent).next_back();
         last.map(|line| format!(", kernel log: {line}")).unwrap_or_default()
     }
 

@@ -340,7 +340,7 @@ impl Metrics {
         let [low, high, format, content] = *bytes.first_chunk().ok_or(MetricsError::Short(bytes.len()))?;
         let found = usize::from(u16::from_le_bytes([low, high]));
         let same = || REVISIONS.iter().filter(|(f, c, ..)| (*f, *c) == (format, content));
-        let known = same().find(|(.., len)| *len == found).or_else(|| same().last());
+        let known = same().find(|(.., len)| *len == found).or_else(|| same().next_back());
         let (_, _, parts, expected) = known.ok_or(MetricsError::Unknown(format, content))?;
         if found != *expected {
             return Err(MetricsError::Size { format, content, found, expected: *expected });

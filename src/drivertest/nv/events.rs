@@ -55,7 +55,7 @@ fn data(device: &Device<'_>, file: Fd) -> Result<([u32; 4], u32), Status> {
     let p_event = (&raw mut words).expose_provenance() as u64;
     let mut args = rm::RmGetEventData { p_event, ..Default::default() };
     device.client.call(file, &rm::GET_EVENT_DATA, &mut args).and_then(|()| outcome(args.status))?;
-    Ok((std::hint::black_box(words), args.more_events.into()))
+    Ok((std::hint::black_box(words), args.more_events))
 }
 
 /// A file with a name, which is forgotten at the end.

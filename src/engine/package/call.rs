@@ -99,7 +99,7 @@ impl Packaged {
     /// Makes a Tensor's memory an input.
     fn give(&mut self, s: &Session, name: &str, t: &Tensor) -> Result<(), Error> {
         let input = self.program.input(name)?;
-        let dense = Tensor::from(&t.uop()?).to(&*self.device).contiguous();
+        let dense = Tensor::from(&t.uop()?).to(&self.device).contiguous();
         dense.realize()?;
         let port = &self.contents().inputs[input.0];
         let (want, have) = (port.element, element(dense.dtype()?)?);

@@ -36,7 +36,7 @@ impl Variables {
 
     fn terms(&mut self, u: &UOp, out: &mut Vec<Term>) -> Option<()> {
         if let Some(n) = u.as_int() {
-            out.push(Term::Number(i64::try_from(n).ok()?));
+            out.push(Term::Number(n));
             return Some(());
         }
         if let Some(v) = self.number(u) {

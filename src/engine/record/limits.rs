@@ -49,7 +49,7 @@ impl Session {
             device: device.into(),
             gflops: flops / product_ns as f64,
             gbytes: bytes / sum_ns as f64,
-            how: format!("x + 1 over {} MiB of f32, and a product of {SIDE} x {SIDE} f32", LONG * 4 >> 20),
+            how: format!("x + 1 over {} MiB of f32, and a product of {SIDE} x {SIDE} f32", (LONG * 4) >> 20),
         })
     }
 }
