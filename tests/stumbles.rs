@@ -119,7 +119,7 @@ fn a_chip_without_machine_code_names_the_chip_the_device_and_what_there_is() {
     let line = next_line();
     let y = &x + &x;
     let e = error(y.realize());
-    assert!(e.starts_with("no machine code is made for sm_75, but for sm_80, sm_86, sm_89, sm_90"), "{e}");
+    assert!(e.starts_with("OLD: no machine code is made for sm_75, but for sm_80, sm_86, sm_89, sm_90"), "{e}");
     assert!(e.contains("`add` of shape (2,) on OLD") && e.contains(&line), "{e}");
 }
 

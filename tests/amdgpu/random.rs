@@ -196,6 +196,8 @@ fn modifiers(rng: &mut Rng, target: Target, row: &Row, inst: &mut Inst) {
     m.sc1 = flag(rng, Allows::SC1);
     m.nt = flag(rng, Allows::NT);
     m.gds = flag(rng, Allows::GDS);
+    // Rows of loads to the LDS take no register for what they load.
+    m.lds = allows.contains(Allows::LDS);
     m.offen = flag(rng, Allows::OFFEN);
     m.idxen = flag(rng, Allows::OFFEN);
     if flag(rng, Allows::OMOD) {

@@ -138,7 +138,7 @@ fn order() -> Vec<Case> {
                 let (group, channel) = unregistered(device)?;
                 refused("GROUP_GPFIFO_SCHEDULE", device.schedule(group), code::INVALID_STATE)?;
                 let early = device.register_channel(channel, 0x70_0000_0000, 512 << 20);
-                refused("UVM_REGISTER_CHANNEL without an object", early, code::INVALID_STATE)?;
+                refused("UVM_REGISTER_CHANNEL without an object", early, code::INVALID_OBJECT)?;
                 want("ALLOC", device.client.alloc(channel, device.compute_class()?))?;
                 want("UVM_REGISTER_CHANNEL", device.register_channel(channel, 0x70_0000_0000, 512 << 20))?;
                 want("GROUP_GPFIFO_SCHEDULE", device.schedule(group))

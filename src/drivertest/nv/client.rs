@@ -5,6 +5,7 @@
 
 pub use super::code;
 pub use super::methods::{acquire, copy, release};
+pub use super::outcome::{outcome, refused, want};
 use crate::bench::Bench;
 use crate::case::{Problem, Step, holds, same};
 use bytemuck::Pod;
@@ -29,24 +30,6 @@ const USERMODE_BYTES: u64 = 0x1_0000;
 const DOORBELL: u64 = 0x90;
 /// Entries of a case's rings.
 pub const ENTRIES: u32 = 64;
-
-/// A status as a result.
-pub fn outcome(status: u32) -> Result<(), Status> {
-    if status == 0 { Ok(()) } else { Err(Status(status)) }
-}
-
-/// Turns a refusal into a failure that names the call.
-pub fn want<T>(what: &str, got: Result<T, Status>) -> Step<T> {
-    got.map_err(|status| Problem::Failed(format!("{what}: {status}")))
-}
-
-/// Fails unless a call was refused with this status.
-pub fn refused<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, status: Status) -> Step {
-    match got {
-        Err(got) if got == status => Ok(()),
-        got => Err(Problem::Failed(format!("{what}: got {got:?}, want {status}"))),
-    }
-}
 
 /// Control file and root client of a process.
 pub struct Client<'b> {

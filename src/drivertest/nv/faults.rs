@@ -152,31 +152,29 @@ fn groups() -> Vec<Case> {
                 refused("GROUP_GPFIFO_SCHEDULE", device.schedule(channel.group), code::RC_ERROR)
             },
         ),
+        on_card("fault.siblings-die-together", "Channels of a group die together, and each is told", |device| {
+            let (mut first, mut second) = siblings(device)?;
+            first.submit(&[0xe000_0000])?;
+            same("code", device.error(&first)?, 32)?;
+            let page = device.system(PAGE)?;
+            second.submit(&release(page.va, 1))?;
+            device.client.bench.pause();
+            same("the sibling's store", page.view.read_u64(0)?, 0)?;
+            same("the sibling's code", device.error(&second)?, 32)
+        }),
         on_card(
-            "fault.siblings-die-together",
-            "Channels of a group die together, the offender alone is told",
+            "fault.error-is-written-when-asked",
+            "SET_ERROR_NOTIFIER writes an error into the record of a channel, or of each of its group",
             |device| {
-                let (mut first, mut second) = siblings(device)?;
-                first.submit(&[0xe000_0000])?;
-                same("code", device.error(&first)?, 32)?;
-                let page = device.system(PAGE)?;
-                second.submit(&release(page.va, 1))?;
-                device.client.bench.pause();
-                same("the sibling's store", page.view.read_u64(0)?, 0)?;
-                device.is_well(&second)
-            },
-        ),
-        on_card(
-            "fault.siblings-are-told-when-asked",
-            "With SET_ERROR_NOTIFIER every channel of the group is told",
-            |device| {
-                let (mut first, second) = siblings(device)?;
-                let params = rm::SetErrorNotifier { b_notify_each_channel_in_tsg: 1 };
-                let set = device.client.control(first.handle, &rm::CHANNEL_SET_ERROR_NOTIFIER, params);
-                want("CHANNEL_SET_ERROR_NOTIFIER", set)?;
-                first.submit(&[0xe000_0000])?;
-                same("the offender's", device.error(&first)?, 32)?;
-                same("the sibling's", device.error(&second)?, 32)
+                let (first, second) = siblings(device)?;
+                for (b_notify_each_channel_in_tsg, channel) in [(0, &first), (1, &second)] {
+                    device.is_well(&second)?;
+                    let params = rm::SetErrorNotifier { b_notify_each_channel_in_tsg };
+                    let set = device.client.control(first.handle, &rm::CHANNEL_SET_ERROR_NOTIFIER, params);
+                    want("CHANNEL_SET_ERROR_NOTIFIER", set)?;
+                    same("the record", device.error(channel)?, 13)?;
+                }
+                Ok(())
             },
         ),
         on_card("fault.reset-channel", "A reset channel says so, and a new one works", |device| {

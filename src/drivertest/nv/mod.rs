@@ -16,6 +16,7 @@ mod hostile;
 mod memory;
 pub mod methods;
 mod objects;
+pub mod outcome;
 mod threads;
 mod uvm;
 
