@@ -29,6 +29,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read`]; bytes that are not UTF-8.
+#[cfg(any(test, all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu")))]
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(io::Error::other)
 }

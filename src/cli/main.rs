@@ -230,6 +230,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     };
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let calls = (is_recorded && tracing.is_none()).then(|| trace::keep(options.device.contains("emu")));
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let device = options.device.clone();
     engine::install(options)?.on_message(|text| eprintln!("{text}"));
     if is_recorded {

@@ -112,6 +112,7 @@ fn immediate(rng: &mut Rng, chip: Chip, row: &Row, imm: Imm) -> Operand {
             }
         }
         Imm::HwReg => any,
+        Imm::GprIdx => (rng.below(15) + 1) as i64,
         Imm::Optional if rng.one_in(2) => 0,
         _ => any,
     })
