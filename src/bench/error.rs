@@ -53,7 +53,12 @@ impl From<engine::Error> for BenchError {
         match error {
             engine::Error::Device(e) => e.into(),
             engine::Error::Isa(e) => e.into(),
-            engine::Error::In { source, .. } if matches!(*source, engine::Error::Isa(_)) => (*source).into(),
+            error @ engine::Error::Compile { .. } => Self::LeftOut(error.to_string()),
+            engine::Error::In { source, .. }
+                if matches!(*source, engine::Error::Isa(_) | engine::Error::Compile { .. }) =>
+            {
+                (*source).into()
+            }
             error => Self::Engine(error),
         }
     }

@@ -147,7 +147,7 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
     let product = axes.len() == 2 && loads.len() == 2;
     let results: i64 = outer.iter().map(size).product();
     let [rows, columns] = if product { tile_of_a_thread(results) } else { [4, 4] };
-    let in_lanes = product && are_neighbours(&mut analysis, k, &axes[0]);
+    let in_lanes = product && rows > 4 && are_neighbours(&mut analysis, k, &axes[0]);
     let mut left: Vec<UOp> = vec![];
     for (n, (r, most)) in axes.iter().zip([columns, rows]).enumerate() {
         left.push(copies(kernel, r, most, in_lanes && n == 0));

@@ -72,8 +72,9 @@ fn made() -> Vec<Case> {
             holds("two tokens", token(&one)? != token(&two)?)
         }),
         on_card("channel.made-and-freed-20-times", "Channels come and go without a trace", |device| {
-            for _ in 0..20 {
-                let channel = device.copy(0x0b)?;
+            for n in 1..=20 {
+                let mut channel = device.copy(0x0b)?;
+                works(device, &mut channel, n)?;
                 want("UVM_UNREGISTER_CHANNEL", device.unregister_channel(channel.handle))?;
                 want("FREE", device.client.free(channel.group))?;
             }
