@@ -26,8 +26,8 @@ fn kernels(chip: Chip, source: &Path) -> Vec<(String, Vec<u8>)> {
     functions.map(|s| (s.name().unwrap().to_owned(), code(s.address()))).collect()
 }
 
-/// Forms of gfx942 that the decoder leaves out: sub-dword addressing, and scalar loads whose offset is a register and a
-/// written zero.
+/// Forms of gfx942 that the decoder leaves out: sub-dword addressing with a scalar second source or a comparison into
+/// SGPRs, and scalar loads whose offset is a register and a written zero.
 fn form(word: u32) -> &'static str {
     match word {
         _ if word >> 31 == 0 && word & 0x1ff == 0xf9 => "SDWA",

@@ -225,6 +225,7 @@ fn what_is_not_assembled_is_refused_by_name_and_place() {
         (".local .b8 x[16777216]; .local .b8 y;", "10:25: y: it ends beyond the 16 MiB of a thread's local memory"),
         (".local .b8 x[-4];", "10:14: expected a number of elements, found -4"),
         (".global .b8 x[4000000000] = {1};", "10:1: k$x$0: 4000000000 bytes with first values, of at most 268435456"),
+        ("mov.u64 %d1, %current_graph_exec;", "10:1: mov.u64: %current_graph_exec is not assembled"),
     ];
     for (body, want) in cases {
         let e: AsmError = kernels(&kernel(body)).unwrap_err();

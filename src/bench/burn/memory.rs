@@ -1,5 +1,5 @@
-//! Patterns over the device's free memory: each word's value follows from its place and the round; written, compared,
-//! copied to the other half of the part and compared there.
+//! Patterns over the device's free memory: each word's value follows from its place and the round; written, then
+//! compared by another kernel.
 
 use super::{Finding, NO_ANSWER, answers};
 use crate::cases::inputs::captured_all;

@@ -1,8 +1,8 @@
 //! Code object → a source that assembles to the same code: labels of kernels and functions, instructions, and the
 //! directives that describe each kernel.
 //!
-//! Every executable segment is listed from its first label to its end, padding included. A dword that begins no
-//! instruction becomes `.long`. Left out: data, relocations, and what no directive can say (a comment says what).
+//! Every executable segment is listed from its first label, or its start if it has none, to its end, padding included.
+//! A dword that begins no instruction becomes `.long`. Left out: data, relocations, and what no directive can say (a comment says what).
 
 use super::chip::{Chip, Target, Wave};
 use super::decode::decode;
@@ -35,7 +35,10 @@ pub fn listing(object: &CodeObject) -> Result<String, String> {
     let mut text = String::from(".text\n");
     for segment in object.segments.iter().filter(|s| s.executable) {
         let end = segment.start.saturating_add(segment.len_bytes);
-        let starts: Vec<u64> = labels.range(segment.start..end).map(|l| *l.0).collect();
+        let mut starts: Vec<u64> = labels.range(segment.start..end).map(|l| *l.0).collect();
+        if starts.is_empty() {
+            starts.push(segment.start);
+        }
         for (i, start) in starts.iter().enumerate() {
             labels.get(start).into_iter().flatten().for_each(|name| text.push_str(&format!("{name}:\n")));
             let stop = starts.get(i + 1).copied().unwrap_or(end);

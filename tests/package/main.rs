@@ -2,6 +2,9 @@
 //! program gives the same bytes; a damaged file is refused by name.
 #![cfg(feature = "cpu")]
 
+#[cfg(all(target_os = "linux", feature = "emu"))]
+mod gpus;
+
 use doorbell::device::Device;
 use doorbell::device::null::NullDevice;
 use doorbell::engine::{Error, PackageOptions, Packaged, session};
@@ -227,7 +230,7 @@ fn a_program_may_be_dropped_while_it_runs() {
 /// `small.dbp` was written by `make.py` beside it, which knows the description of the format and not this code.
 #[test]
 fn a_file_of_another_writer_is_read_and_written_back() {
-    let bytes = include_bytes!("data/package/small.dbp");
+    let bytes = include_bytes!("../data/package/small.dbp");
     let p = Package::parse(bytes).unwrap();
     let c = &p.contents;
     assert_eq!((c.name.as_str(), c.archs().as_str(), c.peak_bytes()), ("small", "gfx1100", 192 + 64 + 64));
