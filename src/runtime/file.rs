@@ -34,11 +34,12 @@ impl PackageFile {
     /// # Errors
     /// `File`, `Package`.
     pub fn open(path: &Path, check: Check) -> Result<PackageFile, RunError> {
-        let package = read_head(&map(path)?)?;
+        let view = map(path)?;
+        let package = read_head(&view)?;
         let data = match &package.contents.data_file {
             Some(file) => Some(map(&path.with_file_name(&file.name))?),
             None if package.data.is_empty() => None,
-            None => Some(map(path)?),
+            None => Some(view),
         };
         Self::with(package, data, check)
     }
