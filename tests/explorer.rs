@@ -110,6 +110,23 @@ fn a_search_leaves_its_candidates() {
     assert!(code.candidates.len() == r.kernels[k].candidates && code.candidates.iter().any(|c| c.ns > 0));
 }
 
+/// Products put tiles into workgroup memory, laid out so that few threads of a wave want the same bank.
+#[cfg(all(feature = "nv", feature = "emu"))]
+#[test]
+fn accesses_of_workgroup_memory_have_their_bank_conflicts() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { device: "NV:emu=sm_90".into(), ..recording(&dir.path().join("run.html")) };
+    let s = Session::open(options).unwrap();
+    let in_it = s.enter();
+    Tensor::rand([128, 128]).matmul(&Tensor::rand([128, 128])).realize().unwrap();
+    drop(in_it);
+    let r = s.record().unwrap();
+    let k = r.kernels.iter().position(|k| k.local_bytes > 0).expect("a kernel with tiles");
+    let code: Code = r.part(&format!("kernel:{k}")).unwrap().unwrap();
+    assert!(code.banks.len() > 1, "{}", code.program);
+    assert!(code.banks.iter().all(|(at, ways)| *at < code.list.len() && (1..=4).contains(ways)), "{:?}", code.banks);
+}
+
 #[test]
 fn without_the_option_there_is_no_record() {
     let s = Session::open(Options { device: "CPU".into(), ..Options::default() }).unwrap();

@@ -110,8 +110,15 @@ fn recordings_of_machines_without_uvm_are_followed_too() {
     identical(|| Config { no_uvm: true, ..Config::new(Chip::Sm90) });
 }
 
+/// Releases from 610 put the fields of channels elsewhere.
+#[test]
+fn recordings_of_drivers_with_moved_channel_fields_are_followed_too() {
+    let release = Release { major: 615, minor: 71, patch: 9 };
+    identical(|| Config { release, ..Config::new(Chip::Sm90) });
+}
+
 /// A recording from a machine is played on another of its kind.
-fn identical(config: fn() -> Config) {
+fn identical(config: impl Fn() -> Config) {
     let _alone = alone();
     let first = recorded(config());
     let out = program(&first);

@@ -31,6 +31,16 @@ impl Kind {
     }
 }
 
+/// The name of a neighbour: `NV:1` for `NV`, `NV:0:emu=sm_90` for `NV:1:emu=sm_90`.
+fn peer_name(name: &str) -> String {
+    let mut parts: Vec<String> = name.split(':').map(str::to_owned).collect();
+    match parts.get(1).and_then(|part| part.parse::<u32>().ok()) {
+        Some(index) => parts[1] = if index == 0 { 1 } else { index - 1 }.to_string(),
+        None => parts.insert(1, "1".into()),
+    }
+    parts.join(":")
+}
+
 /// An open device with what its cases need.
 pub struct Machine {
     pub name: String,
@@ -78,6 +88,18 @@ impl Machine {
     #[must_use]
     pub fn device(&self) -> &dyn Device {
         self.open.device.as_ref()
+    }
+
+    /// The next device of its kind, or the one before the last.
+    ///
+    /// # Errors
+    /// `LeftOut`: there is none.
+    pub fn peer(&self) -> Result<Arc<OpenDevice>, BenchError> {
+        if matches!(self.kind, Kind::Cpu | Kind::Metal | Kind::Other) {
+            return Err(BenchError::LeftOut("devices of its kind share the host's memory".into()));
+        }
+        let name = peer_name(&self.name);
+        self.session.device(&name).map_err(|e| BenchError::LeftOut(format!("there is no {name}: {e}")))
     }
 
     /// Cores or compute units.
@@ -154,5 +176,17 @@ impl Machine {
     /// The device's.
     pub fn clock_mhz(&self) -> Result<Option<f64>, BenchError> {
         self.kernels.clock_mhz(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_peer_is_another_device_of_the_same_kind() {
+        for (name, peer) in
+            [("NV", "NV:1"), ("NV:1", "NV:0"), ("AMD:emu=gfx942", "AMD:1:emu=gfx942"), ("AMD:3", "AMD:2")]
+        {
+            assert_eq!(super::peer_name(name), peer);
+        }
     }
 }

@@ -46,6 +46,9 @@ pub fn run(args: &ProfileArgs, output: Output) -> Result<(), CliError> {
     for note in record.notes.iter().filter(|n| !n.contains("VIZ_STEPS")) {
         output.say(&format!("note: {note}"));
     }
+    if let Some(kept) = &args.out {
+        output.say(&format!("the page of this run is {}", kept.display()));
+    }
     output.result(&report.to_json());
     if succeeded { Ok(()) } else { Err(CliError::Reported) }
 }

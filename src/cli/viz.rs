@@ -110,7 +110,8 @@ pub fn run_command(
         }
         _ => {}
     }
-    child.env("VIZ", &out).env("VIZ_STEPS", if steps { "1" } else { "0" });
+    // Where the page lies is said by this process, if it stays there.
+    child.env("VIZ", &out).env("VIZ_STEPS", if steps { "1" } else { "0" }).env("VIZ_SAY", "0");
     if often {
         child.env(OFTEN, "1");
     }

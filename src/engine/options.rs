@@ -29,6 +29,8 @@ pub struct Options {
     pub viz: Option<PathBuf>,
     /// Whether that page has each applied rewrite rule (`VIZ_STEPS=0`: no, and compiling is faster).
     pub viz_steps: bool,
+    /// Whether the session says where it wrote that page (`VIZ_SAY=0`: no).
+    pub viz_say: bool,
     /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
     /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
@@ -101,6 +103,7 @@ impl Default for Options {
             jit_lists: true,
             viz: None,
             viz_steps: true,
+            viz_say: true,
             profile: None,
             arch: None,
             threads: None,
@@ -158,6 +161,7 @@ impl Options {
             jit_lists: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 2,
             viz: path(&get, "VIZ", "doorbell-viz.html"),
             viz_steps: number(&get, "VIZ_STEPS", 1, 1, "0 or 1")? == 1,
+            viz_say: number(&get, "VIZ_SAY", 1, 1, "0 or 1")? == 1,
             profile: path(&get, "PROFILE", "doorbell-trace.json"),
             arch: get("ARCH"),
             threads: match number(&get, "THREADS", 0, 4096, "a number of cores, 1 to 4096")? {

@@ -185,6 +185,9 @@ pub struct Code {
     pub steps: Steps,
     /// The linear program.
     pub list: Vec<usize>,
+    /// Accesses of workgroup memory: place in the linear program, and cycles for the bank conflicts of a wave (1: none).
+    #[serde(default)]
+    pub banks: Vec<(usize, u32)>,
     /// The linear program as text.
     pub program: String,
     /// The text that machine code is made of (PTX, MSL); empty if there is no such language.

@@ -29,6 +29,15 @@ archive=${CARGO_TARGET_DIR:-target}/${target:+$target/}$folder/libdoorbell.a
 mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
 cp src/capi/doorbell.h "$prefix/include/"
 cp "$archive" "$prefix/lib/"
+# What unwinds is not in the archives that rustc makes for musl, and that of gcc needs glibc.
+case $target in
+*-musl)
+    unwind=$(rustc --print sysroot)/lib/rustlib/$target/lib/self-contained/libunwind.a
+    printf 'open %s\naddlib %s\nsave\nend\n' "$prefix/lib/libdoorbell.a" "$unwind" | ${AR:-ar} -M 2>&1 |
+        grep -v 'bfd plugin: LLVM' >&2 || true
+    archive=$prefix/lib/libdoorbell.a
+    ;;
+esac
 # The shared library has the functions of the map, and what they need of the static one.
 kept=$(sed -n 's/^ *\(doorbell_[a-z_]*\);/-Wl,-u,\1/p' src/capi/doorbell.map)
 map=src/capi/doorbell.map
@@ -40,10 +49,11 @@ case ,${features:-compiler}, in
     kept=$(sed -n 's/^ *\(doorbell_[a-z_]*\);/-Wl,-u,\1/p' "$map")
     ;;
 esac
+case $target in *-musl) system=-lc ;; *) system="-lgcc_s -lpthread -lm -ldl -lc" ;; esac
 # shellcheck disable=SC2086
 ${CC:-cc} -shared -o "$prefix/lib/libdoorbell.so.$version" $kept "$archive" \
     -Wl,-soname,$soname -Wl,--version-script="$map" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro,-z,now \
-    -lgcc_s -lpthread -lm -ldl -lc
+    $system
 [ "$map" = src/capi/doorbell.map ] || rm "$map"
 [ "$profile" = dev ] || ${STRIP:-strip} "$prefix/lib/libdoorbell.so.$version"
 ln -sf "libdoorbell.so.$version" "$prefix/lib/$soname"

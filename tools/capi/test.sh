@@ -22,6 +22,7 @@ fail() { echo "capi: $1" >&2; exit 1; }
     cc -std=c11 $flags -o run "$examples/run.c" $shared
     cc -std=c11 $flags -o run-static "$examples/run.c" $static
     cc -std=gnu11 $flags -o many "$examples/many.c" $shared
+    cc -std=gnu11 $flags -o fork "$examples/fork.c" $shared
     cc -std=c11 $flags -o tensor "$examples/tensor.c" $shared
     c++ -std=c++17 $flags -o run-cpp "$examples/run.cpp" $shared
 }
@@ -32,7 +33,36 @@ for other in ./run-static ./run-cpp "python3 $examples/run.py lib/libdoorbell.so
     cmp -s want.txt have.txt || fail "$other printed other results: $(cat have.txt)"
 done
 ./many "$package" "$runs"
+./fork "$package"
+if [ "$(id -u)" = 0 ]; then
+    # A user without rights, whose folder it is not.
+    elsewhere=$(mktemp -d)
+    chmod 755 "$elsewhere"
+    cp run-static "$package" "$elsewhere"
+    (cd "$elsewhere" && setpriv --reuid 65534 --regid 65534 --clear-groups ./run-static mlp.dbp) >have.txt &&
+        cmp -s want.txt have.txt || fail "as another user: $(cat have.txt)"
+    rm -r "$elsewhere"
+fi
 [ "$(DEV=CPU ./tensor)" = "2 x 2: 0.1192 0.8808 0.1192 0.8808" ] || fail "Tensors compute something else: $(DEV=CPU ./tensor)"
+
+# Under the address sanitizer, which also tells what was not freed.
+# shellcheck disable=SC2086
+for name in run many tensor; do
+    cc -std=gnu11 -g -fsanitize=address $flags -o "$name-asan" "$examples/$name.c" $static
+done
+{ ./run-asan "$package" && ./many-asan "$package" 1000 && DEV=CPU ./tensor-asan; } >asan.txt 2>&1 ||
+    fail "the address sanitizer: $(cat asan.txt)"
+
+# The runtime alone, with musl's libc.
+musl=x86_64-unknown-linux-musl
+if [ -d "$(rustc --print target-libdir --target $musl)" ]; then
+    (cd "$OLDPWD" && CC=musl-gcc sh tools/capi/install.sh --prefix "$out/musl" --target $musl \
+        --features runtime,cpu --profile dev)
+    musl-gcc -static -std=c11 -I"$out/musl/include" -o run-musl "$examples/run.c" "$out/musl/lib/libdoorbell.a"
+    ./run-musl "$package" >have.txt && cmp -s want.txt have.txt || fail "with musl: $(cat have.txt)"
+else
+    echo "capi: not tested with musl: rustup target add $musl"
+fi
 
 # The names are those of the header, under one version, and nothing else.
 nm -D --defined-only lib/libdoorbell.so | sed -n 's/.* [TD] \(doorbell_[a-z_]*\)@@DOORBELL_0$/\1/p' | sort >names.txt

@@ -238,7 +238,11 @@ impl Embedded {
     pub fn pointee(&self, layout: &Layout, bytes: &[u8]) -> Option<&'static Layout> {
         match self.element {
             Element::Struct(pointee) => Some(pointee),
-            Element::Chosen(by) => chosen_by(by, layout, bytes).and_then(|c| c.layout),
+            Element::Chosen(by) => {
+                let Count::Whole(size) = self.count else { return chosen_by(by, layout, bytes)?.layout };
+                let len_bytes = layout.field(size).and_then(|f| f.read(bytes));
+                chosen_by(by, layout, bytes)?.layout_of(len_bytes)
+            }
             Element::Bytes | Element::U32 => None,
         }
     }

@@ -138,6 +138,16 @@ pub struct Choice {
     pub name: &'static str,
     /// The associated struct, if there is one and it is described.
     pub layout: Option<&'static Layout>,
+    /// The struct in another release of the driver, which is told by its size.
+    pub other: Option<&'static Layout>,
+}
+
+impl Choice {
+    /// The associated struct where the caller gives its size.
+    #[must_use]
+    pub fn layout_of(&self, len_bytes: Option<u64>) -> Option<&'static Layout> {
+        self.other.filter(|l| Some(u64::from(l.len_bytes)) == len_bytes).or(self.layout)
+    }
 }
 
 /// The choice of that number; `among` is in order of numbers.

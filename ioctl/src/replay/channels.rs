@@ -7,7 +7,7 @@
 
 use super::memory::Memory;
 use super::rings::Submission;
-use crate::abi::nvrm::{self, ChannelAlloc, RmAlloc, WorkSubmitToken};
+use crate::abi::nvrm::{self, ChannelAlloc, ChannelAllocV610, RmAlloc, WorkSubmitToken};
 use crate::abi::{Desc, Embedded, Layout, find_form, same_call, uvm};
 use crate::trace::{IoctlEvent, What};
 use std::collections::HashMap;
@@ -84,8 +84,10 @@ impl Channels {
             let place = |name| field(desc.layout, name, &call.after);
             self.addresses.insert(place("h_memory"), place("dma_offset").wrapping_sub(place("offset")));
         } else if same_call(call.request, nvrm::ALLOC.desc.request) && field(desc.layout, "status", &call.after) == 0 {
-            if let Some(params) = behind(desc, call, &ChannelAlloc::LAYOUT) {
-                self.add(&call.after, params);
+            for layout in [&ChannelAlloc::LAYOUT, &ChannelAllocV610::LAYOUT] {
+                if let Some(params) = behind(desc, call, layout) {
+                    self.add(&call.after, (layout, params));
+                }
             }
         } else if same_call(call.request, nvrm::CONTROL.desc.request) {
             let object = field(desc.layout, "h_object", &call.after);
@@ -100,10 +102,10 @@ impl Channels {
         }
     }
 
-    fn add(&mut self, alloc: &[u8], params: &[u8]) {
+    fn add(&mut self, alloc: &[u8], (layout, params): (&Layout, &[u8])) {
         // The first of eight: one a subdevice.
         let first = |name: &str| {
-            let f = ChannelAlloc::LAYOUT.field(name);
+            let f = layout.field(name);
             f.and_then(|f| params.get(f.span())).map(|b| b.iter().take(f.map_or(0, |f| f.len_bytes as usize / 8)))
         };
         let number = |name| first(name).map_or(0, |b| b.rev().fold(0, |n, byte| n << 8 | u64::from(*byte)));
@@ -113,8 +115,8 @@ impl Channels {
             number: self.made,
             handle: field(&RmAlloc::LAYOUT, "h_object_new", alloc),
             class: field(&RmAlloc::LAYOUT, "h_class", alloc) as u32,
-            ring: field(&ChannelAlloc::LAYOUT, "gp_fifo_offset", params),
-            entries: field(&ChannelAlloc::LAYOUT, "gp_fifo_entries", params).clamp(1, MAX_ENTRIES),
+            ring: field(layout, "gp_fifo_offset", params),
+            entries: field(layout, "gp_fifo_entries", params).clamp(1, MAX_ENTRIES),
             userd: base.wrapping_add(number("userd_offset")),
             token: None,
             put: 0,

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 const PAGE: usize = 4096;
 
 /// Pages with recorded contents; the rest is zero.
-#[derive(Default)]
-pub(super) struct Memory(HashMap<u64, Box<[u8; PAGE]>>);
+#[derive(Default, Debug)]
+pub struct Memory(HashMap<u64, Box<[u8; PAGE]>>);
 
 impl Memory {
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) {
@@ -16,7 +16,8 @@ impl Memory {
         }
     }
 
-    pub(super) fn read(&self, at: u64, bytes: &mut [u8]) {
+    /// Fills the bytes with what is recorded at an address.
+    pub fn read(&self, at: u64, bytes: &mut [u8]) {
         for (page, from, part) in pieces(at, bytes.len()) {
             match self.0.get(&page) {
                 Some(page) => bytes[part.clone()].copy_from_slice(&page[from..from + part.len()]),

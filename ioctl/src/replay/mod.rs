@@ -19,5 +19,6 @@ mod player;
 mod rings;
 mod translate;
 
+pub use memory::Memory;
 pub use player::{Difference, ReplayOptions, Report, replay};
-pub use rings::{Submission, submissions};
+pub use rings::{Submission, each_submission, submissions};

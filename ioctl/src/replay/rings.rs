@@ -119,12 +119,20 @@ const FREE_BYTES: usize = 1 << 20;
 /// The packets of a recording, doorbell by doorbell.
 #[must_use]
 pub fn submissions(events: &[Event]) -> Vec<Submission> {
+    let mut found = Vec::new();
+    each_submission(events, |submission, _| found.push(submission));
+    found
+}
+
+/// The packets of a recording, doorbell by doorbell, with the memory as it was then. Of KFD's queues only the rings are
+/// followed: their memory reads as zero.
+pub fn each_submission(events: &[Event], mut visit: impl FnMut(Submission, &Memory)) {
     let mut queues = Queues::default();
     let (mut channels, mut pages) = (Channels::default(), Memory::default());
     let is_nvidia = |what: &What| matches!(what, What::Open { path, .. } if path.starts_with("/dev/nvidia"));
     let mut has_channels = false;
     let mut memory: HashMap<u64, u8> = HashMap::new();
-    let (mut found, mut allowance) = (Vec::new(), FREE_BYTES);
+    let mut allowance = FREE_BYTES;
     for event in events {
         queues.follow(&event.what);
         channels.follow(&event.what);
@@ -152,14 +160,13 @@ pub fn submissions(events: &[Event]) -> Vec<Submission> {
                     let bytes: Vec<u8> = (from..put).take(allowance).map(byte).collect();
                     allowance -= bytes.len();
                     queue.put_bytes = put;
-                    found.push(Submission { queue: queue.number, queue_type: queue.queue_type, bytes });
+                    visit(Submission { queue: queue.number, queue_type: queue.queue_type, bytes }, &pages);
                 } else if let Some(submission) = channels.submission(*value, &pages, allowance) {
                     allowance -= submission.bytes.len().min(allowance);
-                    found.push(submission);
+                    visit(submission, &pages);
                 }
             }
             _ => {}
         }
     }
-    found
 }

@@ -1,10 +1,11 @@
-//! Copies between host and device, and within a device, by the copy engine and by kernels.
+//! Copies between host and device, within a device, and between devices, by the copy engine and by kernels.
 
 use crate::case::{Case, Point, Subject, Unit, sizes, words};
 use crate::error::BenchError;
 use crate::machine::{Kind, Machine};
 use crate::stats::Draw;
 use doorbell::device::{Arg, Command, Memory, QueueKind};
+use std::sync::Arc;
 use std::time::Instant;
 
 const BYTES: crate::case::Axis = sizes("bytes", &[64 << 10, 256 << 20], &[64 << 10, 64 << 20], &[16 << 10]);
@@ -18,6 +19,9 @@ pub const CASES: &[Case] = &[
         &[words("way", &["up", "down"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], kernel),
     entry("copies/both", "up by a kernel while the copy queue copies down; bytes of both are counted",
         &[sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], both),
+    entry("copies/peer", "between this device and the next of its kind, over their own link, by this one's copy queue or a kernel",
+        &[words("way", &["to", "from"]), words("by", &["engine", "kernel"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])],
+        peer),
     entry("copies/staged", "between ordinary memory of the program and the device, as reading a value does",
         &[words("way", &["up", "down"]), sizes("bytes", &[4 << 10, 256 << 20], &[4 << 10, 64 << 20], &[16 << 10])], staged),
 ];
@@ -129,6 +133,32 @@ fn both(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
     .checked(move |machine| {
         arrived(machine, &up_to, &up)?;
         arrived(machine, &down_to, &down)
+    }))
+}
+
+fn peer(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let other = machine.peer()?;
+    let (here, there) = (Arc::clone(&machine.open.device), other.device.clone());
+    let len = point.number("bytes");
+    let (near, far) = (here.alloc(len)?, there.alloc(len)?);
+    if !here.reaches(&far) {
+        return Err(BenchError::LeftOut(format!("{} does not reach the memory of {}", machine.name, other.name)));
+    }
+    let ((from, src), (to, dst)) = match point.word("way") {
+        "to" => ((here, near), (there, far)),
+        _ => ((there, far), (here, near)),
+    };
+    let want = random(point.size("bytes"));
+    from.copy_in(&src, 0, &want)?;
+    from.synchronize(machine.patience())?;
+    let subject = match point.word("by") {
+        "engine" => Subject::copies(len as f64, vec![Command::copy(dst.at(0), src.at(0), len)]),
+        _ => Subject::commands(len as f64, vec![by_kernel(machine, &dst, &src, len)?]),
+    };
+    Ok(subject.checked(move |_| {
+        let mut have = vec![0; want.len()];
+        to.copy_out(&dst, 0, &mut have)?;
+        same(&have, &want)
     }))
 }
 

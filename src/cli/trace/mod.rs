@@ -11,7 +11,6 @@ use clap::Args;
 use doorbell::device::Registry;
 use doorbell::engine::session;
 use doorbell::explorer::Calls;
-use doorbell_ioctl::replay::{Submission, submissions};
 use doorbell_ioctl::trace::{Event, FileSink, Log, Sink, Trace, What, leftovers, read_trace};
 use std::ffi::OsString;
 use std::fs::File;
@@ -83,27 +82,28 @@ pub fn keep(packets: bool) -> Log {
     log
 }
 
+/// The packets of each doorbell as text; none if the memory was not recorded.
+fn submitted(events: &[Event]) -> std::vec::IntoIter<Vec<String>> {
+    let is_recording = events.iter().any(|e| matches!(e.what, What::Memory { .. }));
+    if is_recording { packets::of_doorbells(events) } else { Vec::new() }.into_iter()
+}
+
 /// Calls that a page shows at most.
 const MOST_CALLS: usize = 50_000;
 
 /// Calls as text with named fields, and the packets behind each doorbell.
 pub fn calls(events: &[Event]) -> Calls {
-    let version = packets::target_version(events).unwrap_or(0);
-    let is_recording = events.iter().any(|e| matches!(e.what, What::Memory { .. }));
-    let mut submitted = if is_recording { submissions(events) } else { Vec::new() }.into_iter();
+    let mut submitted = submitted(events);
     let mut all = Calls::default();
     for event in events.iter().take(MOST_CALLS) {
         if let What::Memory { .. } = event.what {
             continue;
         }
         let next = if let What::Doorbell { .. } = event.what { submitted.next() } else { None };
-        let of_queue = |s: Submission| {
-            packets::lines(&s, version).into_iter().map(|line| format!("queue {} {line}", s.queue)).collect()
-        };
         all.at_ns.push(event.moment.start_ns);
         all.length_ns.push(event.moment.length_ns);
         all.text.push(event.what.to_string());
-        all.packets.push(next.map_or_else(Vec::new, of_queue));
+        all.packets.push(next.unwrap_or_default());
     }
     all
 }
@@ -169,16 +169,12 @@ pub fn read(path: &Path) -> Result<Vec<Event>, CliError> {
 /// Shows the calls as text and, for a recording, the packets of each doorbell after it.
 fn show(path: &Path, output: Output) -> Result<(), CliError> {
     let events = read(path)?;
-    let version = packets::target_version(&events).unwrap_or(0);
-    let is_recording = events.iter().any(|e| matches!(e.what, What::Memory { .. }));
-    let mut submitted = if is_recording { submissions(&events) } else { Vec::new() }.into_iter();
+    let mut submitted = submitted(&events);
     for event in &events {
         output.say(&event.to_string());
-        if let (What::Doorbell { .. }, Some(submission)) = (&event.what, submitted.as_slice().first()) {
-            for line in packets::lines(submission, version) {
-                output.say(&format!("        queue {} {line}", submission.queue));
-            }
-            submitted.next();
+        let next = if let What::Doorbell { .. } = event.what { submitted.next() } else { None };
+        for line in next.unwrap_or_default() {
+            output.say(&format!("        {line}"));
         }
     }
     for left in leftovers(&events) {

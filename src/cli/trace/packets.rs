@@ -2,10 +2,11 @@
 
 use doorbell::device::amd::Chip;
 use doorbell::device::nv;
+use doorbell::hcq::packet::nv::qmd::{self, Launch, Qmd};
 use doorbell::hcq::packet::nv::{Entry, Writes};
 use doorbell::hcq::packet::{aql, pm4, sdma};
 use doorbell_ioctl::abi::{kfd, nvrm, same_call};
-use doorbell_ioctl::replay::Submission;
+use doorbell_ioctl::replay::{Memory, Submission, each_submission};
 use doorbell_ioctl::trace::{Event, What};
 
 /// The gfx target version (110000 is gfx1100) of the first GPU in a recorded topology.
@@ -33,10 +34,20 @@ pub fn nvidia_chip(events: &[Event]) -> Option<&'static nv::Chip> {
     })
 }
 
-/// An NVIDIA channel's new entries, each with the methods of its push buffer.
-fn channel_lines(bytes: &[u8]) -> Vec<String> {
+/// How packets of a recording are read: the gfx target version of AMD's queues, the form of NVIDIA's QMDs.
+#[derive(Clone, Copy, Default)]
+struct Form {
+    version: u32,
+    qmd: Option<qmd::Version>,
+}
+
+/// QMDs of one doorbell that are shown at most.
+const MOST_QMDS: usize = 4096;
+
+/// An NVIDIA channel's new entries, each with the methods of its push buffer and the QMDs that these start.
+fn channel_lines(bytes: &[u8], form: Form, memory: &Memory) -> Vec<String> {
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
-    let (mut rest, mut lines) = (&words[..], Vec::new());
+    let (mut rest, mut lines, mut left) = (&words[..], Vec::new(), MOST_QMDS);
     while let [low, high, after @ ..] = rest {
         rest = after;
         match Entry::parse([*low, *high]) {
@@ -44,9 +55,15 @@ fn channel_lines(bytes: &[u8]) -> Vec<String> {
                 let (push, after) = rest.split_at((len_dwords as usize).min(rest.len()));
                 rest = after;
                 lines.push(format!("push buffer at {:#x}, {len_dwords} dwords", va.0));
-                lines.extend(
-                    Writes::of(push).map(|w| w.map_or_else(|e| e.to_string(), |w| format!("  {}", w.describe()))),
-                );
+                for write in Writes::of(push) {
+                    let Ok(w) = write.inspect_err(|e| lines.push(e.to_string())) else { continue };
+                    lines.push(format!("  {}", w.describe()));
+                    if let (Some(at), Some(version)) = (w.launched_qmd(), form.qmd) {
+                        let found = qmd_lines((at.0, version), memory, left);
+                        left -= found.len();
+                        lines.extend(found);
+                    }
+                }
             }
             Ok(entry) => lines.push(format!("{entry:?}")),
             Err(e) => lines.push(e.to_string()),
@@ -55,17 +72,43 @@ fn channel_lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
+/// A QMD in memory and those that it starts after it, field by field.
+fn qmd_lines((first, version): (u64, qmd::Version), memory: &Memory, most: usize) -> Vec<String> {
+    let (mut next, mut lines) = (Some(first), Vec::new());
+    while let (Some(at), true) = (next, lines.len() < most) {
+        let mut words = vec![0u32; version.dwords()];
+        memory.read(at, bytemuck::cast_slice_mut(&mut words));
+        let Ok(qmd) = Qmd::from_words(version, &words) else { break };
+        let is_recorded = words.iter().any(|w| *w != 0);
+        let text = if is_recorded { qmd.describe() } else { "QMD: its memory was not recorded".into() };
+        lines.push(format!("    at {at:#x} {text}"));
+        next = Launch::parse(&qmd).ok().and_then(|l| l.dependent).map(|d| d.qmd.0).filter(|n| *n != at);
+    }
+    lines
+}
+
+/// The packets of each doorbell as text, in the order of the doorbells that have some.
+pub fn of_doorbells(events: &[Event]) -> Vec<Vec<String>> {
+    let form = Form { version: target_version(events).unwrap_or(0), qmd: nvidia_chip(events).map(|c| c.qmd) };
+    let mut all = Vec::new();
+    each_submission(events, |s, memory| {
+        let named = |line: String| format!("queue {} {line}", s.queue);
+        all.push(lines(&s, form, memory).into_iter().map(named).collect());
+    });
+    all
+}
+
 /// The queue type is a class for NVIDIA's queues, and a small number for KFD's.
 const FIRST_CLASS: u32 = 0x1000;
 
-/// One line per packet, decoded for the chip of that version.
-pub fn lines(submission: &Submission, version: u32) -> Vec<String> {
+/// One line per packet.
+fn lines(submission: &Submission, form: Form, memory: &Memory) -> Vec<String> {
     if submission.queue_type >= FIRST_CLASS {
-        return channel_lines(&submission.bytes);
+        return channel_lines(&submission.bytes, form, memory);
     }
     let words: Vec<u32> =
         submission.bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    let Some(chip) = Chip::of_version(version) else {
+    let Some(chip) = Chip::of_version(form.version) else {
         return vec![format!("{} words for an unknown chip", words.len())];
     };
     let found = match submission.queue_type {

@@ -98,7 +98,7 @@ impl Session {
         let named = |source| Error::File { what: path.display().to_string(), source };
         write_whole(path, page.as_bytes()).map_err(named)?;
         recorder.state().written = now;
-        if before.is_none() {
+        if before.is_none() && self.options.viz_say {
             let shown: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             self.say(&format!("VIZ: the explorer of this run is {} (open it in a browser)", shown.display()));
         }

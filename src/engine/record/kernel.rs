@@ -67,6 +67,7 @@ impl Recorder {
         let code = Code {
             stages,
             list,
+            banks: super::banks::conflicts(program),
             program: program.source(),
             source: backend.source(program).ok().flatten().unwrap_or_default(),
             listing: if has_code {

@@ -4,6 +4,7 @@
 //! what ran when is in [`Profile`](super::profile::Profile). Nothing is noted, and nothing costs time, unless the session's
 //! options ask for it.
 
+mod banks;
 mod finish;
 mod graph;
 mod interrupt;

@@ -28,15 +28,22 @@ function codeView(run) {
 
   function program() {
     const { nodes } = code;
+    const banks = new Map(code.banks || []);
     let depth = 0;
     const out = code.list.map((n, k) => {
       const op = textOf(nodes, 'op', n);
       if (op === 'End' || op === 'EndIf') depth = Math.max(0, depth - 1);
       const text = `${'  '.repeat(depth)}%${n} = ${op} ${textOf(nodes, 'dtype', n)} ${textOf(nodes, 'arg', n)} ${nodes.src[n].map((m) => `%${m}`).join(' ')}`.trimEnd();
       if (op === 'Range' || op === 'If') depth++;
-      return { text, about: formula(nodes, n, 4), row: () => [cell(k, 6, 'dim'), wide(text)] };
+      const ways = banks.get(k);
+      const shared = ways === undefined ? '' : ways === 1 ? 'no bank conflict' : `${ways}-way bank conflict`;
+      return {
+        text: shared ? `${text}  // ${shared}` : text, about: formula(nodes, n, 4) + (shared ? `; workgroup memory: ${shared}` : ''),
+        row: () => [cell(k, 6, 'dim'), h('span', { class: ways > 1 ? 'wide warn' : 'wide' }, shared ? `${text}  // ${shared}` : text)],
+      };
     });
-    summary = () => `${out.length} nodes`;
+    const worst = Math.max(0, ...banks.values());
+    summary = () => `${out.length} nodes${worst ? `; ${banks.size} accesses of workgroup memory, at most ${worst} cycles each by banks` : ''}`;
     return out;
   }
 

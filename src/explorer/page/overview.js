@@ -1,5 +1,12 @@
 // Where the time went.
 
+/** A number with a decimal prefix. */
+function scaled(n) {
+  if (n < 1000) return `${n} `;
+  const step = Math.min(5, Math.floor(Math.log10(n) / 3));
+  return `${(n / 1000 ** step).toPrecision(4)} ${['', 'k', 'M', 'G', 'T', 'P'][step]}`;
+}
+
 function overview(run) {
   const { head } = run;
   const el = h('div', {});
@@ -18,7 +25,8 @@ function overview(run) {
   const update = () => put(el,
     h('h2', {}, 'Run'),
     facts([['command', h('span', { class: 'mono' }, head.run.command)], ['device', head.run.device], ['length', time(head.run.length_ns)], ['began', new Date(head.run.began_s * 1000).toLocaleString()], ['release', head.run.release],
-      ['schedules', `${head.plans.length} different ones, computed ${head.realizes.length} times`], ['kernels', `${head.kernels.length} compiled, ${(head.counters.kernels || 0).toLocaleString()} launched`], ['copies', `${(head.counters.copies || 0).toLocaleString()}`]]),
+      ['schedules', `${head.plans.length} different ones, computed ${head.realizes.length} times`], ['kernels', `${head.kernels.length} compiled, ${(head.counters.kernels || 0).toLocaleString()} launched`], ['copies', `${(head.counters.copies || 0).toLocaleString()}, ${(head.counters.host_copies || 0).toLocaleString()} of them through the host`],
+      ['work', `${scaled(head.counters.flops || 0)} operations, ${scaled(head.counters.mem_bytes || 0)}B of memory read and written`]]),
     head.notes.length ? h('ul', {}, head.notes.map((n) => h('li', { class: 'warn' }, n))) : '',
     h('h2', {}, 'Queues'), run.queues.length ? run.queues.map((q) => [h('div', {}, q.name), bar(q)]) : h('p', { class: 'dim' }, 'Nothing ran on a device.'),
     h('h2', {}, 'Kernels by time'),

@@ -27,6 +27,7 @@
   const e = rows({ tracks: ['q'], labels: [{ text: 'k', kind: 'kernel', kernel: 0 }], track: [0, 0, 0], label: [0, 0, 0], start: [10, 20, 30], length: [5, 5, 5], batch: [1, 1, 2] });
   is('starts', [...e.start], [10, 30, 60]);
   is('idle', queues(e).map(({ busy, host, launch, dependency }) => [busy, host, launch, dependency]), [[15, 25, 15, 0]]);
+  is('scaled', [scaled(7), scaled(12345), scaled(3e12)], ['7 ', '12.35 k', '3.000 T']);
   is('times', [time(5), time(1500), time(2e6)], ['5 ns', '1.50 us', '2.00 ms']);
   return wrong;
 })()

@@ -19,6 +19,7 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["g++", "--version"], package: "g++" },
     Tool { probe: &["pkg-config", "--version"], package: "pkg-config" },
     Tool { probe: &["strace", "--version"], package: "strace" },
+    Tool { probe: &["musl-gcc", "--version"], package: "musl-tools" },
     Tool { probe: &["clang-19", "--version"], package: "clang-19" },
     Tool { probe: &["ld.lld-19", "--version"], package: "lld-19" },
     Tool { probe: &["llvm-mc-19", "--version"], package: "llvm-19" },

@@ -439,7 +439,11 @@ pub const BLACKWELL_COMPUTE_A: u32 = 0xcdc0;
 pub const BLACKWELL_COMPUTE_B: u32 = 0xcec0;
 
 const fn choice(value: u32, name: &'static str, layout: Option<&'static Layout>) -> Choice {
-    Choice { value, name, layout }
+    Choice { value, name, layout, other: None }
+}
+
+const fn channel(value: u32, name: &'static str) -> Choice {
+    Choice { value, name, layout: Some(&ChannelAlloc::LAYOUT), other: Some(&ChannelAllocV610::LAYOUT) }
 }
 
 /// Every class named here, by number, with its parameters where it has any.
@@ -468,13 +472,13 @@ pub const CLASSES: &[Choice] = &[
     choice(FERMI_CONTEXT_SHARE_A, "FERMI_CONTEXT_SHARE_A", Some(&CtxShareAlloc::LAYOUT)),
     choice(FERMI_VASPACE_A, "FERMI_VASPACE_A", Some(&VaSpaceAlloc::LAYOUT)),
     choice(KEPLER_CHANNEL_GROUP_A, "KEPLER_CHANNEL_GROUP_A", Some(&ChannelGroupAlloc::LAYOUT)),
-    choice(KEPLER_CHANNEL_GPFIFO_A, "KEPLER_CHANNEL_GPFIFO_A", Some(&ChannelAlloc::LAYOUT)),
+    channel(KEPLER_CHANNEL_GPFIFO_A, "KEPLER_CHANNEL_GPFIFO_A"),
     choice(VOLTA_USERMODE_A, "VOLTA_USERMODE_A", None),
-    choice(VOLTA_CHANNEL_GPFIFO_A, "VOLTA_CHANNEL_GPFIFO_A", Some(&ChannelAlloc::LAYOUT)),
+    channel(VOLTA_CHANNEL_GPFIFO_A, "VOLTA_CHANNEL_GPFIFO_A"),
     choice(TURING_USERMODE_A, "TURING_USERMODE_A", None),
-    choice(TURING_CHANNEL_GPFIFO_A, "TURING_CHANNEL_GPFIFO_A", Some(&ChannelAlloc::LAYOUT)),
+    channel(TURING_CHANNEL_GPFIFO_A, "TURING_CHANNEL_GPFIFO_A"),
     choice(AMPERE_USERMODE_A, "AMPERE_USERMODE_A", None),
-    choice(AMPERE_CHANNEL_GPFIFO_A, "AMPERE_CHANNEL_GPFIFO_A", Some(&ChannelAlloc::LAYOUT)),
+    channel(AMPERE_CHANNEL_GPFIFO_A, "AMPERE_CHANNEL_GPFIFO_A"),
     choice(TURING_DMA_COPY_A, "TURING_DMA_COPY_A", Some(&CopyAlloc::LAYOUT)),
     choice(TURING_COMPUTE_A, "TURING_COMPUTE_A", Some(&GraphicsAlloc::LAYOUT)),
     choice(AMPERE_SMC_PARTITION_REF, "AMPERE_SMC_PARTITION_REF", Some(&SmcPartitionAlloc::LAYOUT)),
@@ -487,12 +491,12 @@ pub const CLASSES: &[Choice] = &[
     choice(AMPERE_DMA_COPY_B, "AMPERE_DMA_COPY_B", Some(&CopyAlloc::LAYOUT)),
     choice(AMPERE_COMPUTE_B, "AMPERE_COMPUTE_B", Some(&GraphicsAlloc::LAYOUT)),
     choice(HOPPER_MMU_VIDMEM_ACCESS_BIT_BUFFER, "HOPPER_MMU_VIDMEM_ACCESS_BIT_BUFFER", None),
-    choice(HOPPER_CHANNEL_GPFIFO_A, "HOPPER_CHANNEL_GPFIFO_A", Some(&ChannelAlloc::LAYOUT)),
+    channel(HOPPER_CHANNEL_GPFIFO_A, "HOPPER_CHANNEL_GPFIFO_A"),
     choice(HOPPER_DMA_COPY_A, "HOPPER_DMA_COPY_A", Some(&CopyAlloc::LAYOUT)),
-    choice(BLACKWELL_CHANNEL_GPFIFO_A, "BLACKWELL_CHANNEL_GPFIFO_A", Some(&ChannelAlloc::LAYOUT)),
+    channel(BLACKWELL_CHANNEL_GPFIFO_A, "BLACKWELL_CHANNEL_GPFIFO_A"),
     choice(BLACKWELL_DMA_COPY_A, "BLACKWELL_DMA_COPY_A", Some(&CopyAlloc::LAYOUT)),
     choice(ADA_COMPUTE_A, "ADA_COMPUTE_A", Some(&GraphicsAlloc::LAYOUT)),
-    choice(BLACKWELL_CHANNEL_GPFIFO_B, "BLACKWELL_CHANNEL_GPFIFO_B", Some(&ChannelAlloc::LAYOUT)),
+    channel(BLACKWELL_CHANNEL_GPFIFO_B, "BLACKWELL_CHANNEL_GPFIFO_B"),
     choice(BLACKWELL_DMA_COPY_B, "BLACKWELL_DMA_COPY_B", Some(&CopyAlloc::LAYOUT)),
     choice(NV_CONFIDENTIAL_COMPUTE, "NV_CONFIDENTIAL_COMPUTE", Some(&ConfidentialComputeAlloc::LAYOUT)),
     choice(HOPPER_COMPUTE_A, "HOPPER_COMPUTE_A", Some(&GraphicsAlloc::LAYOUT)),

@@ -6,7 +6,7 @@ use super::super::{Choice, Layout};
 use super::control;
 
 const fn named(value: u32, name: &'static str, layout: Option<&'static Layout>) -> Choice {
-    Choice { value, name, layout }
+    Choice { value, name, layout, other: None }
 }
 
 #[rustfmt::skip]

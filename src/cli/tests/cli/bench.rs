@@ -38,6 +38,28 @@ fn list_and_plan_name_cases_and_what_is_left_out() {
     assert!(why("matrix/warp[type=f16]").as_str().unwrap().contains("no hand-written kernel"));
 }
 
+/// What strace sees the program open, with all devices looked for and the default one measured.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_library_but_the_systems_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    for args in [&["devices"][..], &["bench", "run", "--quick", "launch/wait", "copies/staged"]] {
+        let own = doorbell();
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-e", "trace=open,openat,openat2,execve", "-o"]).arg(&trace).arg(own.get_program());
+        let (code, _, err) = run(traced.args(args));
+        assert_eq!(code, 0, "{err}");
+        let text = std::fs::read_to_string(&trace).unwrap();
+        let paths = text.lines().filter(|l| !l.contains("ENOENT")).filter_map(|l| l.split('"').nth(1));
+        let libraries: Vec<&str> = paths.filter(|p| p.contains(".so")).collect();
+        let known =
+            ["/ld.so.cache", "/ld.so.preload", "libc.so", "libm.so", "libgcc_s.so", "libdl.so", "libpthread.so"];
+        let others: Vec<&&str> = libraries.iter().filter(|p| !known.iter().any(|k| p.contains(k))).collect();
+        assert!(libraries.len() > 1 && others.is_empty(), "{others:?} of {libraries:?}");
+    }
+}
+
 fn files(dir: &Path) -> Vec<String> {
     [("--out", "a.json"), ("--csv", "a.csv"), ("--junit", "a.xml"), ("--jsonl", "a.jsonl"), ("--svg", "a.svg")]
         .iter()

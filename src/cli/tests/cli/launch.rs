@@ -220,7 +220,14 @@ fn a_recorded_launch_on_an_nvidia_card_is_shown_and_played_again() {
     assert_eq!(sums, (5..69).collect::<Vec<u32>>());
     let o = run(t.path(), &["trace", "--show", "run.trace"]);
     let text = String::from_utf8_lossy(&o.stdout).into_owned();
-    for wanted in ["HOPPER_CHANNEL_GPFIFO_A", "doorbell(", "COMPUTE SEND_PCAS_A=", "push buffer at 0x"] {
+    for wanted in [
+        "HOPPER_CHANNEL_GPFIFO_A",
+        "doorbell(",
+        "COMPUTE SEND_PCAS_A=",
+        "push buffer at 0x",
+        "QMD 4.0: ",
+        "GRID_WIDTH=0x2",
+    ] {
         assert!(text.contains(wanted), "no {wanted} in {text}");
     }
     assert!(!text.contains("open at the end"), "{text}");

@@ -2,7 +2,7 @@
 
 use super::names;
 use crate::bits::{Field, field};
-use crate::packet::{DecodeError, DecodeKind, EmitError};
+use crate::packet::{DecodeError, DecodeKind, EmitError, GpuVa};
 use std::fmt::Write as _;
 
 const SET: &str = "method";
@@ -37,6 +37,13 @@ pub struct Write {
 impl Write {
     /// Methods below it are the host's, whatever engine the subchannel is bound to.
     pub const HOST_LIMIT: u16 = 0x100;
+
+    /// The QMD that this write names, if it starts a launch.
+    #[must_use]
+    pub fn launched_qmd(&self) -> Option<GpuVa> {
+        let names_qmd = self.subchannel != Subchannel::COPY && self.method == super::compute::SEND_PCAS_A;
+        names_qmd.then(|| GpuVa(u64::from(self.value) * super::qmd::ALIGN_BYTES))
+    }
 
     /// Text such as `COMPUTE SEND_PCAS_A=0x1234`; the engine is inferred from the subchannel.
     #[must_use]
