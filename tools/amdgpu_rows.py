@@ -30,7 +30,7 @@ D16 = re.compile(r"_d16(_hi)?(_|$)|_d16$")
 
 
 def access(name, fmt, field, index, slots):
-    if name in ("v_swap_b32", "v_swaprel_b32"): return "ReadWrite"
+    if name in ("v_swap_b32", "v_swap_b16", "v_swaprel_b32"): return "ReadWrite"
     if fmt == "SOPK" and (name.startswith(("s_cmpk", "s_setreg", "s_waitcnt", "s_version"))): return "Read"
     if field in ("vdst", "sdst"):
         if RMW.match(name) and field == "vdst" or RMW.match(name) and name[0] == "s": return "ReadWrite"

@@ -1,20 +1,25 @@
-//! LLVM 19's assembler and disassembler, one process a batch.
+//! LLVM's assembler and disassembler (19, and 22 for halves of registers), one process a batch.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const MC: &str = "/usr/lib/llvm-19/bin/llvm-mc";
+/// The first argument that asks for LLVM 22's tools instead of LLVM 19's.
+pub const LLVM22: &str = "22";
 
 /// Runs llvm-mc on the input; what it wrote to standard output.
 fn run(chip: &str, args: &[&str], input: &str) -> String {
-    let mut child = Command::new(MC)
+    let (version, args) = match args {
+        [LLVM22, rest @ ..] => (LLVM22, rest),
+        all => ("19", all),
+    };
+    let mut child = Command::new(format!("/usr/lib/llvm-{version}/bin/llvm-mc"))
         .args(["-triple=amdgcn", &format!("-mcpu={chip}"), "--show-encoding"])
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("llvm-mc-19 (cargo xtask setup installs it)");
+        .expect("llvm-mc (cargo xtask setup installs it)");
     let mut stdin = child.stdin.take().expect("a pipe");
     let text = input.to_owned();
     let feeder = std::thread::spawn(move || stdin.write_all(text.as_bytes()));

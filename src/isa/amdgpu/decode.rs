@@ -12,6 +12,7 @@ use super::reg::{File, Operand, Reg, scalar_reg};
 use super::row::{Accepts, Allows, Kind, Row, Slot};
 use super::sdwa;
 use super::table::rows;
+use super::true16;
 use super::vopd;
 use thiserror::Error;
 
@@ -186,6 +187,10 @@ impl Reader {
                     }
                     _ => None,
                 },
+                (true, Field::Src0) if true16::is_half(slot) => {
+                    self.high_half(slot, self.dpp_source(), &mut inst);
+                    Some(Operand::Reg(Reg::new(File::Vgpr, self.dpp_source() & 127, slot.words)))
+                }
                 (true, Field::Src0) => Some(Operand::Reg(Reg::new(File::Vgpr, self.dpp_source(), slot.words))),
                 _ => self.operand(slot, &mut inst, &mut extra)?,
             };
@@ -196,6 +201,13 @@ impl Reader {
         }
         extra += usize::from(sdwa);
         Ok(Some((inst, extra)))
+    }
+
+    /// Notes that bit 7 of a register's number names its high half.
+    fn high_half(&self, slot: &Slot, code: u16, inst: &mut Inst) {
+        if code & 128 != 0 {
+            inst.mods.op_sel |= true16::bit(slot.field);
+        }
     }
 
     fn dpp_source(&self) -> u16 {
@@ -252,7 +264,11 @@ impl Reader {
         let chip = self.target.chip;
         let mask = self.target.mask_words();
         Ok(match slot.kind {
-            Kind::Vgpr | Kind::VgprLow => Some(Operand::Reg(Reg::new(File::Vgpr, code, slot.words))),
+            Kind::VgprLow => {
+                self.high_half(slot, code, inst);
+                Some(Operand::Reg(Reg::new(File::Vgpr, code & 127, slot.words)))
+            }
+            Kind::Vgpr => Some(Operand::Reg(Reg::new(File::Vgpr, code, slot.words))),
             Kind::Agpr => Some(Operand::Reg(Reg::new(File::Agpr, code, slot.words))),
             Kind::VgprOrAgpr => {
                 let bit = if self.row.format == Format::Mai { Field::AccCd } else { Field::Acc };
@@ -271,6 +287,10 @@ impl Reader {
             Kind::Mask { .. } => scalar_reg(chip, code, mask).map(Operand::Reg),
             Kind::Vcc => Some(self.target.vcc()),
             Kind::Exec => Some(self.target.exec()),
+            Kind::Source { accepts, .. } if accepts.contains(Accepts::LOW) && code >= 256 => {
+                self.high_half(slot, code, inst);
+                Some(Operand::Reg(Reg::new(File::Vgpr, code & 127, slot.words)))
+            }
             Kind::Source { accepts, .. } => return self.source(slot, code, accepts, extra),
             Kind::Literal | Kind::Literal16 => {
                 *extra = 1;

@@ -12,6 +12,7 @@ use super::inst::{Dpp, Enc, Inst, Modifiers};
 use super::reg::{File, Operand, Reg, scalar_code};
 use super::row::{Accepts, Allows, Class, Implicit, Kind, Op, Row, Slot, Unit};
 use super::sdwa;
+use super::true16;
 use super::vopd;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -258,7 +259,25 @@ impl Builder<'_> {
             }
             _ => return Err(self.wrong(index, "wrong register file")),
         }
-        self.set(slot.field, u32::from(reg.first))
+        self.set(slot.field, u32::from(reg.first | self.high_half(slot)))
+    }
+
+    /// Bit 7 of a register's number in a short encoding: the high half.
+    fn high_half(&self, slot: &Slot) -> u16 {
+        let high = true16::is_half(slot) && self.inst.mods.op_sel & true16::bit(slot.field) != 0;
+        u16::from(high) << 7
+    }
+
+    /// Whether the high halves asked for are of vector registers that a short encoding names by halves.
+    fn short_halves(&self) -> Result<(), EncodeError> {
+        let vector = |o: Option<&Operand>| matches!(o, Some(Operand::Reg(r)) if r.file == File::Vgpr);
+        let slots = self.row.slots.iter().enumerate();
+        let halves = slots.filter(|(i, s)| true16::is_half(s) && vector(self.inst.operands.get(*i)));
+        let known = halves.fold(0, |bits, (_, s)| bits | true16::bit(s.field));
+        if self.inst.mods.op_sel & !known == 0 {
+            return Ok(());
+        }
+        Err(EncodeError::Modifier { op: self.name, what: "high half of such an operand" })
     }
 
     /// Operand code of a scalar tuple, alignment checked. NULL fits every width.
@@ -396,7 +415,7 @@ impl Builder<'_> {
             File::Vgpr if accepts.contains(Accepts::VGPR) => {}
             _ => return Err(self.wrong(index, "no vector register of this file here")),
         }
-        Ok(256 + reg.first)
+        Ok(256 + (reg.first | self.high_half(slot)))
     }
 
     fn address(&mut self, index: usize, slot: &Slot, operand: Operand) -> Result<(), EncodeError> {
@@ -556,7 +575,10 @@ impl Builder<'_> {
             self.bitmask("abs", Field::Abs, m.abs, Allows::ABS0)?;
         }
         self.bitmask("neg_hi", Field::NegHi, m.neg_hi, Allows::NEG_HI0)?;
-        self.bitmask("op_sel", Field::OpSel, m.op_sel, Allows::OP_SEL0)?;
+        match self.row.format {
+            Format::Vop1 | Format::Vop2 | Format::Vopc => self.short_halves()?,
+            _ => self.bitmask("op_sel", Field::OpSel, m.op_sel, Allows::OP_SEL0)?,
+        }
         self.op_sel_hi(m)?;
         self.set_if(Allows::CLAMP, "clamp", Field::Clamp, u32::from(m.clamp))?;
         self.set_if(Allows::OMOD, "omod", Field::Omod, u32::from(m.omod))?;
@@ -571,7 +593,8 @@ impl Builder<'_> {
         if value == 0 {
             return Ok(());
         }
-        if (u64::from(value) * first.bits()) & !self.row.allows.bits() != 0 || value > 15 {
+        let halves = if field == Field::OpSel { self.row.halves(self.target.chip) } else { 0 };
+        if (u64::from(value & !halves) * first.bits()) & !self.row.allows.bits() != 0 || value > 15 {
             return Err(EncodeError::Modifier { op: self.name, what });
         }
         self.set(field, u32::from(value))

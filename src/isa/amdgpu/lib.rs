@@ -11,7 +11,7 @@
 //! Place in the arrows: the instruction selection for these chips builds [`Inst`]s; the encoding knows no UOp. Sources:
 //! AMD's ISA manuals; the table was made by probing LLVM 19 with every opcode, and the tests compare with it.
 //!
-//! Left out: image, export and interpolation instructions, typed buffers, GWS, true 16-bit registers (v1.h).
+//! Left out: image, export and interpolation instructions, typed buffers, GWS.
 #![forbid(unsafe_code)]
 
 mod asm;
@@ -38,6 +38,7 @@ mod source;
 mod special;
 mod table;
 mod target;
+mod true16;
 mod vopd;
 
 pub use asm::{AsmError, Assembler, Label};
@@ -49,7 +50,7 @@ pub use finish::{CompileError, Limits, MachineCode, compile, compile_within};
 pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers, Sdwa};
 pub use listing::listing;
 pub use parse::{ParseError, parse};
-pub use print::{operand_text, print, reg_text};
+pub use print::{operand_text, print, print_true16, reg_text};
 pub use reg::{EXEC, EXEC_HI, EXEC_LO, File, M0, NULL, Operand, Reg, SCC, VCC, VCC_HI, VCC_LO, a, acc, s, ss, v, vs};
 pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot, Unit, all_rows};
 pub use source::{Assembled, SourceError, SourceKernel, assemble};

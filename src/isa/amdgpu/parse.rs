@@ -9,6 +9,7 @@ use super::reg::{File, Operand, Reg, SPECIAL};
 use super::row::{Imm, Kind, Op, Row};
 use super::sdwa;
 use super::special;
+use super::true16;
 use thiserror::Error;
 
 /// Why a line is no instruction; `column` counts bytes from 1.
@@ -206,7 +207,19 @@ impl<'a> Parser<'a, '_> {
                 inst.mods.abs |= u8::from(abs) << source;
             }
         }
-        self.plain(inner.trim())
+        let inner = inner.trim();
+        let (register_text, high) = match (inner.strip_suffix(".h"), inner.strip_suffix(".l")) {
+            (Some(x), _) => (x, true),
+            (None, Some(x)) => (x, false),
+            (None, None) => return self.plain(inner),
+        };
+        let Some(reg) = register(register_text).filter(|r| r.file == File::Vgpr && r.words == 1) else {
+            return self.plain(inner);
+        };
+        let bit = true16::operand_bit(inst.op, self.target.chip, index);
+        let bit = bit.ok_or_else(|| self.error(inner, "this operand is no half of a register".to_owned()))?;
+        inst.mods.op_sel |= if high { bit } else { 0 };
+        Ok(Operand::Reg(reg))
     }
 
     /// Which source the operand at `index` is.
@@ -373,6 +386,10 @@ fn valued(m: &mut Modifiers, op: Op, name: &str, value: &str) -> Option<()> {
         }
         "op_sel" => {
             let (mask, count) = bit_mask(value)?;
+            if let Some(op_sel) = true16::from_list(op, mask, count) {
+                m.op_sel |= op_sel;
+                return Some(());
+            }
             // The last of them is the destination where the operation has one more than sources.
             let wide = op.rows_any().any(|r| {
                 r.format != Format::Vop3p && r.op_sel_count() == count && count < 4 && r.selects_destination()

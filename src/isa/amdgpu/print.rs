@@ -9,6 +9,7 @@ use super::reg::{File, Operand, Reg, SPECIAL};
 use super::row::{Allows, Class, Imm, Kind, Row, Slot};
 use super::sdwa;
 use super::special;
+use super::true16;
 use std::fmt::Write;
 
 /// A register as text.
@@ -45,18 +46,32 @@ pub fn operand_text(operand: &Operand) -> String {
     }
 }
 
-/// The instruction as text.
+/// The instruction as text: that of LLVM 19, and with halves of registers (`v1.h`) only where a high one needs them.
 ///
 /// # Errors
 /// It cannot be encoded for the target: its text would not be an instruction.
 pub fn print(target: Target, inst: &Inst) -> Result<String, EncodeError> {
+    print_as(target, inst, false)
+}
+
+/// The instruction as text with every half of a register named (`v1.l`), as LLVM 20 and later write gfx11's.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_true16(target: Target, inst: &Inst) -> Result<String, EncodeError> {
+    print_as(target, inst, true)
+}
+
+fn print_as(target: Target, inst: &Inst, all_halves: bool) -> Result<String, EncodeError> {
     if let Some(second) = inst.dual {
         encode(target, inst)?;
         return Ok(dual_text(target, inst, second));
     }
     let row = row_of(target, inst)?;
     let mut text = format!("{}{}", inst.op.name(), suffix(row, &inst.mods));
-    let operands = operand_list(target, row, &inst.operands, &inst.mods);
+    let beyond = true16::beyond_op_sel(row, target.chip, inst.mods.op_sel) != 0;
+    let halves = if all_halves || beyond { row.halves(target.chip) } else { 0 };
+    let operands = operand_list(target, row, &inst.operands, &inst.mods, halves);
     if !operands.is_empty() {
         let _ = write!(text, " {operands}");
     }
@@ -66,7 +81,8 @@ pub fn print(target: Target, inst: &Inst) -> Result<String, EncodeError> {
 
 fn dual_text(target: Target, inst: &Inst, second: super::row::Op) -> String {
     let half = |op: super::row::Op, format, operands: &[Operand]| {
-        let list = dual_row(target.chip, op, format).map(|r| operand_list(target, r, operands, &Modifiers::default()));
+        let list =
+            dual_row(target.chip, op, format).map(|r| operand_list(target, r, operands, &Modifiers::default(), 0));
         format!("{} {}", op.name(), list.unwrap_or_default())
     };
     let split = dual_row(target.chip, inst.op, Format::VopdX).map_or(0, |r| r.slots.len());
@@ -89,14 +105,15 @@ fn suffix(row: &Row, mods: &Modifiers) -> &'static str {
     }
 }
 
-fn operand_list(target: Target, row: &Row, operands: &[Operand], mods: &Modifiers) -> String {
+fn operand_list(target: Target, row: &Row, operands: &[Operand], mods: &Modifiers, halves: u8) -> String {
     let mut texts = Vec::new();
     for (index, slot) in row.slots.iter().enumerate() {
         let operand = operands.get(index).copied().unwrap_or(Operand::Int(0));
         if matches!(slot.kind, Kind::Imm(Imm::Optional)) && operand == Operand::Int(0) {
             continue;
         }
-        texts.push(signed(row, slot, &slot_text(target, row, slot, operand), mods, operand));
+        let text = slot_text(target, row, slot, operand) + true16::ending(halves, slot, operand, mods.op_sel);
+        texts.push(signed(row, slot, &text, mods, operand));
     }
     texts.join(", ")
 }
@@ -205,7 +222,7 @@ fn bit_list(name: &str, mask: u8, count: usize) -> String {
 fn modifiers(text: &mut String, chip: Chip, row: &Row, inst: &Inst) {
     let m = &inst.mods;
     match row.format {
-        Format::Vop3 | Format::Vop3Sd => vector_modifiers(text, row, m),
+        Format::Vop3 | Format::Vop3Sd => vector_modifiers(text, chip, row, m),
         Format::Vop3p => packed_modifiers(text, row, m),
         Format::Mai => matrix_modifiers(text, m),
         Format::Smem => scalar_modifiers(text, chip, row, inst),
@@ -226,8 +243,12 @@ fn sources(row: &Row) -> usize {
     row.slots.iter().filter(|s| matches!(s.kind, Kind::Source { .. })).count()
 }
 
-fn vector_modifiers(text: &mut String, row: &Row, m: &Modifiers) {
-    if m.op_sel != 0 {
+fn vector_modifiers(text: &mut String, chip: Chip, row: &Row, m: &Modifiers) {
+    if let Some((bits, count)) = true16::to_list(row, chip, m) {
+        if bits != 0 && count != 0 {
+            text.push_str(&bit_list("op_sel", bits, count));
+        }
+    } else if m.op_sel != 0 {
         let destination = usize::from(row.allows.contains(Allows::OP_SEL3));
         // An accumulator is a source too, though it is written once.
         let tied = row.op.name().contains("fmac");

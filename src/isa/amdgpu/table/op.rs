@@ -1560,174 +1560,176 @@ mod consts {
     pub const V_MINMAX_NUM_F16: Op = Op(1552);
     pub const V_MINMAX_NUM_F32: Op = Op(1553);
     pub const V_MINMAX_U32: Op = Op(1554);
-    pub const V_MOV_B32: Op = Op(1555);
-    pub const V_MOV_B64: Op = Op(1556);
-    pub const V_MOVRELD_B32: Op = Op(1557);
-    pub const V_MOVRELS_B32: Op = Op(1558);
-    pub const V_MOVRELSD_2_B32: Op = Op(1559);
-    pub const V_MOVRELSD_B32: Op = Op(1560);
-    pub const V_MQSAD_PK_U16_U8: Op = Op(1561);
-    pub const V_MQSAD_U32_U8: Op = Op(1562);
-    pub const V_MSAD_U8: Op = Op(1563);
-    pub const V_MUL_DX9_ZERO_F32: Op = Op(1564);
-    pub const V_MUL_F16: Op = Op(1565);
-    pub const V_MUL_F32: Op = Op(1566);
-    pub const V_MUL_F64: Op = Op(1567);
-    pub const V_MUL_HI_I32: Op = Op(1568);
-    pub const V_MUL_HI_I32_I24: Op = Op(1569);
-    pub const V_MUL_HI_U32: Op = Op(1570);
-    pub const V_MUL_HI_U32_U24: Op = Op(1571);
-    pub const V_MUL_I32_I24: Op = Op(1572);
-    pub const V_MUL_LEGACY_F32: Op = Op(1573);
-    pub const V_MUL_LO_U16: Op = Op(1574);
-    pub const V_MUL_LO_U32: Op = Op(1575);
-    pub const V_MUL_U32_U24: Op = Op(1576);
-    pub const V_MULLIT_F32: Op = Op(1577);
-    pub const V_NOP: Op = Op(1578);
-    pub const V_NOT_B16: Op = Op(1579);
-    pub const V_NOT_B32: Op = Op(1580);
-    pub const V_OR3_B32: Op = Op(1581);
-    pub const V_OR_B16: Op = Op(1582);
-    pub const V_OR_B32: Op = Op(1583);
-    pub const V_PACK_B32_F16: Op = Op(1584);
-    pub const V_PERM_B32: Op = Op(1585);
-    pub const V_PERMLANE16_B32: Op = Op(1586);
-    pub const V_PERMLANE16_VAR_B32: Op = Op(1587);
-    pub const V_PERMLANE64_B32: Op = Op(1588);
-    pub const V_PERMLANEX16_B32: Op = Op(1589);
-    pub const V_PERMLANEX16_VAR_B32: Op = Op(1590);
-    pub const V_PIPEFLUSH: Op = Op(1591);
-    pub const V_PK_ADD_F16: Op = Op(1592);
-    pub const V_PK_ADD_F32: Op = Op(1593);
-    pub const V_PK_ADD_I16: Op = Op(1594);
-    pub const V_PK_ADD_U16: Op = Op(1595);
-    pub const V_PK_ASHRREV_I16: Op = Op(1596);
-    pub const V_PK_FMA_F16: Op = Op(1597);
-    pub const V_PK_FMA_F32: Op = Op(1598);
-    pub const V_PK_FMAC_F16: Op = Op(1599);
-    pub const V_PK_LSHLREV_B16: Op = Op(1600);
-    pub const V_PK_LSHRREV_B16: Op = Op(1601);
-    pub const V_PK_MAD_I16: Op = Op(1602);
-    pub const V_PK_MAD_U16: Op = Op(1603);
-    pub const V_PK_MAX_F16: Op = Op(1604);
-    pub const V_PK_MAX_I16: Op = Op(1605);
-    pub const V_PK_MAX_NUM_F16: Op = Op(1606);
-    pub const V_PK_MAX_U16: Op = Op(1607);
-    pub const V_PK_MAXIMUM_F16: Op = Op(1608);
-    pub const V_PK_MIN_F16: Op = Op(1609);
-    pub const V_PK_MIN_I16: Op = Op(1610);
-    pub const V_PK_MIN_NUM_F16: Op = Op(1611);
-    pub const V_PK_MIN_U16: Op = Op(1612);
-    pub const V_PK_MINIMUM_F16: Op = Op(1613);
-    pub const V_PK_MOV_B32: Op = Op(1614);
-    pub const V_PK_MUL_F16: Op = Op(1615);
-    pub const V_PK_MUL_F32: Op = Op(1616);
-    pub const V_PK_MUL_LO_U16: Op = Op(1617);
-    pub const V_PK_SUB_I16: Op = Op(1618);
-    pub const V_PK_SUB_U16: Op = Op(1619);
-    pub const V_QSAD_PK_U16_U8: Op = Op(1620);
-    pub const V_RCP_F16: Op = Op(1621);
-    pub const V_RCP_F32: Op = Op(1622);
-    pub const V_RCP_F64: Op = Op(1623);
-    pub const V_RCP_IFLAG_F32: Op = Op(1624);
-    pub const V_READFIRSTLANE_B32: Op = Op(1625);
-    pub const V_READLANE_B32: Op = Op(1626);
-    pub const V_RNDNE_F16: Op = Op(1627);
-    pub const V_RNDNE_F32: Op = Op(1628);
-    pub const V_RNDNE_F64: Op = Op(1629);
-    pub const V_RSQ_F16: Op = Op(1630);
-    pub const V_RSQ_F32: Op = Op(1631);
-    pub const V_RSQ_F64: Op = Op(1632);
-    pub const V_S_EXP_F16: Op = Op(1633);
-    pub const V_S_EXP_F32: Op = Op(1634);
-    pub const V_S_LOG_F16: Op = Op(1635);
-    pub const V_S_LOG_F32: Op = Op(1636);
-    pub const V_S_RCP_F16: Op = Op(1637);
-    pub const V_S_RCP_F32: Op = Op(1638);
-    pub const V_S_RSQ_F16: Op = Op(1639);
-    pub const V_S_RSQ_F32: Op = Op(1640);
-    pub const V_S_SQRT_F16: Op = Op(1641);
-    pub const V_S_SQRT_F32: Op = Op(1642);
-    pub const V_SAD_HI_U8: Op = Op(1643);
-    pub const V_SAD_U16: Op = Op(1644);
-    pub const V_SAD_U32: Op = Op(1645);
-    pub const V_SAD_U8: Op = Op(1646);
-    pub const V_SAT_PK_U8_I16: Op = Op(1647);
-    pub const V_SCREEN_PARTITION_4SE_B32: Op = Op(1648);
-    pub const V_SIN_F16: Op = Op(1649);
-    pub const V_SIN_F32: Op = Op(1650);
-    pub const V_SMFMAC_F32_16X16X32_BF16: Op = Op(1651);
-    pub const V_SMFMAC_F32_16X16X32_F16: Op = Op(1652);
-    pub const V_SMFMAC_F32_16X16X64_BF8_BF8: Op = Op(1653);
-    pub const V_SMFMAC_F32_16X16X64_BF8_FP8: Op = Op(1654);
-    pub const V_SMFMAC_F32_16X16X64_FP8_BF8: Op = Op(1655);
-    pub const V_SMFMAC_F32_16X16X64_FP8_FP8: Op = Op(1656);
-    pub const V_SMFMAC_F32_32X32X16_BF16: Op = Op(1657);
-    pub const V_SMFMAC_F32_32X32X16_F16: Op = Op(1658);
-    pub const V_SMFMAC_F32_32X32X32_BF8_BF8: Op = Op(1659);
-    pub const V_SMFMAC_F32_32X32X32_BF8_FP8: Op = Op(1660);
-    pub const V_SMFMAC_F32_32X32X32_FP8_BF8: Op = Op(1661);
-    pub const V_SMFMAC_F32_32X32X32_FP8_FP8: Op = Op(1662);
-    pub const V_SMFMAC_I32_16X16X64_I8: Op = Op(1663);
-    pub const V_SMFMAC_I32_32X32X32_I8: Op = Op(1664);
-    pub const V_SQRT_F16: Op = Op(1665);
-    pub const V_SQRT_F32: Op = Op(1666);
-    pub const V_SQRT_F64: Op = Op(1667);
-    pub const V_SUB_CO_CI_U32: Op = Op(1668);
-    pub const V_SUB_CO_U32: Op = Op(1669);
-    pub const V_SUB_F16: Op = Op(1670);
-    pub const V_SUB_F32: Op = Op(1671);
-    pub const V_SUB_I16: Op = Op(1672);
-    pub const V_SUB_I32: Op = Op(1673);
-    pub const V_SUB_NC_I16: Op = Op(1674);
-    pub const V_SUB_NC_I32: Op = Op(1675);
-    pub const V_SUB_NC_U16: Op = Op(1676);
-    pub const V_SUB_NC_U32: Op = Op(1677);
-    pub const V_SUB_U16: Op = Op(1678);
-    pub const V_SUB_U32: Op = Op(1679);
-    pub const V_SUBB_CO_U32: Op = Op(1680);
-    pub const V_SUBBREV_CO_U32: Op = Op(1681);
-    pub const V_SUBREV_CO_CI_U32: Op = Op(1682);
-    pub const V_SUBREV_CO_U32: Op = Op(1683);
-    pub const V_SUBREV_F16: Op = Op(1684);
-    pub const V_SUBREV_F32: Op = Op(1685);
-    pub const V_SUBREV_NC_U32: Op = Op(1686);
-    pub const V_SUBREV_U16: Op = Op(1687);
-    pub const V_SUBREV_U32: Op = Op(1688);
-    pub const V_SWAP_B32: Op = Op(1689);
-    pub const V_SWAPREL_B32: Op = Op(1690);
-    pub const V_SWMMAC_BF16_16X16X32_BF16: Op = Op(1691);
-    pub const V_SWMMAC_F16_16X16X32_F16: Op = Op(1692);
-    pub const V_SWMMAC_F32_16X16X32_BF16: Op = Op(1693);
-    pub const V_SWMMAC_F32_16X16X32_BF8_BF8: Op = Op(1694);
-    pub const V_SWMMAC_F32_16X16X32_BF8_FP8: Op = Op(1695);
-    pub const V_SWMMAC_F32_16X16X32_F16: Op = Op(1696);
-    pub const V_SWMMAC_F32_16X16X32_FP8_BF8: Op = Op(1697);
-    pub const V_SWMMAC_F32_16X16X32_FP8_FP8: Op = Op(1698);
-    pub const V_SWMMAC_I32_16X16X32_IU4: Op = Op(1699);
-    pub const V_SWMMAC_I32_16X16X32_IU8: Op = Op(1700);
-    pub const V_SWMMAC_I32_16X16X64_IU4: Op = Op(1701);
-    pub const V_TRIG_PREOP_F64: Op = Op(1702);
-    pub const V_TRUNC_F16: Op = Op(1703);
-    pub const V_TRUNC_F32: Op = Op(1704);
-    pub const V_TRUNC_F64: Op = Op(1705);
-    pub const V_WMMA_BF16_16X16X16_BF16: Op = Op(1706);
-    pub const V_WMMA_F16_16X16X16_F16: Op = Op(1707);
-    pub const V_WMMA_F32_16X16X16_BF16: Op = Op(1708);
-    pub const V_WMMA_F32_16X16X16_BF8_BF8: Op = Op(1709);
-    pub const V_WMMA_F32_16X16X16_BF8_FP8: Op = Op(1710);
-    pub const V_WMMA_F32_16X16X16_F16: Op = Op(1711);
-    pub const V_WMMA_F32_16X16X16_FP8_BF8: Op = Op(1712);
-    pub const V_WMMA_F32_16X16X16_FP8_FP8: Op = Op(1713);
-    pub const V_WMMA_I32_16X16X16_IU4: Op = Op(1714);
-    pub const V_WMMA_I32_16X16X16_IU8: Op = Op(1715);
-    pub const V_WMMA_I32_16X16X32_IU4: Op = Op(1716);
-    pub const V_WRITELANE_B32: Op = Op(1717);
-    pub const V_XAD_U32: Op = Op(1718);
-    pub const V_XNOR_B32: Op = Op(1719);
-    pub const V_XOR3_B32: Op = Op(1720);
-    pub const V_XOR_B16: Op = Op(1721);
-    pub const V_XOR_B32: Op = Op(1722);
+    pub const V_MOV_B16: Op = Op(1555);
+    pub const V_MOV_B32: Op = Op(1556);
+    pub const V_MOV_B64: Op = Op(1557);
+    pub const V_MOVRELD_B32: Op = Op(1558);
+    pub const V_MOVRELS_B32: Op = Op(1559);
+    pub const V_MOVRELSD_2_B32: Op = Op(1560);
+    pub const V_MOVRELSD_B32: Op = Op(1561);
+    pub const V_MQSAD_PK_U16_U8: Op = Op(1562);
+    pub const V_MQSAD_U32_U8: Op = Op(1563);
+    pub const V_MSAD_U8: Op = Op(1564);
+    pub const V_MUL_DX9_ZERO_F32: Op = Op(1565);
+    pub const V_MUL_F16: Op = Op(1566);
+    pub const V_MUL_F32: Op = Op(1567);
+    pub const V_MUL_F64: Op = Op(1568);
+    pub const V_MUL_HI_I32: Op = Op(1569);
+    pub const V_MUL_HI_I32_I24: Op = Op(1570);
+    pub const V_MUL_HI_U32: Op = Op(1571);
+    pub const V_MUL_HI_U32_U24: Op = Op(1572);
+    pub const V_MUL_I32_I24: Op = Op(1573);
+    pub const V_MUL_LEGACY_F32: Op = Op(1574);
+    pub const V_MUL_LO_U16: Op = Op(1575);
+    pub const V_MUL_LO_U32: Op = Op(1576);
+    pub const V_MUL_U32_U24: Op = Op(1577);
+    pub const V_MULLIT_F32: Op = Op(1578);
+    pub const V_NOP: Op = Op(1579);
+    pub const V_NOT_B16: Op = Op(1580);
+    pub const V_NOT_B32: Op = Op(1581);
+    pub const V_OR3_B32: Op = Op(1582);
+    pub const V_OR_B16: Op = Op(1583);
+    pub const V_OR_B32: Op = Op(1584);
+    pub const V_PACK_B32_F16: Op = Op(1585);
+    pub const V_PERM_B32: Op = Op(1586);
+    pub const V_PERMLANE16_B32: Op = Op(1587);
+    pub const V_PERMLANE16_VAR_B32: Op = Op(1588);
+    pub const V_PERMLANE64_B32: Op = Op(1589);
+    pub const V_PERMLANEX16_B32: Op = Op(1590);
+    pub const V_PERMLANEX16_VAR_B32: Op = Op(1591);
+    pub const V_PIPEFLUSH: Op = Op(1592);
+    pub const V_PK_ADD_F16: Op = Op(1593);
+    pub const V_PK_ADD_F32: Op = Op(1594);
+    pub const V_PK_ADD_I16: Op = Op(1595);
+    pub const V_PK_ADD_U16: Op = Op(1596);
+    pub const V_PK_ASHRREV_I16: Op = Op(1597);
+    pub const V_PK_FMA_F16: Op = Op(1598);
+    pub const V_PK_FMA_F32: Op = Op(1599);
+    pub const V_PK_FMAC_F16: Op = Op(1600);
+    pub const V_PK_LSHLREV_B16: Op = Op(1601);
+    pub const V_PK_LSHRREV_B16: Op = Op(1602);
+    pub const V_PK_MAD_I16: Op = Op(1603);
+    pub const V_PK_MAD_U16: Op = Op(1604);
+    pub const V_PK_MAX_F16: Op = Op(1605);
+    pub const V_PK_MAX_I16: Op = Op(1606);
+    pub const V_PK_MAX_NUM_F16: Op = Op(1607);
+    pub const V_PK_MAX_U16: Op = Op(1608);
+    pub const V_PK_MAXIMUM_F16: Op = Op(1609);
+    pub const V_PK_MIN_F16: Op = Op(1610);
+    pub const V_PK_MIN_I16: Op = Op(1611);
+    pub const V_PK_MIN_NUM_F16: Op = Op(1612);
+    pub const V_PK_MIN_U16: Op = Op(1613);
+    pub const V_PK_MINIMUM_F16: Op = Op(1614);
+    pub const V_PK_MOV_B32: Op = Op(1615);
+    pub const V_PK_MUL_F16: Op = Op(1616);
+    pub const V_PK_MUL_F32: Op = Op(1617);
+    pub const V_PK_MUL_LO_U16: Op = Op(1618);
+    pub const V_PK_SUB_I16: Op = Op(1619);
+    pub const V_PK_SUB_U16: Op = Op(1620);
+    pub const V_QSAD_PK_U16_U8: Op = Op(1621);
+    pub const V_RCP_F16: Op = Op(1622);
+    pub const V_RCP_F32: Op = Op(1623);
+    pub const V_RCP_F64: Op = Op(1624);
+    pub const V_RCP_IFLAG_F32: Op = Op(1625);
+    pub const V_READFIRSTLANE_B32: Op = Op(1626);
+    pub const V_READLANE_B32: Op = Op(1627);
+    pub const V_RNDNE_F16: Op = Op(1628);
+    pub const V_RNDNE_F32: Op = Op(1629);
+    pub const V_RNDNE_F64: Op = Op(1630);
+    pub const V_RSQ_F16: Op = Op(1631);
+    pub const V_RSQ_F32: Op = Op(1632);
+    pub const V_RSQ_F64: Op = Op(1633);
+    pub const V_S_EXP_F16: Op = Op(1634);
+    pub const V_S_EXP_F32: Op = Op(1635);
+    pub const V_S_LOG_F16: Op = Op(1636);
+    pub const V_S_LOG_F32: Op = Op(1637);
+    pub const V_S_RCP_F16: Op = Op(1638);
+    pub const V_S_RCP_F32: Op = Op(1639);
+    pub const V_S_RSQ_F16: Op = Op(1640);
+    pub const V_S_RSQ_F32: Op = Op(1641);
+    pub const V_S_SQRT_F16: Op = Op(1642);
+    pub const V_S_SQRT_F32: Op = Op(1643);
+    pub const V_SAD_HI_U8: Op = Op(1644);
+    pub const V_SAD_U16: Op = Op(1645);
+    pub const V_SAD_U32: Op = Op(1646);
+    pub const V_SAD_U8: Op = Op(1647);
+    pub const V_SAT_PK_U8_I16: Op = Op(1648);
+    pub const V_SCREEN_PARTITION_4SE_B32: Op = Op(1649);
+    pub const V_SIN_F16: Op = Op(1650);
+    pub const V_SIN_F32: Op = Op(1651);
+    pub const V_SMFMAC_F32_16X16X32_BF16: Op = Op(1652);
+    pub const V_SMFMAC_F32_16X16X32_F16: Op = Op(1653);
+    pub const V_SMFMAC_F32_16X16X64_BF8_BF8: Op = Op(1654);
+    pub const V_SMFMAC_F32_16X16X64_BF8_FP8: Op = Op(1655);
+    pub const V_SMFMAC_F32_16X16X64_FP8_BF8: Op = Op(1656);
+    pub const V_SMFMAC_F32_16X16X64_FP8_FP8: Op = Op(1657);
+    pub const V_SMFMAC_F32_32X32X16_BF16: Op = Op(1658);
+    pub const V_SMFMAC_F32_32X32X16_F16: Op = Op(1659);
+    pub const V_SMFMAC_F32_32X32X32_BF8_BF8: Op = Op(1660);
+    pub const V_SMFMAC_F32_32X32X32_BF8_FP8: Op = Op(1661);
+    pub const V_SMFMAC_F32_32X32X32_FP8_BF8: Op = Op(1662);
+    pub const V_SMFMAC_F32_32X32X32_FP8_FP8: Op = Op(1663);
+    pub const V_SMFMAC_I32_16X16X64_I8: Op = Op(1664);
+    pub const V_SMFMAC_I32_32X32X32_I8: Op = Op(1665);
+    pub const V_SQRT_F16: Op = Op(1666);
+    pub const V_SQRT_F32: Op = Op(1667);
+    pub const V_SQRT_F64: Op = Op(1668);
+    pub const V_SUB_CO_CI_U32: Op = Op(1669);
+    pub const V_SUB_CO_U32: Op = Op(1670);
+    pub const V_SUB_F16: Op = Op(1671);
+    pub const V_SUB_F32: Op = Op(1672);
+    pub const V_SUB_I16: Op = Op(1673);
+    pub const V_SUB_I32: Op = Op(1674);
+    pub const V_SUB_NC_I16: Op = Op(1675);
+    pub const V_SUB_NC_I32: Op = Op(1676);
+    pub const V_SUB_NC_U16: Op = Op(1677);
+    pub const V_SUB_NC_U32: Op = Op(1678);
+    pub const V_SUB_U16: Op = Op(1679);
+    pub const V_SUB_U32: Op = Op(1680);
+    pub const V_SUBB_CO_U32: Op = Op(1681);
+    pub const V_SUBBREV_CO_U32: Op = Op(1682);
+    pub const V_SUBREV_CO_CI_U32: Op = Op(1683);
+    pub const V_SUBREV_CO_U32: Op = Op(1684);
+    pub const V_SUBREV_F16: Op = Op(1685);
+    pub const V_SUBREV_F32: Op = Op(1686);
+    pub const V_SUBREV_NC_U32: Op = Op(1687);
+    pub const V_SUBREV_U16: Op = Op(1688);
+    pub const V_SUBREV_U32: Op = Op(1689);
+    pub const V_SWAP_B16: Op = Op(1690);
+    pub const V_SWAP_B32: Op = Op(1691);
+    pub const V_SWAPREL_B32: Op = Op(1692);
+    pub const V_SWMMAC_BF16_16X16X32_BF16: Op = Op(1693);
+    pub const V_SWMMAC_F16_16X16X32_F16: Op = Op(1694);
+    pub const V_SWMMAC_F32_16X16X32_BF16: Op = Op(1695);
+    pub const V_SWMMAC_F32_16X16X32_BF8_BF8: Op = Op(1696);
+    pub const V_SWMMAC_F32_16X16X32_BF8_FP8: Op = Op(1697);
+    pub const V_SWMMAC_F32_16X16X32_F16: Op = Op(1698);
+    pub const V_SWMMAC_F32_16X16X32_FP8_BF8: Op = Op(1699);
+    pub const V_SWMMAC_F32_16X16X32_FP8_FP8: Op = Op(1700);
+    pub const V_SWMMAC_I32_16X16X32_IU4: Op = Op(1701);
+    pub const V_SWMMAC_I32_16X16X32_IU8: Op = Op(1702);
+    pub const V_SWMMAC_I32_16X16X64_IU4: Op = Op(1703);
+    pub const V_TRIG_PREOP_F64: Op = Op(1704);
+    pub const V_TRUNC_F16: Op = Op(1705);
+    pub const V_TRUNC_F32: Op = Op(1706);
+    pub const V_TRUNC_F64: Op = Op(1707);
+    pub const V_WMMA_BF16_16X16X16_BF16: Op = Op(1708);
+    pub const V_WMMA_F16_16X16X16_F16: Op = Op(1709);
+    pub const V_WMMA_F32_16X16X16_BF16: Op = Op(1710);
+    pub const V_WMMA_F32_16X16X16_BF8_BF8: Op = Op(1711);
+    pub const V_WMMA_F32_16X16X16_BF8_FP8: Op = Op(1712);
+    pub const V_WMMA_F32_16X16X16_F16: Op = Op(1713);
+    pub const V_WMMA_F32_16X16X16_FP8_BF8: Op = Op(1714);
+    pub const V_WMMA_F32_16X16X16_FP8_FP8: Op = Op(1715);
+    pub const V_WMMA_I32_16X16X16_IU4: Op = Op(1716);
+    pub const V_WMMA_I32_16X16X16_IU8: Op = Op(1717);
+    pub const V_WMMA_I32_16X16X32_IU4: Op = Op(1718);
+    pub const V_WRITELANE_B32: Op = Op(1719);
+    pub const V_XAD_U32: Op = Op(1720);
+    pub const V_XNOR_B32: Op = Op(1721);
+    pub const V_XOR3_B32: Op = Op(1722);
+    pub const V_XOR_B16: Op = Op(1723);
+    pub const V_XOR_B32: Op = Op(1724);
 }
 pub use consts::*;
 
@@ -2045,38 +2047,38 @@ pub(in super::super) static NAMES: &[&str] = &[
     "v_min_u16", "v_min_u32", "v_minimum3_f16", "v_minimum3_f32", "v_minimum_f16",
     "v_minimum_f32", "v_minimum_f64", "v_minimummaximum_f16", "v_minimummaximum_f32", "v_minmax_f16",
     "v_minmax_f32", "v_minmax_i32", "v_minmax_num_f16", "v_minmax_num_f32", "v_minmax_u32",
-    "v_mov_b32", "v_mov_b64", "v_movreld_b32", "v_movrels_b32", "v_movrelsd_2_b32",
-    "v_movrelsd_b32", "v_mqsad_pk_u16_u8", "v_mqsad_u32_u8", "v_msad_u8", "v_mul_dx9_zero_f32",
-    "v_mul_f16", "v_mul_f32", "v_mul_f64", "v_mul_hi_i32", "v_mul_hi_i32_i24",
-    "v_mul_hi_u32", "v_mul_hi_u32_u24", "v_mul_i32_i24", "v_mul_legacy_f32", "v_mul_lo_u16",
-    "v_mul_lo_u32", "v_mul_u32_u24", "v_mullit_f32", "v_nop", "v_not_b16",
-    "v_not_b32", "v_or3_b32", "v_or_b16", "v_or_b32", "v_pack_b32_f16",
-    "v_perm_b32", "v_permlane16_b32", "v_permlane16_var_b32", "v_permlane64_b32", "v_permlanex16_b32",
-    "v_permlanex16_var_b32", "v_pipeflush", "v_pk_add_f16", "v_pk_add_f32", "v_pk_add_i16",
-    "v_pk_add_u16", "v_pk_ashrrev_i16", "v_pk_fma_f16", "v_pk_fma_f32", "v_pk_fmac_f16",
-    "v_pk_lshlrev_b16", "v_pk_lshrrev_b16", "v_pk_mad_i16", "v_pk_mad_u16", "v_pk_max_f16",
-    "v_pk_max_i16", "v_pk_max_num_f16", "v_pk_max_u16", "v_pk_maximum_f16", "v_pk_min_f16",
-    "v_pk_min_i16", "v_pk_min_num_f16", "v_pk_min_u16", "v_pk_minimum_f16", "v_pk_mov_b32",
-    "v_pk_mul_f16", "v_pk_mul_f32", "v_pk_mul_lo_u16", "v_pk_sub_i16", "v_pk_sub_u16",
-    "v_qsad_pk_u16_u8", "v_rcp_f16", "v_rcp_f32", "v_rcp_f64", "v_rcp_iflag_f32",
-    "v_readfirstlane_b32", "v_readlane_b32", "v_rndne_f16", "v_rndne_f32", "v_rndne_f64",
-    "v_rsq_f16", "v_rsq_f32", "v_rsq_f64", "v_s_exp_f16", "v_s_exp_f32",
-    "v_s_log_f16", "v_s_log_f32", "v_s_rcp_f16", "v_s_rcp_f32", "v_s_rsq_f16",
-    "v_s_rsq_f32", "v_s_sqrt_f16", "v_s_sqrt_f32", "v_sad_hi_u8", "v_sad_u16",
-    "v_sad_u32", "v_sad_u8", "v_sat_pk_u8_i16", "v_screen_partition_4se_b32", "v_sin_f16",
-    "v_sin_f32", "v_smfmac_f32_16x16x32_bf16", "v_smfmac_f32_16x16x32_f16", "v_smfmac_f32_16x16x64_bf8_bf8", "v_smfmac_f32_16x16x64_bf8_fp8",
-    "v_smfmac_f32_16x16x64_fp8_bf8", "v_smfmac_f32_16x16x64_fp8_fp8", "v_smfmac_f32_32x32x16_bf16", "v_smfmac_f32_32x32x16_f16", "v_smfmac_f32_32x32x32_bf8_bf8",
-    "v_smfmac_f32_32x32x32_bf8_fp8", "v_smfmac_f32_32x32x32_fp8_bf8", "v_smfmac_f32_32x32x32_fp8_fp8", "v_smfmac_i32_16x16x64_i8", "v_smfmac_i32_32x32x32_i8",
-    "v_sqrt_f16", "v_sqrt_f32", "v_sqrt_f64", "v_sub_co_ci_u32", "v_sub_co_u32",
-    "v_sub_f16", "v_sub_f32", "v_sub_i16", "v_sub_i32", "v_sub_nc_i16",
-    "v_sub_nc_i32", "v_sub_nc_u16", "v_sub_nc_u32", "v_sub_u16", "v_sub_u32",
-    "v_subb_co_u32", "v_subbrev_co_u32", "v_subrev_co_ci_u32", "v_subrev_co_u32", "v_subrev_f16",
-    "v_subrev_f32", "v_subrev_nc_u32", "v_subrev_u16", "v_subrev_u32", "v_swap_b32",
-    "v_swaprel_b32", "v_swmmac_bf16_16x16x32_bf16", "v_swmmac_f16_16x16x32_f16", "v_swmmac_f32_16x16x32_bf16", "v_swmmac_f32_16x16x32_bf8_bf8",
-    "v_swmmac_f32_16x16x32_bf8_fp8", "v_swmmac_f32_16x16x32_f16", "v_swmmac_f32_16x16x32_fp8_bf8", "v_swmmac_f32_16x16x32_fp8_fp8", "v_swmmac_i32_16x16x32_iu4",
-    "v_swmmac_i32_16x16x32_iu8", "v_swmmac_i32_16x16x64_iu4", "v_trig_preop_f64", "v_trunc_f16", "v_trunc_f32",
-    "v_trunc_f64", "v_wmma_bf16_16x16x16_bf16", "v_wmma_f16_16x16x16_f16", "v_wmma_f32_16x16x16_bf16", "v_wmma_f32_16x16x16_bf8_bf8",
-    "v_wmma_f32_16x16x16_bf8_fp8", "v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_fp8_bf8", "v_wmma_f32_16x16x16_fp8_fp8", "v_wmma_i32_16x16x16_iu4",
-    "v_wmma_i32_16x16x16_iu8", "v_wmma_i32_16x16x32_iu4", "v_writelane_b32", "v_xad_u32", "v_xnor_b32",
-    "v_xor3_b32", "v_xor_b16", "v_xor_b32",
+    "v_mov_b16", "v_mov_b32", "v_mov_b64", "v_movreld_b32", "v_movrels_b32",
+    "v_movrelsd_2_b32", "v_movrelsd_b32", "v_mqsad_pk_u16_u8", "v_mqsad_u32_u8", "v_msad_u8",
+    "v_mul_dx9_zero_f32", "v_mul_f16", "v_mul_f32", "v_mul_f64", "v_mul_hi_i32",
+    "v_mul_hi_i32_i24", "v_mul_hi_u32", "v_mul_hi_u32_u24", "v_mul_i32_i24", "v_mul_legacy_f32",
+    "v_mul_lo_u16", "v_mul_lo_u32", "v_mul_u32_u24", "v_mullit_f32", "v_nop",
+    "v_not_b16", "v_not_b32", "v_or3_b32", "v_or_b16", "v_or_b32",
+    "v_pack_b32_f16", "v_perm_b32", "v_permlane16_b32", "v_permlane16_var_b32", "v_permlane64_b32",
+    "v_permlanex16_b32", "v_permlanex16_var_b32", "v_pipeflush", "v_pk_add_f16", "v_pk_add_f32",
+    "v_pk_add_i16", "v_pk_add_u16", "v_pk_ashrrev_i16", "v_pk_fma_f16", "v_pk_fma_f32",
+    "v_pk_fmac_f16", "v_pk_lshlrev_b16", "v_pk_lshrrev_b16", "v_pk_mad_i16", "v_pk_mad_u16",
+    "v_pk_max_f16", "v_pk_max_i16", "v_pk_max_num_f16", "v_pk_max_u16", "v_pk_maximum_f16",
+    "v_pk_min_f16", "v_pk_min_i16", "v_pk_min_num_f16", "v_pk_min_u16", "v_pk_minimum_f16",
+    "v_pk_mov_b32", "v_pk_mul_f16", "v_pk_mul_f32", "v_pk_mul_lo_u16", "v_pk_sub_i16",
+    "v_pk_sub_u16", "v_qsad_pk_u16_u8", "v_rcp_f16", "v_rcp_f32", "v_rcp_f64",
+    "v_rcp_iflag_f32", "v_readfirstlane_b32", "v_readlane_b32", "v_rndne_f16", "v_rndne_f32",
+    "v_rndne_f64", "v_rsq_f16", "v_rsq_f32", "v_rsq_f64", "v_s_exp_f16",
+    "v_s_exp_f32", "v_s_log_f16", "v_s_log_f32", "v_s_rcp_f16", "v_s_rcp_f32",
+    "v_s_rsq_f16", "v_s_rsq_f32", "v_s_sqrt_f16", "v_s_sqrt_f32", "v_sad_hi_u8",
+    "v_sad_u16", "v_sad_u32", "v_sad_u8", "v_sat_pk_u8_i16", "v_screen_partition_4se_b32",
+    "v_sin_f16", "v_sin_f32", "v_smfmac_f32_16x16x32_bf16", "v_smfmac_f32_16x16x32_f16", "v_smfmac_f32_16x16x64_bf8_bf8",
+    "v_smfmac_f32_16x16x64_bf8_fp8", "v_smfmac_f32_16x16x64_fp8_bf8", "v_smfmac_f32_16x16x64_fp8_fp8", "v_smfmac_f32_32x32x16_bf16", "v_smfmac_f32_32x32x16_f16",
+    "v_smfmac_f32_32x32x32_bf8_bf8", "v_smfmac_f32_32x32x32_bf8_fp8", "v_smfmac_f32_32x32x32_fp8_bf8", "v_smfmac_f32_32x32x32_fp8_fp8", "v_smfmac_i32_16x16x64_i8",
+    "v_smfmac_i32_32x32x32_i8", "v_sqrt_f16", "v_sqrt_f32", "v_sqrt_f64", "v_sub_co_ci_u32",
+    "v_sub_co_u32", "v_sub_f16", "v_sub_f32", "v_sub_i16", "v_sub_i32",
+    "v_sub_nc_i16", "v_sub_nc_i32", "v_sub_nc_u16", "v_sub_nc_u32", "v_sub_u16",
+    "v_sub_u32", "v_subb_co_u32", "v_subbrev_co_u32", "v_subrev_co_ci_u32", "v_subrev_co_u32",
+    "v_subrev_f16", "v_subrev_f32", "v_subrev_nc_u32", "v_subrev_u16", "v_subrev_u32",
+    "v_swap_b16", "v_swap_b32", "v_swaprel_b32", "v_swmmac_bf16_16x16x32_bf16", "v_swmmac_f16_16x16x32_f16",
+    "v_swmmac_f32_16x16x32_bf16", "v_swmmac_f32_16x16x32_bf8_bf8", "v_swmmac_f32_16x16x32_bf8_fp8", "v_swmmac_f32_16x16x32_f16", "v_swmmac_f32_16x16x32_fp8_bf8",
+    "v_swmmac_f32_16x16x32_fp8_fp8", "v_swmmac_i32_16x16x32_iu4", "v_swmmac_i32_16x16x32_iu8", "v_swmmac_i32_16x16x64_iu4", "v_trig_preop_f64",
+    "v_trunc_f16", "v_trunc_f32", "v_trunc_f64", "v_wmma_bf16_16x16x16_bf16", "v_wmma_f16_16x16x16_f16",
+    "v_wmma_f32_16x16x16_bf16", "v_wmma_f32_16x16x16_bf8_bf8", "v_wmma_f32_16x16x16_bf8_fp8", "v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_fp8_bf8",
+    "v_wmma_f32_16x16x16_fp8_fp8", "v_wmma_i32_16x16x16_iu4", "v_wmma_i32_16x16x16_iu8", "v_wmma_i32_16x16x32_iu4", "v_writelane_b32",
+    "v_xad_u32", "v_xnor_b32", "v_xor3_b32", "v_xor_b16", "v_xor_b32",
 ];
