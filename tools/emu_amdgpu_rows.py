@@ -57,7 +57,7 @@ def vector_extras(target):
             for kind in "iu":
                 for c in ("v_cmp", "v_cmpx"):
                     rows.append(("VOPC", f"{c}_{op}_{kind}{size}", f"{'vcc ' if c == 'v_cmp' or gfx9 else ''}v{words} v{words}"))
-    three = "min3_f16 max3_f16 med3_f16 min3_i16 max3_i16 med3_i16 min3_u16 max3_u16 med3_u16 sad_u8 sad_hi_u8 sad_u16 msad_u8 lerp_u8 mullit_f32 maxmin_f16 minmax_f16 dot2_f16_f16 dot2_bf16_bf16 mad_i16 cubeid_f32 cubesc_f32 cubetc_f32 cubema_f32 min3_num_f16 max3_num_f16 med3_num_f16 minmax_num_f16 maxmin_num_f16 minimum3_f16 maximum3_f16 minimummaximum_f16 maximumminimum_f16 maximumminimum_f32 mad_legacy_f32 fma_legacy_f32 mad_mix_f32 xor3_b32 mad_u32_u16".split()
+    three = "min3_f16 max3_f16 med3_f16 min3_i16 max3_i16 med3_i16 min3_u16 max3_u16 med3_u16 sad_u8 sad_hi_u8 sad_u16 msad_u8 lerp_u8 mullit_f32 maxmin_f16 minmax_f16 dot2_f16_f16 dot2_bf16_bf16 mad_i16 cubeid_f32 cubesc_f32 cubetc_f32 cubema_f32 min3_num_f16 max3_num_f16 med3_num_f16 minmax_num_f16 maxmin_num_f16 minimum3_f16 maximum3_f16 minimummaximum_f16 maximumminimum_f16 maximumminimum_f32 mad_legacy_f32 fma_legacy_f32 mad_mix_f32 xor3_b32 mad_u32_u16 mad_legacy_u16 mad_legacy_i16".split()
     rows += [("VOP3", "v_" + n, "v1 v1 v1 v1") for n in three]
     two = "cvt_pk_norm_u16_f32 cvt_pk_norm_i16_f16 cvt_pk_norm_u16_f16 cvt_pk_u16_f32 cvt_pknorm_u16_f32 cvt_pknorm_i16_f16 cvt_pknorm_u16_f16 cvt_pk_i16_f32 xor_b16 add_nc_i16 sub_nc_i16 add_i16 sub_i16 mul_lo_i32 cvt_sr_fp8_f32 cvt_sr_bf8_f32".split()
     rows += [("VOP3", "v_" + n, "v1 v1 v1") for n in two]
@@ -217,6 +217,9 @@ def extras(target):
         elif fmt in ("GLOBAL", "FLAT", "SCRATCH") and target == "gfx1201":
             fmt = "V" + fmt
         found.append((fmt, word >> first & ((1 << bits) - 1), name, widths))
+    if target != "gfx942":
+        # Halves of registers only, which LLVM 19 does not assemble; opcodes are LLVM 22's.
+        found += [("VOP1", 0x1C, "v_mov_b16_e32", [1, 1]), ("VOP1", 0x66, "v_swap_b16", [1, 1])]
     return found
 
 

@@ -45,20 +45,47 @@ fn must(command: &mut Command) {
     assert!(out.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// A linked code object from a C or assembly source.
+/// A linked code object from a C or assembly source, by clang 19.
 pub fn compile(chip: Chip, source: &Path, flags: &[&str], dir: &Path) -> Vec<u8> {
+    compile_by("19", chip, source, flags, dir)
+}
+
+/// As [`compile`], by clang of that version.
+pub fn compile_by(version: &str, chip: Chip, source: &Path, flags: &[&str], dir: &Path) -> Vec<u8> {
+    let bin = PathBuf::from(format!("/usr/lib/llvm-{version}/bin"));
     let stem = source.file_stem().unwrap().to_string_lossy();
     let file = dir.join(format!("{stem}-{}-{}.co", cpu(chip), flags.join("").replace(['/', ' '], "")));
     must(
-        Command::new(llvm("clang"))
+        Command::new(bin.join("clang"))
             .args(["-target", "amdgcn-amd-amdhsa", "-nogpulib", "-fno-math-errno", "-ffp-contract=off", "-w"])
             .arg(format!("-mcpu={}", cpu(chip)))
             .args(flags)
-            .args(["--ld-path=/usr/lib/llvm-19/bin/ld.lld", "-o"])
+            .arg(format!("--ld-path={}", bin.join("ld.lld").display()))
+            .arg("-o")
             .arg(&file)
             .arg(source),
     );
     std::fs::read(file).unwrap()
+}
+
+/// A linked code object from assembly that names halves of registers, by LLVM 22.
+pub fn assemble_halves(chip: Chip, source: &str) -> Vec<u8> {
+    let (dir, bin) = (scratch("halves"), Path::new("/usr/lib/llvm-22/bin"));
+    let [text, object, linked] = ["k.s", "k.o", "k.co"].map(|name| dir.join(name));
+    std::fs::write(&text, source).unwrap();
+    let target = ["-triple=amdgcn-amd-amdhsa", "-mattr=+real-true16", "-filetype=obj"];
+    must(
+        Command::new(bin.join("llvm-mc"))
+            .args(target)
+            .arg(format!("-mcpu={}", cpu(chip)))
+            .arg("-o")
+            .arg(&object)
+            .arg(&text),
+    );
+    must(Command::new(bin.join("ld.lld")).args(["-shared", "-o"]).arg(&linked).arg(&object));
+    let code = std::fs::read(linked).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+    code
 }
 
 /// The host's results of all kernels of a source, by name.

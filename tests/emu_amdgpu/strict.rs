@@ -106,6 +106,27 @@ fn with_strict_mode_off_the_same_reads_pass() {
 }
 
 #[test]
+fn a_fault_names_the_lane_that_it_concerns() {
+    let text = |chip: Chip, body: &str| {
+        let loaded = assemble(chip, &spell(chip, body));
+        let l =
+            Launch { kernel: "k", input: &[0; 16], out_words: 16, groups: 1, local: 32, n: 0, strict: Strict::on() };
+        launch(&loaded, &l).expect_err("a fault").to_string()
+    };
+    for chip in [Gfx1100, Gfx942, Gfx1201] {
+        let lds = text(chip, "v_mov_b32 v1, 8\ns_mov_b32 exec_lo, 0x20\nds_load_b32 v2, v1");
+        assert!(lds.contains("LDS byte 0x8 is read") && lds.ends_with("workgroup 0,0,0 wave 0 lane 5"), "{lds}");
+        let memory =
+            text(chip, "v_mov_b32 v2, 64\nv_mov_b32 v3, 0\ns_mov_b32 exec_lo, 0x180\nglobal_load_b32 v4, v[2:3], off");
+        assert!(memory.ends_with("wave 0 lane 7"), "{memory}");
+        let register = text(chip, "s_mov_b32 exec_lo, 0x4\nv_add_nc_u32 v1, v2, v2");
+        assert!(register.ends_with("wave 0 lane 2"), "{register}");
+        let whole = text(chip, "s_and_b32 s20, s21, s21");
+        assert!(whole.ends_with("wave 0"), "{whole}");
+    }
+}
+
+#[test]
 fn lds_that_nobody_wrote_is_a_fault() {
     faults("v_mov_b32 v1, 8\nds_load_b32 v2, v1", |k| matches!(k, FaultKind::LdsUnwritten { offset: 8 }));
 }

@@ -177,7 +177,7 @@ impl Decoder {
         i.ty = match i.entry.sem {
             Sem::Vector(sem, _) => sem.src,
             Sem::Compare(c) => match c.what {
-                super::sem_compare::What::Class => [c.ty, Ty::B32, Ty::None],
+                super::sem_compare::What::Class => [c.ty, c.class_bits(), Ty::None],
                 super::sem_compare::What::Relation(_) => [c.ty, c.ty, Ty::None],
             },
             Sem::Packed(p) => p.types(i.entry.widths),
@@ -286,7 +286,6 @@ impl Decoder {
         for slot in 0..3 {
             if let Operand::V(n @ 128..=255) = i.src[slot]
                 && i.ty[slot].is_16()
-                && !(slot == 0 && i.dpp.is_some())
             {
                 i.src[slot] = Operand::V(n - 128);
                 i.opsel |= 1 << slot;

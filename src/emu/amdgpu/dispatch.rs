@@ -145,7 +145,7 @@ impl Dispatch {
     }
 
     fn fault(&self, kind: FaultKind, workgroup: [u32; 3]) -> Box<WaveFault> {
-        Box::new(WaveFault { kind, workgroup, wave: 0, pc: self.entry, text: "dispatch".into() })
+        Box::new(WaveFault { kind, workgroup, wave: 0, lane: None, pc: self.entry, text: "dispatch".into() })
     }
 
     /// Registers that RSRC1 and RSRC3 allocate.

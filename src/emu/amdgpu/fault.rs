@@ -97,21 +97,50 @@ impl FaultKind {
     }
 }
 
+impl FaultKind {
+    /// The first lane that the fault concerns, given the one whose access was under way.
+    pub(super) fn lane(&self, access: Option<u8>) -> Option<u8> {
+        match self {
+            Self::VgprUnwritten { lanes, .. } => u8::try_from(lanes.trailing_zeros()).ok(),
+            Self::Memory { access: Access::Fetch, .. } => None,
+            Self::Memory { .. }
+            | Self::LdsUnwritten { .. }
+            | Self::LdsOutOfRange { .. }
+            | Self::ScratchOutOfRange { .. }
+            | Self::Misaligned { .. }
+            | Self::LdsRace { .. }
+            | Self::LdsStoreNotWaited { .. } => access,
+            _ => None,
+        }
+    }
+}
+
 /// A fault and where it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveFault {
     pub kind: FaultKind,
     pub workgroup: [u32; 3],
     pub wave: u32,
+    /// The first lane that it concerns; `None` where it concerns the wave as a whole.
+    pub lane: Option<u8>,
     pub pc: u64,
     /// The instruction as text, or its words when it cannot be read.
     pub text: String,
 }
 
+impl WaveFault {
+    /// Address, instruction, workgroup, wave and lane.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let [x, y, z] = self.workgroup;
+        let lane = self.lane.map_or_else(String::new, |lane| format!(" lane {lane}"));
+        format!("{:#x} `{}` in workgroup {x},{y},{z} wave {}{lane}", self.pc, self.text, self.wave)
+    }
+}
+
 impl fmt::Display for WaveFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [x, y, z] = self.workgroup;
-        write!(out, "{} at {:#x} `{}` in workgroup {x},{y},{z} wave {}", self.kind, self.pc, self.text, self.wave)
+        write!(out, "{} at {}", self.kind, self.place())
     }
 }
 

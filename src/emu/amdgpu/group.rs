@@ -209,7 +209,7 @@ impl Group {
                 && w.strict.lenient
                 && kind.is_finding()
             {
-                note(self.id, n as u32, w.pc, kind, unit, code);
+                note(self.id, n as u32, w, kind, unit, code);
                 outcome = unchecked(w, unit, code);
             }
             if let Err(kind) = outcome {
@@ -265,15 +265,17 @@ impl Group {
     fn report(&self, n: usize, kind: FaultKind, unit: &mut Unit, code: &mut Code) -> Box<WaveFault> {
         let pc = self.waves.get(n).map_or(0, |w| w.pc);
         let text = code.text(&mut unit.tlb, pc);
-        Box::new(WaveFault { kind, workgroup: self.id, wave: n as u32, pc, text })
+        let lane = kind.lane(self.waves.get(n).and_then(|w| w.access_lane.get()));
+        Box::new(WaveFault { kind, workgroup: self.id, wave: n as u32, lane, pc, text })
     }
 }
 
 /// Notes a finding, once an instruction.
-fn note(workgroup: [u32; 3], wave: u32, pc: u64, kind: &FaultKind, unit: &mut Unit, code: &mut Code) {
+fn note(workgroup: [u32; 3], wave: u32, w: &Wave, kind: &FaultKind, unit: &mut Unit, code: &mut Code) {
+    let (pc, lane) = (w.pc, kind.lane(w.access_lane.get()));
     if code.noted.insert(pc) {
         let text = code.text(&mut unit.tlb, pc);
-        unit.tlb.note(&WaveFault { kind: kind.clone(), workgroup, wave, pc, text });
+        unit.tlb.note(&WaveFault { kind: kind.clone(), workgroup, wave, lane, pc, text });
     }
 }
 
@@ -295,6 +297,7 @@ fn step(w: &mut Wave, unit: &mut Unit, code: &mut Code) -> R<()> {
     let n = code.at(&mut unit.tlb, w.pc)?;
     let i = &code.insts[n];
     w.instructions += 1;
+    w.access_lane.set(None);
     if w.strict.hazards {
         hazard::check(w, i)?;
     }

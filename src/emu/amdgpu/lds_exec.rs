@@ -83,11 +83,10 @@ fn address(w: &Wave, i: &Inst, width: Option<Width>) -> R<impl Fn(&Wave, usize) 
     let by_lane = width.is_some_and(|x| x.by_lane);
     let base = if by_lane { w.scalar_operand(Operand::S(M0), 1)? & 0xffff } else { 0 };
     let at = if by_lane { 0 } else { source(w, i.mem.addr, 0)? };
-    Ok(
-        move |w: &Wave, lane: usize| {
-            if by_lane { base + offset + 4 * lane as u64 } else { (u64::from(w.lane(at, lane)) + offset) & 0xffff_ffff }
-        },
-    )
+    Ok(move |w: &Wave, lane: usize| {
+        w.accesses(lane);
+        if by_lane { base + offset + 4 * lane as u64 } else { (u64::from(w.lane(at, lane)) + offset) & 0xffff_ffff }
+    })
 }
 
 /// Puts what a lane loaded into its registers.
@@ -179,6 +178,7 @@ fn load2(w: &mut Wave, lds: &mut Lds, i: &Inst, bytes: u32, stride: u32) -> R<()
     let to = targets(w, i.dst, bytes / 2, Counter::Lds)?;
     let len = bytes as usize;
     for lane in lanes_of(w.exec()) {
+        w.accesses(lane);
         let [a, b] = both(i, w.lane(at, lane).into(), stride);
         let mut data = [0; 16];
         lds.read(w, a, &mut data[..len])?;
@@ -192,6 +192,7 @@ fn store2(w: &mut Wave, lds: &mut Lds, i: &Inst, bytes: u32, stride: u32) -> R<(
     let at = source(w, i.mem.addr, 0)?;
     let (first, second) = (sources(w, i.mem.data, bytes / 4)?, sources(w, i.mem.data1, bytes / 4)?);
     for lane in lanes_of(w.exec()) {
+        w.accesses(lane);
         let [a, b] = both(i, w.lane(at, lane).into(), stride);
         lds.write(w, a, &collect(w, &first, lane, dwords(bytes))[..bytes as usize])?;
         lds.write(w, b, &collect(w, &second, lane, dwords(bytes))[..bytes as usize])?;
@@ -205,6 +206,7 @@ fn exchange2(w: &mut Wave, lds: &mut Lds, i: &Inst, bytes: u32, stride: u32) -> 
     let to = targets(w, i.dst, bytes / 2, Counter::Lds)?;
     let (wide, len) = (bytes == 8, bytes as usize);
     for lane in lanes_of(w.exec()) {
+        w.accesses(lane);
         let [a, b] = both(i, w.lane(at, lane).into(), stride);
         let value = |from: &[usize; 4]| {
             let raw = collect(w, from, lane, dwords(bytes));

@@ -94,6 +94,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("v_mul_lo_i32", "v_mul_lo_u32"),
     ("v_exp_legacy_f32", "v_exp_f32"),
     ("v_log_legacy_f32", "v_log_f32"),
+    ("v_mad_legacy_u16", "v_mad_u16"),
+    ("v_mad_legacy_i16", "v_mad_i16"),
     ("v_mad_mix_f32", "v_fma_mix_f32"),
     ("v_mad_mixlo_f16", "v_fma_mixlo_f16"),
     ("v_mad_mixhi_f16", "v_fma_mixhi_f16"),

@@ -25,6 +25,13 @@ pub(super) enum What {
     Class,
 }
 
+impl Compare {
+    /// Type of a class test's mask: half a register beside a half float.
+    pub fn class_bits(self) -> Ty {
+        if self.ty.is_16() { Ty::B16 } else { Ty::B32 }
+    }
+}
+
 pub(super) fn relation(name: &str) -> Option<u8> {
     Some(match name {
         "f" => 0,

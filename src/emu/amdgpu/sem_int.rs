@@ -50,14 +50,16 @@ pub(super) static ROWS32: &[VSem] = &[
     same("v_bfe_u32", U32, v3!(|a: u32, b: u32, c: u32| (a >> (b & 31)) & low_mask(c))),
     same("v_bfe_i32", I32, v3!(bfe_i32)),
     same("v_bfi_b32", B32, v3!(|a: u32, b: u32, c: u32| (a & b) | (!a & c))),
-    same(
+    mixed(
         "v_alignbit_b32",
         B32,
+        [B32, B32, B16],
         v3!(|a: u32, b: u32, c: u32| (((u64::from(a) << 32) | u64::from(b)) >> (c & 31)) as u32),
     ),
-    same(
+    mixed(
         "v_alignbyte_b32",
         B32,
+        [B32, B32, B16],
         v3!(|a: u32, b: u32, c: u32| (((u64::from(a) << 32) | u64::from(b)) >> ((c & 3) * 8)) as u32),
     ),
     same("v_min3_i32", I32, v3!(|a: u32, b: u32, c: u32| (a as i32).min(b as i32).min(c as i32) as u32)),

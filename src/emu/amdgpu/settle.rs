@@ -67,7 +67,9 @@ fn reads(w: &Wave, i: &Inst) -> Registers {
 
 fn writes(w: &Wave, i: &Inst) -> Registers {
     if is_scalar(i) {
-        let looks = i.format == Format::Sopk && i.entry.widths[0] == 0;
+        // A call's return address has settled when the callee reads it.
+        let calls = ["s_swappc", "s_call"].iter().any(|p| i.entry.name.starts_with(p));
+        let looks = i.format == Format::Sopk && i.entry.widths[0] == 0 || calls;
         return if looks { 0 } else { span(i.dst, u32::from(i.entry.widths[0]).clamp(1, 4)) };
     }
     let one = matches!(i.entry.sem, Sem::Cross(Cross::ReadLane | Cross::ReadFirstLane | Cross::OnScalar(_)));
@@ -120,7 +122,8 @@ impl Unsettled {
         if read & self.vector & VCC_BITS != 0 {
             self.vector &= !VCC_BITS;
         }
-        if read & self.kept & !VCC_BITS != 0 {
+        // Of any register: code that LLVM makes relies on it where a caller may have had the register kept.
+        if read & !VCC_BITS != 0 {
             self.vector &= VCC_BITS;
         }
         self.scalar |= written & self.kept;

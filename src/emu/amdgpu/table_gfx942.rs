@@ -702,6 +702,8 @@ pub(super) const ROWS: &[Row] = &[
     row(F::Vop3, 0x200, "v_lshl_or_b32", [1, 1, 1, 1]),
     row(F::Vop3, 0x201, "v_and_or_b32", [1, 1, 1, 1]),
     row(F::Vop3, 0x202, "v_or3_b32", [1, 1, 1, 1]),
+    row(F::Vop3, 0x1eb, "v_mad_legacy_u16", [1, 1, 1, 1]),
+    row(F::Vop3, 0x1ec, "v_mad_legacy_i16", [1, 1, 1, 1]),
     row(F::Vop3, 0x204, "v_mad_u16", [1, 1, 1, 1]),
     row(F::Vop3, 0x205, "v_mad_i16", [1, 1, 1, 1]),
     row(F::Vop3, 0x206, "v_fma_f16", [1, 1, 1, 1]),

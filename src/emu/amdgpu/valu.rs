@@ -408,7 +408,7 @@ pub(super) fn compare(w: &mut Wave, i: &Inst, c: Compare) -> R<()> {
             continue;
         }
         let fetch = Fetch { w, i, sem_flushes: !matches!(c.what, What::Class), h, shuffled: shuffled.as_deref() };
-        let b_ty = if matches!(c.what, What::Class) { Ty::B32 } else { c.ty };
+        let b_ty = if matches!(c.what, What::Class) { c.class_bits() } else { c.ty };
         let hit = if wide {
             compare64(c, &fetch.wide(0, c.ty)?, &fetch.wide(1, b_ty)?)
         } else {

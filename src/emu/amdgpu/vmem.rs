@@ -210,6 +210,7 @@ fn scratch_pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, 
 }
 
 fn read_target(w: &Wave, unit: &mut Unit, lane: usize, target: Target, into: &mut [u8]) -> R<()> {
+    w.accesses(lane);
     match target {
         Target::Global(va) => unit.tlb.read(va, into),
         Target::Lds(offset) => unit.lds.read(w, offset, into),
@@ -228,6 +229,7 @@ fn read_target(w: &Wave, unit: &mut Unit, lane: usize, target: Target, into: &mu
 }
 
 fn write_target(w: &Wave, unit: &mut Unit, lane: usize, target: Target, from: &[u8]) -> R<()> {
+    w.accesses(lane);
     match target {
         Target::Global(va) => unit.tlb.write(va, from),
         Target::Lds(offset) => unit.lds.write(w, offset, from),
@@ -458,6 +460,7 @@ fn atomic(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     let accessed = global_of(w.exec(), &all);
     record(w, unit, How::Atomic, align, &accessed, |_, _| 0)?;
     for lane in lanes_of(w.exec()) {
+        w.accesses(lane);
         let v = operand(w, &data, 0, lane, wide);
         let second = if rmw.compares() { operand(w, &data, words, lane, wide) } else { 0 };
         let target = all[lane];

@@ -10,6 +10,7 @@ use super::lanes::{L, Mode};
 use super::shadow::Invalidated;
 use super::wait::{Counter, Waits};
 use super::{Chip, Strict};
+use std::cell::Cell;
 
 /// What a wave does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub(super) struct Wave {
     pub scratch_lane_bytes: u32,
     pub instructions: u64,
     pub lane_operations: u64,
+    /// The lane whose memory access is under way, for a fault's report.
+    pub access_lane: Cell<Option<u8>>,
     /// gfx9: M0 moves the vector registers that instructions name.
     pub index_mode: bool,
 }
@@ -95,6 +98,7 @@ impl Wave {
             scratch_lane_bytes: 0,
             instructions: 0,
             lane_operations: 0,
+            access_lane: Cell::new(None),
             index_mode: false,
         }
     }
@@ -328,6 +332,11 @@ impl Wave {
                 out[i] = value[i];
             }
         }
+    }
+
+    /// Notes which lane accesses memory from here on.
+    pub fn accesses(&self, lane: usize) {
+        self.access_lane.set(u8::try_from(lane).ok());
     }
 
     pub fn lane(&self, place: usize, lane: usize) -> u32 {

@@ -64,13 +64,11 @@ impl Compute for ComputeUnits {
 }
 
 fn explain(fault: &WaveFault) -> ComputeFault {
-    let [x, y, z] = fault.workgroup;
     match &fault.kind {
         FaultKind::Stopped => ComputeFault::Stopped,
         FaultKind::Memory { va, access: of, fault: why } => {
             let mapped = *why == BusFault::Permission;
-            let place = format!("{:#x} `{}` in workgroup {x},{y},{z} wave {}", fault.pc, fault.text, fault.wave);
-            ComputeFault::Memory { fault: VmFault { va: *va, access: access(*of), mapped }, place }
+            ComputeFault::Memory { fault: VmFault { va: *va, access: access(*of), mapped }, place: fault.place() }
         }
         FaultKind::IllegalInstruction { .. } => ComputeFault::Illegal(fault.to_string()),
         FaultKind::Trap { .. } => ComputeFault::Trap(fault.to_string()),
