@@ -13,6 +13,7 @@ mod events;
 mod faults;
 mod files;
 mod hostile;
+mod kernels;
 mod memory;
 pub mod methods;
 mod objects;
@@ -37,6 +38,7 @@ pub fn cases() -> Vec<Case> {
         engines::cases,
         events::cases,
         faults::cases,
+        kernels::cases,
         hostile::cases,
         threads::cases,
     ];
