@@ -170,6 +170,7 @@ def memory_extras(target):
     names += [("DS", "ds_bpermute_fi_b32", 1, 1, "v10, v60, v70")]
     names += [("SMEM", f"s_buffer_load_{n}", w, 0, f"s[20:{19 + w}], s[64:67], 0" if w > 1 else "s20, s[64:67], 0") for n, w in (("b96", 3), ("u8", 1), ("i8", 1), ("u16", 1), ("i16", 1))]
     names += [("SMEM", f"s_prefetch_{n}", 0, 0, "s[60:61], 0, s4, 3") for n in ("data", "inst")] + [("SMEM", n, 0, 0, "") for n in ("s_dcache_inv_vol", "s_dcache_wb_vol")]
+    names += [("SMEM", f"s_store_dword{n}", 0, w, f"{s}, s[60:61], 0x0") for n, w, s in (("", 1, "s20"), ("x2", 2, "s[20:21]"), ("x4", 4, "s[20:23]"))]
     return names
 
 

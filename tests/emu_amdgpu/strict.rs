@@ -511,3 +511,26 @@ fn waves_in_random_order_give_the_same_sums() {
         assert_eq!(sums(seed, 3)[..12], expected, "seed {seed} on three threads");
     }
 }
+
+#[test]
+fn loads_to_lds_put_a_dword_a_lane_behind_m0() {
+    // Words 16 to 31 of LDS are not there: eight lanes, whose values lie from byte 16 on.
+    let body = |load: &str| {
+        format!(
+            "s_load_dwordx4 s[4:7], s[0:1], 0\nv_lshlrev_b32 v1, 2, v0\ns_mov_b32 m0, 16\ns_waitcnt lgkmcnt(0)\n\
+             s_mov_b32 s8, s4\ns_mov_b32 s9, s5\ns_mov_b32 s10, 0x1000\ns_mov_b32 s11, 0x20000\n{load}\n\
+             s_waitcnt vmcnt(0)\nds_read_b32 v2, v1 offset:16\ns_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v2, s[6:7]"
+        )
+    };
+    let words = |load: &str| run(Gfx942, 8, &body(load)).map(|words| words[..8].to_vec());
+    let from = |first: u32| (first..first + 8).collect::<Vec<u32>>();
+    assert_eq!(words("buffer_load_dword v1, s[8:11], 0 offen lds").unwrap(), from(0));
+    assert_eq!(words("s_movk_i32 s12, 64\nbuffer_load_dword v1, s[8:11], s12 offen lds").unwrap(), from(16));
+    assert_eq!(words("global_load_lds_dword v1, s[4:5]").unwrap(), from(0));
+    // Byte 0 of words 0 to 7; of signed bytes at the end of the range, zeros beyond it.
+    assert_eq!(words("buffer_load_ubyte v1, s[8:11], 0 offen lds").unwrap(), from(0));
+    let high = "s_movk_i32 s12, 0xff0\nbuffer_load_sbyte v1, s[8:11], s12 offen lds";
+    assert_eq!(words(high).unwrap(), [-4i32 as u32, -3i32 as u32, -2i32 as u32, -1i32 as u32, 0, 0, 0, 0]);
+    let early = words("s_mov_b32 m0, 16\nbuffer_load_dword v1, s[8:11], 0 offen lds").unwrap_err();
+    assert!(matches!(early, FaultKind::Hazard { need: 1, .. }), "{early}");
+}

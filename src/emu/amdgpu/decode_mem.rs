@@ -5,13 +5,19 @@ use super::decode::{Decoder, bits};
 use super::fault::{FaultKind, R, fail};
 use super::inst::{Inst, MemFields, Operand, Scope};
 use super::lanes::Ty;
-use super::memory::Kind;
+use super::memory::{Kind, MemOp, Width};
 use super::rows::Format;
 use super::sem::Sem;
 
 /// Sign extension of the low bits of a word.
 fn signed(v: u32, width: u32) -> i32 {
     ((v << (32 - width)) as i32) >> (32 - width)
+}
+
+/// Whether a buffer load may go to LDS: one of at most a dword, without halves of registers.
+fn loads_a_dword(sem: Sem) -> bool {
+    let Sem::Memory(MemOp { kind: Kind::Load(Width { bytes, half, .. }), .. }) = sem else { return false };
+    bytes <= 4 && half.is_none()
 }
 
 fn vector(n: u32, acc: bool) -> Operand {
@@ -42,9 +48,12 @@ impl Decoder {
             i.dst = self.scalar_register(bits(w, 6, 12))?;
         }
         if let Sem::Memory(op) = entry.sem
-            && matches!(op.kind, Kind::Load(_))
+            && matches!(op.kind, Kind::Load(_) | Kind::Store(_))
         {
             i.mem.base = Operand::S((bits(w, 0, 5) << 1) as u8);
+            if op.data > 0 {
+                i.mem.data = self.scalar_register(bits(w, 6, 12))?;
+            }
         }
         match self.chip() {
             Chip::Gfx942 => {
@@ -168,7 +177,8 @@ impl Decoder {
             true => (bits(w, 12, 12) == 1, bits(w, 13, 13) == 1),
             false => (bits(v, 22, 22) == 1, bits(v, 23, 23) == 1),
         };
-        if gfx9 && bits(w, 16, 16) == 1 || !gfx9 && bits(v, 21, 21) == 1 {
+        i.mem.to_lds = gfx9 && bits(w, 16, 16) == 1;
+        if i.mem.to_lds && !loads_a_dword(entry.sem) || !gfx9 && bits(v, 21, 21) == 1 {
             return fail(FaultKind::NotModelled { name: format!("{} lds or tfe", entry.name) });
         }
         i.mem.offset = bits(w, 0, 11) as i32;
@@ -201,7 +211,7 @@ impl Decoder {
         if op.data > 0 {
             i.mem.data = vector(data, acc);
         }
-        if op.ret > 0 && !matches!(op.kind, Kind::Atomic { .. }) {
+        if op.ret > 0 && !i.mem.to_lds && !matches!(op.kind, Kind::Atomic { .. }) {
             i.dst = vector(data, acc);
         }
         Ok(())

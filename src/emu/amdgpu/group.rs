@@ -3,6 +3,7 @@
 
 use super::bus::Tlb;
 use super::control::{self, Next};
+use super::cross::Cross;
 use super::decode::Decoder;
 use super::fault::{FaultKind, R, WaveFault, fail};
 use super::inst::{Inst, Operand};
@@ -338,12 +339,23 @@ fn indexed(w: &Wave, i: &Inst) -> Inst {
     moved
 }
 
+/// Whether the mode of indexed registers acts on it: on arithmetic, and on moves between a lane and a scalar (which
+/// aiter's topksoftmax relies on).
+fn is_indexed(i: &Inst) -> bool {
+    let lane = |c: Cross| matches!(c, Cross::WriteLane | Cross::ReadLane | Cross::ReadFirstLane);
+    match i.entry.sem {
+        Sem::Vector(..) => true,
+        Sem::Cross(c) => lane(c),
+        _ => false,
+    }
+}
+
 fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst) -> R<Next> {
     if let Some(second) = &i.second {
         valu::dual(w, i, second)?;
         return Ok(Next::Advance);
     }
-    if w.index_mode && matches!(i.entry.sem, Sem::Vector(..)) {
+    if w.index_mode && is_indexed(i) {
         let moved = indexed(w, i);
         w.index_mode = false;
         let done = execute(w, unit, &moved);

@@ -264,7 +264,7 @@ fn check_cdna(w: &Wave, i: &Inst) -> R<()> {
     let lane_read = matches!(i.entry.sem, Sem::Cross(Cross::ReadLane | Cross::ReadFirstLane));
     let lane_access = lane_read || matches!(i.entry.sem, Sem::Cross(Cross::WriteLane));
     if let Sem::Memory(op) = i.entry.sem
-        && matches!(op.kind, Kind::LoadToLds(_))
+        && (i.mem.to_lds || matches!(op.kind, Kind::LoadToLds(_)))
     {
         need(h, "M0 for a load to LDS", 1, h.m0)?;
     }

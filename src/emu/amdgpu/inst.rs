@@ -71,6 +71,8 @@ pub(super) struct MemFields {
     pub scope: Scope,
     pub offen: bool,
     pub idxen: bool,
+    /// A buffer load of gfx942 whose value goes to LDS.
+    pub to_lds: bool,
 }
 
 /// How far a memory access reaches past caches.

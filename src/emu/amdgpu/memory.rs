@@ -155,6 +155,9 @@ fn scalar(name: &str) -> Option<(Space, Kind)> {
     if let Some(rest) = name.strip_prefix("s_load_") {
         return Some((Space::Scalar, Kind::Load(size(rest)?)));
     }
+    if let Some(rest) = name.strip_prefix("s_store_") {
+        return Some((Space::Scalar, Kind::Store(size(rest)?)));
+    }
     if let Some(rest) = name.strip_prefix("s_buffer_load_") {
         return Some((Space::ScalarBuffer, Kind::Load(size(rest)?)));
     }

@@ -1,4 +1,4 @@
-//! Scalar memory: loads into scalar registers, clocks.
+//! Scalar memory: loads into scalar registers, stores of gfx942 (which go to memory at once), clocks.
 //!
 //! Source: AMD's ISA documents; docs/amd-isa.md 5.6 (results come out of order), 5.9 (low two address bits are
 //! ignored).
@@ -16,6 +16,7 @@ use super::wave::Wave;
 pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     match op.kind {
         Kind::Load(width) => load(w, unit, i, op, width),
+        Kind::Store(_) => store(w, unit, i, op),
         Kind::Clock => {
             let value = if i.entry.name == "s_memtime" { w.instructions } else { realtime() };
             w.waits.issue(Counter::Scalar);
@@ -29,16 +30,34 @@ pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<(
     }
 }
 
-fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<()> {
+/// The base, its register, and the sum of the offsets.
+fn address(w: &Wave, i: &Inst) -> R<(u64, u8, u64)> {
     let Operand::S(base) = i.mem.base else {
-        return fail(FaultKind::BadOperand { what: "base of a scalar load".into() });
+        return fail(FaultKind::BadOperand { what: "base of a scalar access".into() });
     };
     let soffset = match i.mem.soffset {
         Operand::None | Operand::Null => 0,
         operand => w.scalar_operand(operand, 1)? & 0xffff_ffff,
     };
-    let start = w.read_scalars(base, 2)?;
-    let offset = soffset.wrapping_add_signed(i.mem.offset.into());
+    Ok((w.read_scalars(base, 2)?, base, soffset.wrapping_add_signed(i.mem.offset.into())))
+}
+
+fn store(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
+    let (start, _, offset) = address(w, i)?;
+    let Operand::S(data) = i.mem.data else {
+        return fail(FaultKind::BadOperand { what: "data of a scalar store".into() });
+    };
+    w.check_tuple('s', data.into(), op.data.into())?;
+    for n in 0..op.data {
+        let word = w.read_scalars(data + n, 1)? as u32;
+        unit.tlb.write((start.wrapping_add(offset) & !3) + 4 * u64::from(n), &word.to_le_bytes())?;
+    }
+    w.waits.issue(Counter::Scalar);
+    Ok(())
+}
+
+fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<()> {
+    let (start, base, offset) = address(w, i)?;
     let len = width.bytes as usize;
     let mut bytes = [0; 64];
     let narrow = width.bytes < 4;

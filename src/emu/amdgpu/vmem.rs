@@ -33,6 +33,10 @@ pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<(
             super::flush::execute(w, unit, i, act);
             return Ok(());
         }
+        Kind::Load(width) if i.mem.to_lds => {
+            issue(w, op.space, Counter::Load);
+            load_to_lds(w, unit, i, op, width)?;
+        }
         Kind::Load(width) => {
             issue(w, op.space, Counter::Load);
             load(w, unit, i, op, width)?;
@@ -131,7 +135,9 @@ impl Addresses {
         let Operand::S(first) = i.mem.base else { return Ok(()) };
         w.check_tuple('s', first.into(), 4)?;
         let (lo, hi) = (w.read_scalars(first, 2)?, w.read_scalars(first + 2, 2)?);
-        let stride = lo >> 48 & 0x3fff;
+        // gfx9 takes a buffer that is not indexed as bytes, whatever its stride.
+        let is_raw = w.chip == Chip::Gfx942 && !i.mem.idxen;
+        let stride = if is_raw { 0 } else { lo >> 48 & 0x3fff };
         if stride != 0 && lo >> 62 & 1 == 1 {
             return fail(FaultKind::NotModelled { name: format!("{} on a swizzled buffer", i.entry.name) });
         }
