@@ -1,8 +1,8 @@
 //! `cargo xtask corpus`: other people's GPU code, from wheels of PyPI, through our assembler, disassemblers and readers.
 //!
 //! The wheels are installed in `target/corpus`; what is taken out of them stays there and is never committed. The checks
-//! are those of `tools/corpus`. `corpus sample` takes one library of NVIDIA's and AMD's objects, 40 files of each by a
-//! seed, and writes no table.
+//! are those of `tools/corpus`. `corpus sample` takes small wheels (46 MB) and 40 files of each kind by a seed, and writes
+//! no table.
 
 use crate::run::{Failure, Step, call, program, root, start};
 use crate::setup;
@@ -19,6 +19,11 @@ const NVIDIA: [Wheel; 4] = [
     ("nvidia-cusolver", "12.4.1.2", &["nvidia/cu13/lib/libcusolver.so.12"]),
     ("torch", "2.15.0", &["torch/lib/libtorch_cuda.so", "torch/lib/libtorch_cuda_linalg.so"]),
 ];
+/// Of the sample: cubins of every chip in the first, PTX in the second.
+const SMALL: [Wheel; 2] = [
+    ("nvidia-nvjpeg", "13.3.2.43", &["nvidia/cu13/lib/libnvjpeg.so.13"]),
+    ("nvidia-nvtiff-cu13", "0.8.0.82", &["nvidia/nvtiff/lib/libnvtiff.so.0"]),
+];
 const AMD: Wheel = ("amd-aiter", "0.1.7.post2.dev18", &["aiter_meta/hsa/gfx942"]);
 /// Takes PTX and cubins out of a library.
 const CUOBJDUMP: Wheel = ("nvidia-cuda-cuobjdump", "13.5.37", &["nvidia/cu13/bin/cuobjdump"]);
@@ -33,7 +38,13 @@ const CUBINS: &str = "60";
 pub fn steps(rest: &[String]) -> Vec<Step> {
     let tools = || call("setup", setup::nvidia_tools);
     match rest.first() {
-        Some(_) => vec![build(), call("wheels", sample_wheels), call("sample", sample)],
+        Some(_) => vec![
+            build(),
+            call("wheels", sample_wheels),
+            call("sample", sample),
+            call("numpy", setup::python_environment),
+            call("aiter", aiter),
+        ],
         None => vec![
             build(),
             tools(),
@@ -41,6 +52,8 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
             call("ptx", ptx),
             call("cubins", cubins),
             call("objects", objects),
+            call("numpy", setup::python_environment),
+            call("aiter", aiter),
         ],
     }
 }
@@ -54,7 +67,7 @@ fn all_wheels() -> Result<(), Failure> {
 }
 
 fn sample_wheels() -> Result<(), Failure> {
-    [&NVIDIA[0], &AMD, &CUOBJDUMP].into_iter().try_for_each(install)
+    [&SMALL[0], &SMALL[1], &AMD, &CUOBJDUMP].into_iter().try_for_each(install)
 }
 
 /// Installs a wheel in a folder of its own, once.
@@ -102,7 +115,7 @@ fn name(library: &Path) -> String {
 
 /// Builds the tool, with the whole workspace's features, so that the tests' build serves it.
 fn build() -> Step {
-    start("build", "cargo build --quiet --workspace --bin corpus")
+    start("build", "cargo build --quiet --workspace --bin corpus --bin doorbell")
 }
 
 /// Runs the tool.
@@ -151,11 +164,23 @@ fn objects() -> Result<(), Failure> {
     check(&["object", "--out", &table(), &co()])
 }
 
+/// Kernels of AMD's objects on the software GPU, beside numpy.
+fn aiter() -> Result<(), Failure> {
+    let python = root().join("target/venv/bin/python").to_string_lossy().into_owned();
+    let (script, doorbell) = (root().join("tools/corpus/aiter.py"), root().join("target/debug/doorbell"));
+    let words = [python, script.to_string_lossy().into_owned(), doorbell.to_string_lossy().into_owned(), co()];
+    program("aiter", &words)
+}
+
 fn sample() -> Result<(), Failure> {
-    let (package, _, files) = NVIDIA[0];
-    let library = folder().join(package).join(files[0]);
-    let into = folder().join("ptx").join(name(&library));
-    extract(&library, &into, &["-xptx", "all"])?;
-    check(&["ptx", "sm_120", "--sample", "40", &into.to_string_lossy()])?;
+    let [cubins, texts] = SMALL.map(|(package, _, files)| folder().join(package).join(files[0]));
+    let into = folder().join("small");
+    for chip in CUBIN_CHIPS {
+        extract(&cubins, &into.join(chip), &["-xelf", "all", "-arch", chip])?;
+    }
+    check(&["cubin", "--sample", "40", &into.to_string_lossy()])?;
+    let into = folder().join("ptx").join(name(&texts));
+    extract(&texts, &into, &["-xptx", "all"])?;
+    check(&["ptx", "sm_120", &into.to_string_lossy()])?;
     check(&["object", "--sample", "40", &co()])
 }
