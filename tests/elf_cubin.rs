@@ -5,7 +5,7 @@
 //! bytes below.
 
 use doorbell::elf::ElfError;
-use doorbell::elf::cubin::{Cubin, Param, is_cubin};
+use doorbell::elf::cubin::{Cubin, Functions, Param, is_cubin};
 use object::{Object, ObjectSection, ObjectSymbol};
 
 struct Made {
@@ -165,6 +165,24 @@ fn a_name_that_the_runtime_provides_is_listed_and_gets_its_address() {
     let bank = cubin.kernel("k").unwrap().banks.iter().find(|b| b.number == 4).expect("addresses").offset as usize;
     let slots: Vec<u64> = image[bank..bank + 24].as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
     assert!(slots.contains(&0x7654_3210_aa00), "{slots:x?}");
+    // The same from code behind the image.
+    let code = vec![0xab; 40];
+    let entries = vec![("other".to_owned(), 0), ("table".to_owned(), 16)];
+    let functions = Functions { code, entries, registers: 40, stack_bytes: 96 };
+    let (mut linked, before) = (cubin.clone(), cubin.kernel("k").unwrap());
+    linked.supply(&functions).unwrap();
+    assert!(linked.undefined().is_empty());
+    let (image, kernel) = (linked.image(BASE).unwrap(), linked.kernel("k").unwrap());
+    let at = cubin.size();
+    assert_eq!(image[at..at + 40], [0xab; 40]);
+    assert!(image.len() >= at + 40 + 4096 && image.len().is_multiple_of(4096), "what is fetched ahead is there");
+    let slots: Vec<u64> = image[bank..bank + 24].as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
+    assert!(slots.contains(&(BASE + at as u64 + 16)), "{slots:x?}");
+    assert_eq!(kernel.registers, before.registers.max(40));
+    assert_eq!(kernel.stack_bytes, before.stack_bytes.map(|own| own + 96));
+    let mut unchanged = cubin.clone();
+    unchanged.supply(&Functions { entries: vec![("other".to_owned(), 0)], ..functions }).unwrap();
+    assert_eq!((unchanged.size(), unchanged.undefined()), (cubin.size(), cubin.undefined()));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use super::DeviceTag;
 use super::memory::Location;
 use doorbell_elf::Object;
+use doorbell_elf::cubin::Functions;
 use doorbell_hcq::signal::{Point, Signal};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -27,6 +28,8 @@ pub enum Code<'a> {
     Elf { bytes: &'a [u8], entry: &'a str },
     /// The output of an instruction set's back end, and the symbol to start at.
     Object { object: &'a Object, entry: &'a str },
+    /// A cubin of another compiler, with the functions that it calls by name.
+    Cubin { bytes: &'a [u8], entry: &'a str, functions: &'a Functions },
     /// Position-independent instructions, started at the first byte.
     Raw(&'a [u8]),
 }

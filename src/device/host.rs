@@ -145,7 +145,7 @@ impl<E: Executor> Device for HostDevice<E> {
         let one = |image: &KernelImage<'_>| {
             let refused = |why| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
             let code = match image.code {
-                Code::Elf { bytes, .. } | Code::Raw(bytes) => bytes,
+                Code::Elf { bytes, .. } | Code::Cubin { bytes, .. } | Code::Raw(bytes) => bytes,
                 Code::Object { .. } => return Err(refused("it is an object, not bytes".into())),
             };
             let program = self.core.executor.load(image.name, code).map_err(refused)?;

@@ -7,6 +7,8 @@ mod backends;
 mod batches;
 mod blame;
 mod cache;
+#[cfg(feature = "nv")]
+pub mod calls;
 mod captured;
 pub mod counters;
 mod debug;

@@ -2,9 +2,10 @@
 
 use super::contents::contents;
 use super::expect::Expect;
+use super::object::Object;
 use super::spec::Spec;
 use crate::CliError;
-use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, KernelImage, Memory, time_command};
+use doorbell::device::{Arg, Command, Device, DeviceError, Geometry, Memory, time_command};
 use doorbell::engine::OpenDevice;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,15 +37,15 @@ struct Buffer<'a> {
 }
 
 impl Job {
-    /// Runs the launches; returns the time of each in nanoseconds.
-    pub fn run(&self, open: &OpenDevice) -> Result<Vec<u64>, CliError> {
+    /// Runs the launches of an object; returns the time of each in nanoseconds.
+    pub fn run(&self, object: &Object, open: &OpenDevice) -> Result<Vec<u64>, CliError> {
         let device = open.device.as_ref();
-        let bytes = self.object_code(open)?;
-        let image = KernelImage { name: &self.kernel, code: Code::Elf { bytes: &bytes, entry: &self.kernel } };
+        let bytes = &object.bytes;
+        let image = object.image(&self.kernel);
         // A launch that the object does not support is the caller's mistake.
         let refused = |e: DeviceError| match e {
             DeviceError::Load { .. } | DeviceError::Unsupported { .. } => {
-                CliError::Usage(format!("{e}; {} contains {}", self.object.display(), contents(&bytes)))
+                CliError::Usage(format!("{e}; {} contains {}", self.object.display(), contents(bytes)))
             }
             e => failed(&e),
         };
@@ -79,19 +80,6 @@ impl Job {
             }
         }
         Ok(times)
-    }
-
-    /// The bytes of the object file; a source text for the device's back end is assembled first.
-    fn object_code(&self, open: &OpenDevice) -> Result<Vec<u8>, CliError> {
-        let bytes = crate::files::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
-        let is_text = self.object.extension().is_some_and(|e| open.backend.language().is_some_and(|l| e == l));
-        match std::str::from_utf8(&bytes) {
-            Ok(text) if is_text => open
-                .backend
-                .assemble(&self.kernel, text)
-                .map_err(|e| CliError::Failed(format!("{}: {e}", self.object.display()))),
-            _ => Ok(bytes),
-        }
     }
 
     fn arguments<'a>(&'a self, device: &dyn Device, buffers: &mut Vec<Buffer<'a>>) -> Result<Vec<Arg>, CliError> {

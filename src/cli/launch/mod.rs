@@ -6,6 +6,7 @@
 mod contents;
 mod expect;
 pub mod job;
+mod object;
 pub mod spec;
 
 use super::{CliError, Output};
@@ -13,6 +14,7 @@ use clap::Args;
 use doorbell::engine::session;
 use expect::Expect;
 use job::{Job, file_error};
+use object::{CallArgs, Object, Printed};
 use serde::Deserialize;
 use spec::{Spec, extent};
 use std::path::PathBuf;
@@ -48,6 +50,8 @@ pub struct LaunchArgs {
     /// repeat, expect: [{out, want, dtype}]}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["object", "kernel"])]
     jobs: Option<PathBuf>,
+    #[command(flatten)]
+    calls: CallArgs,
 }
 
 /// A launch in a jobs file.
@@ -124,6 +128,16 @@ impl LaunchArgs {
     }
 }
 
+impl Printed {
+    fn say(&self, output: Output) {
+        self.lines.iter().for_each(|line| output.say(line));
+        if self.lost_calls > 0 {
+            let why = "there was no room for their text (--print-buffer BYTES)";
+            output.say(&format!("{} calls of printf are lost: {why}", self.lost_calls));
+        }
+    }
+}
+
 pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     let jobs = args.jobs()?;
     let s = session()?;
@@ -131,7 +145,12 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     let mut results = Vec::new();
     let (mut as_wanted, mut different) = (0, Vec::new());
     for job in &jobs {
-        let times = job.run(&device)?;
+        let object = Object::read(&job.object, &job.kernel, &device, &args.calls, s.options.ptxas.is_none())?;
+        let ran = job.run(&object, &device);
+        let (printed, failed) = object.told(&device.name);
+        printed.say(output);
+        failed?;
+        let times = ran?;
         let best = times.iter().copied().min().unwrap_or(0);
         output.say(&format!(
             "{} on {}: {:.3} us, the best of {}",
@@ -148,7 +167,7 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
         }
         results.push(serde_json::json!({
             "object": job.object, "kernel": job.kernel, "grid": job.grid, "block": job.block, "cluster": job.cluster,
-            "times_ns": times,
+            "times_ns": times, "printed": printed.lines, "lost_calls": printed.lost_calls,
         }));
     }
     different.iter().for_each(|what| output.say(what));

@@ -43,7 +43,7 @@ impl ParsedImage {
     pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         match image.code {
             Code::Raw(bytes) => Self::bare(bytes.to_vec()),
-            Code::Elf { bytes, entry } => Self::object(bytes, entry, chip),
+            Code::Elf { bytes, entry } | Code::Cubin { bytes, entry, .. } => Self::object(bytes, entry, chip),
             Code::Object { object, entry } => {
                 Self::object(&elf::write(object).map_err(|e| e.to_string())?, entry, chip)
             }

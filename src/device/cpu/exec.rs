@@ -162,10 +162,10 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
     match image.code {
         Code::Raw([]) => refuse("no code".into()),
         Code::Raw(bytes) => Ok(Form::Raw(bytes)),
-        Code::Elf { entry, .. } | Code::Object { entry, .. } => {
+        Code::Elf { entry, .. } | Code::Cubin { entry, .. } | Code::Object { entry, .. } => {
             let linked = match image.code {
                 Code::Object { object, .. } => link_object(object),
-                Code::Elf { bytes, .. } | Code::Raw(bytes) => link(bytes),
+                Code::Elf { bytes, .. } | Code::Cubin { bytes, .. } | Code::Raw(bytes) => link(bytes),
             };
             let linked = linked.map_err(|e| refusal(device, image.name, e))?;
             let Some(at) = linked.entry(entry) else { return refuse(format!("it has no global function {entry}")) };

@@ -29,7 +29,7 @@ impl Core {
     pub fn program(&self, image: &KernelImage<'_>) -> Result<Program, DeviceError> {
         let refused = |why: String| DeviceError::Load { device: self.name.clone(), kernel: image.name.into(), why };
         let (bytes, entry) = match image.code {
-            Code::Elf { bytes, entry } => (bytes, entry),
+            Code::Elf { bytes, entry } | Code::Cubin { bytes, entry, .. } => (bytes, entry),
             Code::Raw(bytes) => (bytes, image.name),
             Code::Object { .. } => return Err(refused("it is an object, not the source of a kernel".into())),
         };

@@ -50,15 +50,17 @@ impl CubinImage {
     /// # Errors
     /// A message: not a cubin, a cubin without the kernel, or for another chip.
     pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
-        let (bytes, entry) = match image.code {
-            Code::Elf { bytes, entry } => (bytes, entry),
+        let (bytes, entry, functions) = match image.code {
+            Code::Elf { bytes, entry } => (bytes, entry, None),
+            Code::Cubin { bytes, entry, functions } => (bytes, entry, Some(functions)),
             Code::Object { .. } => return Err("an unlinked object; a cubin is needed".into()),
             Code::Raw(_) => return Err("raw instructions lack the launch parameters; a cubin is needed".into()),
         };
         if !is_cubin(bytes) {
             return Err("the file is not a cubin".into());
         }
-        let cubin = Cubin::parse(bytes).map_err(|e| e.to_string())?;
+        let mut cubin = Cubin::parse(bytes).map_err(|e| e.to_string())?;
+        functions.map_or(Ok(()), |f| cubin.supply(f)).map_err(|e| e.to_string())?;
         if cubin.sm > chip.sm || cubin.sm / 10 != chip.sm / 10 {
             return Err(format!("the cubin is for sm_{}, the device is {}", cubin.sm, chip.name));
         }

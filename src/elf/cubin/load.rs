@@ -11,13 +11,13 @@ use doorbell_sort as sort;
 use std::collections::HashMap;
 
 /// Alignment of code in the image; the hardware requires it of a program's address.
-const CODE_ALIGN: u64 = 128;
+pub(super) const CODE_ALIGN: u64 = 128;
 /// Alignment of constant banks: the largest that any chip requires.
 const BANK_ALIGN: u64 = 256;
 /// Mapped memory after the image: instructions are prefetched.
-const PREFETCH_BYTES: u64 = 4096;
+pub(super) const PREFETCH_BYTES: u64 = 4096;
 /// What bases are multiples of.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// `st_other` of a symbol that can be launched.
 pub(super) const STO_ENTRY: u8 = 0x10;
 /// A constant bank's size at most.
@@ -85,12 +85,12 @@ pub struct Kernel {
 
 /// A 64- or 32-bit field that waits for the image's address, or for the address of what is defined elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fixup {
+pub(super) struct Fixup {
     at: u64,
     kind: u32,
-    value: u64,
+    pub(super) value: u64,
     /// Which of the undefined names the value counts from; `None`: the image.
-    from: Option<usize>,
+    pub(super) from: Option<usize>,
 }
 
 /// A cubin that has been checked and can be placed anywhere.
@@ -100,10 +100,10 @@ pub struct Cubin {
     pub sm: u32,
     /// By name.
     pub kernels: Vec<Kernel>,
-    bytes: Vec<u8>,
-    fixups: Vec<Fixup>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) fixups: Vec<Fixup>,
     /// Names that something in the file refers to and that the runtime has to provide.
-    undefined: Vec<String>,
+    pub(super) undefined: Vec<String>,
     /// Why the file can be read and not be loaded.
     unsupported: Option<ElfError>,
 }

@@ -134,10 +134,12 @@ fn special(f: Fields) -> R<Run> {
 }
 
 /// The address of a code position, given by its distance from the next instruction.
+/// LEPC: its own address; from sm_90 on, the next instruction's and a distance.
 fn code_address(f: Fields) -> R<Run> {
-    let (d, distance) = (f.dst()?, super::flow::distance(f)?);
+    let distance = if f.0.operand("t").is_some() { 16 + super::flow::distance(f)? } else { 0 };
+    let d = f.dst()?;
     Ok(Box::new(move |c| {
-        let at = (c.pc + 16).wrapping_add_signed(distance);
+        let at = c.pc.wrapping_add_signed(distance);
         c.write_pairs(d, &[at; 32]);
         Ok(())
     }))

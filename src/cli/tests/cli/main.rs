@@ -2,6 +2,8 @@
 
 mod asm;
 mod bench;
+#[cfg(all(feature = "nv", feature = "emu"))]
+mod calls;
 mod drivertest;
 mod dump;
 mod files;

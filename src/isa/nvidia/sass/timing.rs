@@ -120,6 +120,10 @@ pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction
 }
 
 fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distance {
+    // The form without a distance; its sums follow each call by address.
+    if producer.form().mnemonic == "LEPC" && producer.chip().is_before_hopper() {
+        return both(9, 15);
+    }
     let Some(row) = row(from) else {
         return both(11, 15);
     };

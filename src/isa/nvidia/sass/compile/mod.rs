@@ -36,6 +36,7 @@ mod select;
 use super::SmArch;
 use crate::ptx::{self, Pos};
 use doorbell_elf::cubin::{self, Arch, NewKernel, NewModule, Param};
+pub use lower::described::DESCRIPTOR;
 use optimise::facts::SHARED_START;
 pub use read::data::Data;
 use std::cell::RefCell;

@@ -6201,7 +6201,7 @@ pub static FORMS: [Form; 799] = [
         Pipe::Branch,
         0b00111,
         ".ABS{nd} <pp?><a> <t>",
-        &[PP, PP_NOT, A, T_AT34, ND, SEL_AT85_2],
+        &[PP, PP_NOT, A, T_AT34_2, ND, SEL_AT85_2],
         &[],
     ),
     form("RPCMOV", "WR", 0x352, File::Predicate, Pipe::Branch, 0b11111, ".32 Rpc{h}, <b>", &[B, H], &[]),

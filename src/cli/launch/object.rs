@@ -1,0 +1,136 @@
+//! The object of a launch: read, assembled where it is text, and given the functions that it calls of CUDA's runtime.
+
+use super::job::file_error;
+use crate::CliError;
+use clap::Args;
+use doorbell::device::{Code, KernelImage};
+#[cfg(feature = "nv")]
+use doorbell::elf::cubin::Functions;
+use doorbell::engine::OpenDevice;
+#[cfg(feature = "nv")]
+use doorbell::engine::calls::{Calls, Sizes, Told, is_wanted, is_wanted_in};
+use std::path::Path;
+
+/// The memory of these functions.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct CallArgs {
+    /// Heap of kernels that call malloc (NVIDIA's)
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
+    heap: u64,
+    /// Room for the text of kernels that call printf (NVIDIA's); calls that find none are lost, and counted
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    print_buffer: u64,
+}
+
+/// What an object's kernels printed.
+#[derive(Debug, Default)]
+pub struct Printed {
+    pub lines: Vec<String>,
+    pub lost_calls: u32,
+}
+
+/// An object that a device loads.
+#[derive(Debug)]
+pub struct Object {
+    pub bytes: Vec<u8>,
+    #[cfg(feature = "nv")]
+    calls: Option<Calls>,
+    #[cfg(feature = "nv")]
+    functions: Option<Functions>,
+}
+
+impl Object {
+    /// Reads an object for a kernel; a source text for the device's back end is assembled. `assembles` says that our
+    /// assembler does it.
+    pub fn read(
+        path: &Path,
+        kernel: &str,
+        open: &OpenDevice,
+        args: &CallArgs,
+        assembles: bool,
+    ) -> Result<Object, CliError> {
+        let bytes = crate::files::read(path).map_err(|e| file_error(path, &e))?;
+        let is_text = path.extension().is_some_and(|e| open.backend.language().is_some_and(|l| e == l));
+        let failed = |e: &dyn std::fmt::Display| CliError::Failed(format!("{}: {e}", path.display()));
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if is_text => Object::assemble(text, kernel, open, args, assembles).map_err(|e| failed(&e)),
+            _ => Object::link(bytes, open, args).map_err(|e| failed(&e)),
+        }
+    }
+
+    /// Loaded under the kernel's name.
+    pub fn image<'a>(&'a self, kernel: &'a str) -> KernelImage<'a> {
+        let (bytes, entry) = (self.bytes.as_slice(), kernel);
+        #[cfg(feature = "nv")]
+        if let Some(functions) = &self.functions {
+            return KernelImage { name: kernel, code: Code::Cubin { bytes, entry, functions } };
+        }
+        KernelImage { name: kernel, code: Code::Elf { bytes, entry } }
+    }
+}
+
+#[cfg(feature = "nv")]
+impl Object {
+    fn assemble(
+        text: &str,
+        kernel: &str,
+        open: &OpenDevice,
+        args: &CallArgs,
+        assembles: bool,
+    ) -> Result<Object, doorbell::Error> {
+        // Another assembler leaves the names to whoever loads its cubin.
+        if !assembles || !is_wanted_in(text) {
+            return Object::link(open.backend.assemble(kernel, text)?, open, args);
+        }
+        let calls = Calls::open(open, args.sizes())?;
+        let linked = calls.in_module(text);
+        let bytes = open.backend.assemble(kernel, linked.as_deref().unwrap_or(text))?;
+        Ok(Object { bytes, calls: Some(calls), functions: None })
+    }
+
+    fn link(bytes: Vec<u8>, open: &OpenDevice, args: &CallArgs) -> Result<Object, doorbell::Error> {
+        if !is_wanted(&bytes) || !open.device.info().arch.starts_with("sm_") {
+            return Ok(Object { bytes, calls: None, functions: None });
+        }
+        let calls = Calls::open(open, args.sizes())?;
+        let functions = Some(calls.functions()?);
+        Ok(Object { bytes, calls: Some(calls), functions })
+    }
+
+    /// What its kernels printed, each line after the device's name; and an assertion that failed, as an error.
+    pub fn told(&self, device: &str) -> (Printed, Result<(), CliError>) {
+        let Some(calls) = &self.calls else { return (Printed::default(), Ok(())) };
+        let told: Told = calls.take();
+        let lines = told.text().lines().map(|line| format!("{device}: {line}")).collect();
+        let failed = told.failed.map_or(Ok(()), |a| Err(CliError::Failed(format!("{device}: {a}"))));
+        (Printed { lines, lost_calls: told.lost }, failed)
+    }
+}
+
+#[cfg(feature = "nv")]
+impl CallArgs {
+    fn sizes(&self) -> Sizes {
+        Sizes { text_bytes: self.print_buffer, heap_bytes: self.heap }
+    }
+}
+
+#[cfg(not(feature = "nv"))]
+impl Object {
+    fn assemble(
+        text: &str,
+        kernel: &str,
+        open: &OpenDevice,
+        _args: &CallArgs,
+        _assembles: bool,
+    ) -> Result<Object, doorbell::Error> {
+        Ok(Object { bytes: open.backend.assemble(kernel, text)? })
+    }
+
+    fn link(bytes: Vec<u8>, _open: &OpenDevice, _args: &CallArgs) -> Result<Object, doorbell::Error> {
+        Ok(Object { bytes })
+    }
+
+    pub fn told(&self, _device: &str) -> (Printed, Result<(), CliError>) {
+        (Printed::default(), Ok(()))
+    }
+}
