@@ -139,6 +139,8 @@ mod default_device;
 pub mod engine;
 pub mod isa {
     //! The back ends, one for each instruction set.
+    #[cfg(feature = "cpu")]
+    pub use doorbell_aarch64 as aarch64;
     #[cfg(feature = "amd")]
     pub use doorbell_amdgpu as amdgpu;
     pub use doorbell_isa::*;

@@ -23,7 +23,7 @@ pub struct DumpArgs {
     /// Directory to write to; created if it is missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Compile for this arch, independent of the machine: x86_64-avx2, gfx1100, sm_75, sm_80, sm_90a, sm_120 ...
+    /// Compile for this arch, independent of the machine: x86_64-avx2, aarch64-neon, gfx1100, sm_80, sm_90a ...
     #[arg(long, value_name = "ARCH")]
     target: Option<String>,
     /// Built-in program

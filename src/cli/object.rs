@@ -149,7 +149,17 @@ fn cpu_text(bytes: &[u8]) -> Result<String, String> {
     for section in file.sections().iter().filter(|s| s.header.sh_flags & doorbell::elf::abi::SHF_EXECINSTR != 0) {
         let _ = writeln!(text, "{}:", section.name);
         let code = file.contents(section).map_err(|e| e.to_string())?;
-        text.push_str(&doorbell::isa::x86_64::disassemble(code).map_err(|e| e.to_string())?);
+        let listing = match file.machine() {
+            Machine::Aarch64 => {
+                // What follows the functions are their constants.
+                let functions = file.symbols().iter().filter(|s| s.kind() == doorbell::elf::abi::STT_FUNC);
+                let end = functions.map(|s| s.sym.st_value.saturating_add(s.sym.st_size)).max();
+                let end = end.and_then(|end| usize::try_from(end).ok()).unwrap_or(code.len());
+                doorbell::isa::aarch64::codec::disassemble(code, end)
+            }
+            _ => doorbell::isa::x86_64::disassemble(code),
+        };
+        text.push_str(&listing.map_err(|e| e.to_string())?);
     }
     Ok(text)
 }

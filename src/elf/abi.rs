@@ -10,6 +10,8 @@ pub const EV_CURRENT: u8 = 1;
 pub const ET_REL: u16 = 1;
 pub const ET_EXEC: u16 = 2;
 pub const ET_DYN: u16 = 3;
+/// 64-bit Arm.
+pub const EM_AARCH64: u16 = 183;
 /// AMD's GPUs.
 pub const EM_AMDGPU: u16 = 224;
 /// NVIDIA's GPUs.

@@ -15,7 +15,10 @@ pub(super) fn link(object: &Object) -> Option<Image> {
         let inside = s.section.is_some_and(|section| s.offset_bytes <= object.section_len(section));
         inside && !s.name.is_empty() && !s.name.contains('\0')
     };
-    if object.machine != Machine::X86_64 || object.bss_len > MAX_IMAGE_BYTES || !object.symbols.iter().all(plain) {
+    if !matches!(object.machine, Machine::X86_64 | Machine::Aarch64)
+        || object.bss_len > MAX_IMAGE_BYTES
+        || !object.symbols.iter().all(plain)
+    {
         return None;
     }
     let (text, rodata) = (wide(object.text.len()), wide(object.rodata.len()));
@@ -36,7 +39,8 @@ pub(super) fn link(object: &Object) -> Option<Image> {
     bytes.get_mut(index(text_end)..)?.get_mut(..object.rodata.len())?.copy_from_slice(&object.rodata);
     for r in &object.relocations {
         let is_inside = r.offset_bytes.checked_add(4).is_some_and(|end| end <= object.section_len(r.section));
-        if r.kind != RelocKind::Pc32 || r.section == Section::Bss || !is_inside {
+        let plain = r.kind == RelocKind::Pc32 && object.machine == Machine::X86_64;
+        if !plain || r.section == Section::Bss || !is_inside {
             return None;
         }
         let to = match r.target {

@@ -11,7 +11,7 @@ use super::error::ElfError;
 use super::image::{Anchor, External, Field, Fixup, Image, store};
 use super::layout::{Class, Layout, SLOT_BYTES, classify, place};
 use super::num::{index, wide};
-use super::object::{Object, RelocKind};
+use super::object::{Machine, Object, RelocKind};
 use super::parse::{ElfFile, FileSection, FileSymbol, Place};
 use super::x86_64::{self, INT3, Row, STUB, STUB_BYTES, STUB_FIELD};
 
@@ -93,7 +93,8 @@ fn request(file: &ElfFile, section: usize, contents: &[u8], at: u64, rela: &Rela
     let target = &file.symbols()[symbol]; // PANIC: `ElfFile::relocations` has checked the index
     let unsupported =
         || ElfError::UnsupportedRelocation { kind: rela.r_type, symbol: target.name.to_owned(), offset: at };
-    let row = x86_64::by_number(rela.r_type).ok_or_else(unsupported)?;
+    let row = Some(rela.r_type).filter(|_| file.machine() == Machine::X86_64).and_then(x86_64::by_number);
+    let row = row.ok_or_else(unsupported)?;
     let (end, limit) = (rela.r_offset.saturating_add(x86_64::field_bytes(row.kind)), wide(contents.len()));
     if end > limit {
         return Err(ElfError::OutOfSection { what: "relocated field", offset: at, end, limit });

@@ -12,12 +12,20 @@ pub enum Machine {
     /// AMD64 with 64-bit pointers.
     #[doc(alias = "EM_X86_64")]
     X86_64,
+    /// 64-bit Arm. Its objects need no relocation: constants follow the code.
+    #[doc(alias = "EM_AARCH64")]
+    Aarch64,
     /// AMD's GPUs; their code objects are made by [`amdgpu`](super::amdgpu).
     #[doc(alias = "EM_AMDGPU")]
     Amdgpu,
     /// NVIDIA's GPUs; their cubins are read by [`cubin`](super::cubin).
     #[doc(alias = "EM_CUDA")]
     Cuda,
+}
+
+impl Machine {
+    /// That of the CPU on which this runs: the machine of files that are linked here.
+    pub const HOST: Machine = if cfg!(target_arch = "aarch64") { Machine::Aarch64 } else { Machine::X86_64 };
 }
 
 /// The sections an [`Object`] has.

@@ -76,7 +76,7 @@ impl<'a> ElfFile<'a> {
     /// # Errors
     /// Whatever is not a complete, consistent ELF64 relocatable file for a known machine.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ElfError> {
-        let (header, machine) = parse_header(bytes, &[(ET_REL, Machine::X86_64)])?;
+        let (header, machine) = parse_header(bytes, &[(ET_REL, Machine::HOST)])?;
         Self::with_symbols(bytes, &header, machine, SHT_SYMTAB)
     }
 
@@ -90,6 +90,7 @@ impl<'a> ElfFile<'a> {
             (ET_REL, Machine::X86_64),
             (ET_EXEC, Machine::X86_64),
             (ET_DYN, Machine::X86_64),
+            (ET_REL, Machine::Aarch64),
             (ET_REL, Machine::Amdgpu),
             (ET_DYN, Machine::Amdgpu),
             (ET_EXEC, Machine::Cuda),
@@ -253,12 +254,14 @@ fn parse_header(bytes: &[u8], kinds: &[(u16, Machine)]) -> Result<(Ehdr, Machine
     }
     let number = |machine| match machine {
         Machine::X86_64 => x86_64::EM_X86_64,
+        Machine::Aarch64 => EM_AARCH64,
         Machine::Amdgpu => EM_AMDGPU,
         Machine::Cuda => EM_CUDA,
     };
     let Some(kind) = kinds.iter().find(|k| k.0 == header.e_type && number(k.1) == header.e_machine) else {
         let found = u64::from(header.e_machine);
-        return Err(ElfError::BadField { what: "e_machine", offset: 18, found, expected: "EM_X86_64" });
+        let expected = if kinds.iter().any(|k| k.1 == Machine::X86_64) { "EM_X86_64" } else { "EM_AARCH64" };
+        return Err(ElfError::BadField { what: "e_machine", offset: 18, found, expected });
     };
     check("e_shentsize", 58, u64::from(header.e_shentsize), wide(SHDR_BYTES), "64")?;
     Ok((header, kind.1))

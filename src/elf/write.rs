@@ -49,7 +49,7 @@ pub fn write(object: &Object) -> Result<Vec<u8>, ElfError> {
     (header.sh_addralign, header.sh_entsize) = (8, wide(SYM_BYTES));
     file.section(".strtab", SHT_STRTAB, 0, &symbols.names.bytes);
     file.section(".note.GNU-stack", SHT_PROGBITS, 0, &[]);
-    let bytes = file.finish();
+    let bytes = file.finish(if object.machine == Machine::Aarch64 { EM_AARCH64 } else { x86_64::EM_X86_64 });
     let need_bytes = wide(bytes.len());
     if need_bytes > MAX_IMAGE_BYTES {
         return Err(ElfError::ImageTooBig { need_bytes, max_bytes: MAX_IMAGE_BYTES });
@@ -172,7 +172,8 @@ fn rela(object: &Object, index: usize, relocation: &Relocation, symbols: &Symbol
     if relocation.section == Section::Bss {
         return Err(bad("in a section without contents"));
     }
-    let row = x86_64::by_kind(relocation.kind).ok_or_else(|| bad("of a kind that the machine lacks"))?;
+    let row = Some(relocation.kind).filter(|_| object.machine == Machine::X86_64).and_then(x86_64::by_kind);
+    let row = row.ok_or_else(|| bad("of a kind that the machine lacks"))?;
     let end = relocation.offset_bytes.checked_add(x86_64::field_bytes(relocation.kind));
     if end.is_none_or(|end| end > object.section_len(relocation.section)) {
         return Err(bad("its field reaches beyond its section"));
@@ -219,7 +220,7 @@ impl File {
     }
 
     /// Adds the names and headers of the sections and the file header.
-    fn finish(mut self) -> Vec<u8> {
+    fn finish(mut self, e_machine: u16) -> Vec<u8> {
         let mut names = Strings::new();
         self.section(".shstrtab", SHT_STRTAB, 0, &[]);
         for piece in &mut self.pieces[1..] {
@@ -231,7 +232,7 @@ impl File {
         self.pad_to(8);
         let header = Ehdr {
             e_type: ET_REL,
-            e_machine: x86_64::EM_X86_64,
+            e_machine,
             e_shoff: wide(self.bytes.len()),
             e_shentsize: 64,
             e_shnum: u16::try_from(self.pieces.len()).unwrap_or(u16::MAX), // ten at most

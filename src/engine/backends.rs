@@ -7,6 +7,8 @@ use crate::codegen::Target;
 use crate::device::null::NullDevice;
 use crate::device::registry::DeviceName;
 use crate::device::{Device, DeviceError, Registry};
+#[cfg(feature = "cpu")]
+use crate::isa::aarch64::{self, Aarch64};
 #[cfg(feature = "amd")]
 use crate::isa::amdgpu::{self, Amdgpu};
 #[cfg(feature = "metal")]
@@ -25,7 +27,7 @@ use std::sync::Arc;
 pub fn known_archs() -> String {
     let mut names: Vec<&str> = Vec::new();
     #[cfg(feature = "cpu")]
-    names.extend([x86_64::Arch::Avx2.name(), x86_64::Arch::Avx512.name(), x86_64::AMX]);
+    names.extend([x86_64::Arch::Avx2.name(), x86_64::Arch::Avx512.name(), x86_64::AMX, aarch64::NEON]);
     #[cfg(feature = "amd")]
     names.extend(amdgpu::Chip::ALL.iter().map(|c| c.name()));
     #[cfg(feature = "nv")]
@@ -62,6 +64,10 @@ pub(super) fn for_device(name: &str, device: &dyn Device, options: &Options) -> 
     let threads = info.threads.max(1);
     #[cfg(feature = "cpu")]
     if let Some(cpu) = X86_64::for_arch(&info.arch, threads) {
+        return Ok(Arc::new(cpu));
+    }
+    #[cfg(feature = "cpu")]
+    if let Some(cpu) = Aarch64::for_arch(&info.arch, threads) {
         return Ok(Arc::new(cpu));
     }
     #[cfg(feature = "amd")]

@@ -96,6 +96,8 @@ mod tests {
             ("apple9", "apple7", Some(2)),
             ("apple7", "apple9", None),
             ("gfx1100", "x86_64-avx2", None),
+            ("aarch64-neon", "aarch64-neon", Some(0)),
+            ("aarch64-neon", "x86_64-avx2", None),
         ] {
             assert_eq!(runs_on(device, code), distance, "{code} on {device}");
         }

@@ -82,6 +82,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "isa",
     "isa/amdgpu",
     "isa/nvidia",
+    "isa/aarch64",
     "isa/x86_64",
     "elf",
     "emu",

@@ -14,6 +14,7 @@ pub struct Used {
 
 /// The workspace's crates, by the name that code has for them, and the room each of them is.
 pub const CRATES: &[(&str, &str)] = &[
+    ("doorbell_aarch64", "isa::aarch64"),
     ("doorbell_amdgpu", "isa::amdgpu"),
     ("doorbell_bench", "bench"),
     ("doorbell_codegen", "codegen"),

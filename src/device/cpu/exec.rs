@@ -2,14 +2,14 @@
 //! packets.
 //!
 //! Layer: below the rest of `device::cpu`; above `elf` (images) and `ioctl::port` (pages).
-//! Source: System V x86-64 ABI; `extern "C" fn kernel(args: *const u64, tid: u64)`.
+//! Source: System V x86-64 ABI, AAPCS64; `extern "C" fn kernel(args: *const u64, tid: u64)`.
 //! A fault inside generated code (an invalid store, an illegal instruction) cannot be caught: it ends the process, as
 //! in any JIT.
 //! [`Bus`] is safe to call because its addresses come only from this device's own packets: `device::cpu::queue` writes
 //! them from handles (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
 
 use crate::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
-use doorbell_elf::{Image, Perm, link, link_object};
+use doorbell_elf::{Image, Machine, Perm, link, link_object};
 use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, Protection, page_bytes};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ impl Bus {
         // SAFETY: `entry` is the entry of a kernel that `load` has loaded and that the queue keeps alive while its
         // packet runs. The caller of `Device::load` guarantees that the bytes are code with this signature.
         let kernel = unsafe { std::mem::transmute::<*const (), Entry>(CpuPtr(entry).as_ptr::<()>().cast_const()) };
+        fetch_anew();
         kernel(CpuPtr(args).as_ptr::<u64>().cast_const(), tid);
     }
 
@@ -68,6 +69,49 @@ impl Bus {
     pub(super) fn barrier(self) {
         // ORDER: the BARRIER packet is exactly this.
         std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+/// Makes written code visible to the fetching of instructions. Only AArch64 needs that: its instruction caches do not
+/// follow its data caches. Source: Arm Architecture Reference Manual (DDI 0487), B2.7.4.
+fn publish(bytes: &[u8]) {
+    #[cfg(target_arch = "aarch64")]
+    {
+        use std::arch::asm;
+        let range = bytes.as_ptr_range();
+        let (start, end) = (range.start as u64, range.end as u64);
+        let lines = |log: u64| {
+            let line = 4u64 << log;
+            (start & !(line - 1)..end).step_by(line as usize)
+        };
+        let cache_type: u64;
+        // SAFETY: reads the register that says how long the lines of the caches are; every process may.
+        unsafe { asm!("mrs {}, ctr_el0", out(reg) cache_type, options(nomem, nostack, preserves_flags)) };
+        for line in lines(cache_type >> 16 & 15) {
+            // SAFETY: cleans a line of the data cache that holds bytes of the slice; the bytes do not change.
+            unsafe { asm!("dc cvau, {}", in(reg) line, options(nostack, preserves_flags)) };
+        }
+        // SAFETY: waits until the lines are clean.
+        unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
+        for line in lines(cache_type & 15) {
+            // SAFETY: drops a line of the instruction cache at the slice's address.
+            unsafe { asm!("ic ivau, {}", in(reg) line, options(nostack, preserves_flags)) };
+        }
+        // SAFETY: waits until the lines are gone.
+        unsafe { asm!("dsb ish", "isb", options(nostack, preserves_flags)) };
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    let _ = bytes;
+}
+
+/// What a thread does before it runs code that another one may have written: on AArch64 the instructions that it has
+/// fetched ahead are dropped.
+#[inline]
+fn fetch_anew() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction changes no register and no memory.
+    unsafe {
+        std::arch::asm!("isb", options(nostack, preserves_flags));
     }
 }
 
@@ -163,6 +207,11 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
         Code::Raw([]) => refuse("no code".into()),
         Code::Raw(bytes) => Ok(Form::Raw(bytes)),
         Code::Elf { entry, .. } | Code::Cubin { entry, .. } | Code::Object { entry, .. } => {
+            if let Code::Object { object, .. } = image.code
+                && object.machine != Machine::HOST
+            {
+                return refuse("its code is not for this machine".into());
+            }
             let linked = match image.code {
                 Code::Object { object, .. } => link_object(object),
                 Code::Elf { bytes, .. } | Code::Cubin { bytes, .. } | Code::Raw(bytes) => link(bytes),
@@ -196,6 +245,7 @@ fn fill(device: &DeviceTag, batch: &[BatchImage<'_>], len_bytes: u64) -> Result<
         }
         ranges.extend(p.form.protections().into_iter().map(|(r, how)| (r.start + p.offset..r.end + p.offset, how)));
     }
+    publish(writer.bytes_mut());
     writer.seal(&ranges).map_err(|e| fail(first, e.to_string()))
 }
 

@@ -20,7 +20,7 @@ pub struct CpuOptions {
     /// Whether a waiting host thread runs queued work itself. A deadline then cannot interrupt a kernel that it is
     /// running.
     pub host_helps: bool,
-    /// The architecture to compile for, instead of the machine's best: `x86_64-avx2`, `x86_64-avx512` or `x86_64-amx`.
+    /// The architecture to compile for, instead of the machine's best: one of [`ARCHS`].
     pub arch: Option<String>,
     /// Most bytes of freed memory to keep for reuse.
     pub cache_bytes: u64,
@@ -67,7 +67,9 @@ pub const ARCH_AVX512: &str = "x86_64-avx512";
 /// Also AMX tiles with bf16, if the kernel permits the process to use them.
 pub const ARCH_AMX: &str = "x86_64-amx";
 /// Valid names, for messages.
-pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512, x86_64-amx";
+pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512, x86_64-amx, aarch64-neon";
+/// Armv8.0-A with Advanced SIMD: every 64-bit Arm processor that runs an operating system.
+pub const ARCH_NEON: &str = "aarch64-neon";
 
 /// The features that this machine lacks for AVX2 code and for AVX-512 code.
 #[cfg(target_arch = "x86_64")]
@@ -124,6 +126,8 @@ pub fn choose_arch(device: &str, asked: Option<&str>) -> Result<String, DeviceEr
         Err(DeviceError::MissingFeature { name: device.into(), asked: asked.into(), missing: missing.join(", ") })
     };
     match asked {
+        None | Some(ARCH_NEON) if cfg!(target_arch = "aarch64") => Ok(ARCH_NEON.into()),
+        Some(ARCH_NEON) => lack(ARCH_NEON, &["an AArch64 processor"]),
         None if avx512.is_empty() && missing_tiles().is_none() => Ok(ARCH_AMX.into()),
         Some(ARCH_AMX) => match missing_tiles() {
             None if avx512.is_empty() => Ok(ARCH_AMX.into()),
@@ -148,7 +152,7 @@ mod tests {
         let e = choose_arch("CPU", Some("sm_90")).unwrap_err();
         assert_eq!(
             e.to_string(),
-            "arch \"sm_90\" of device CPU is unknown, valid: x86_64-avx2, x86_64-avx512, x86_64-amx"
+            "arch \"sm_90\" of device CPU is unknown, valid: x86_64-avx2, x86_64-avx512, x86_64-amx, aarch64-neon"
         );
     }
 

@@ -51,11 +51,18 @@ pub enum Arch {
 
 impl Arch {
     /// The best level that this machine runs; `None` without AVX2.
+    #[cfg(target_arch = "x86_64")]
     pub fn detect() -> Option<Arch> {
         use std::is_x86_feature_detected as has;
         let floor = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi1") && has!("bmi2");
         let wide = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
         floor.then_some(if wide { Arch::Avx512 } else { Arch::Avx2 })
+    }
+
+    /// The best level that this machine runs: none, as it is no x86-64.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn detect() -> Option<Arch> {
+        None
     }
 
     /// The level named as users name it (`ARCH=`).

@@ -26,6 +26,7 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["clang-22", "--version"], package: "clang-22" },
     Tool { probe: &["ld.lld-22", "--version"], package: "lld-22" },
     Tool { probe: &["llvm-mc-22", "--version"], package: "llvm-22" },
+    Tool { probe: &["qemu-aarch64-static", "--version"], package: "qemu-user-static" },
     Tool { probe: &["test", "-f", "/usr/include/linux/kfd_ioctl.h"], package: "linux-libc-dev" },
     Tool { probe: &["test", "-f", "/usr/include/libdrm/amdgpu_drm.h"], package: "libdrm-dev" },
     Tool { probe: &["chromium", "--version"], package: "chromium" },
@@ -47,6 +48,22 @@ const NUMPY_VERSION: &str = "2.4.6";
 /// Not started: something is missing and this user may not install it. Failed: apt-get failed.
 pub fn debian_packages() -> Result<(), Failure> {
     install_missing("setup", TOOLS, "readelf, objdump, gcc, kernel headers")
+}
+
+/// The target of the tests on AArch64: static programs, which an emulator runs without a library of that machine.
+pub const AARCH64: &str = "aarch64-unknown-linux-musl";
+
+/// Rust's standard library for AArch64, installed by rustup when it is missing.
+///
+/// # Errors
+/// Not started: there is no rustup. Failed: it failed.
+pub fn aarch64_library() -> Result<(), Failure> {
+    let find = format!("test -d $(rustc --print target-libdir --target {AARCH64})");
+    if answers(&["sh", "-c", &find]) {
+        println!("   {AARCH64}: present");
+        return Ok(());
+    }
+    program("aarch64", &["rustup", "target", "add", AARCH64].map(str::to_owned))
 }
 
 /// As [`debian_packages`], what the tests of several processes need.

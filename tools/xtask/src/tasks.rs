@@ -50,6 +50,12 @@ pub const TASKS: &[Task] = &[
         takes: Takes::Nothing,
     },
     Task {
+        name: "aarch64",
+        about: "kernels of the AArch64 back end, run by qemu; installs it (apt-get) and Rust's library for the target (rustup)",
+        steps: aarch64_steps,
+        takes: Takes::Nothing,
+    },
+    Task {
         name: "mpi",
         about: "the tests of several processes, by mpirun with two and four ranks; installs Open MPI (apt-get)",
         steps: mpi_steps,
@@ -226,6 +232,18 @@ fn suite_steps(_: &[String]) -> Vec<Step> {
     SUITE_DEVICES.iter().map(on).collect()
 }
 
+/// Kernels of the AArch64 back end, built for it and run by an emulator of its user mode. Its crates are few; they are
+/// built without optimisation, in a folder of their own.
+fn aarch64_steps(_: &[String]) -> Vec<Step> {
+    let target = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL";
+    let env = format!(
+        "env CARGO_TARGET_DIR=target/aarch64 CARGO_PROFILE_DEV_OPT_LEVEL=0 {target}_LINKER=rust-lld \
+         {target}_RUSTFLAGS=-Clink-self-contained=yes {target}_RUNNER=qemu-aarch64-static"
+    );
+    let test = format!("cargo test --quiet --target {} --package doorbell-aarch64 --test run", setup::AARCH64);
+    vec![call("aarch64", setup::aarch64_library), start("aarch64", &format!("{env} {test}"))]
+}
+
 /// What is built with the feature `mpi`.
 const MPI_BUILD: &str = "--package doorbell --no-default-features --features cpu,datasets,mpi";
 
@@ -315,7 +333,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, mpi, size, dist, capi, bench, fuzz, corpus, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, aarch64, mpi, size, dist, capi, bench, fuzz, corpus, references"
         );
     }
 
