@@ -212,6 +212,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(feature_steps());
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
+    steps.extend(aarch64_steps(&[]));
     steps.extend(mpi_steps(&[]));
     steps.extend(capi_test_steps());
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));

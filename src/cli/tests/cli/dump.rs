@@ -53,6 +53,33 @@ fn binutils_read_every_object() {
     }
 }
 
+/// Mnemonics of a listing, whose lines are an offset, a colon and an instruction.
+fn mnemonics(listing: &str) -> Vec<String> {
+    let line = |l: &str| {
+        let (offset, text) = l.split_once(':')?;
+        u64::from_str_radix(offset.trim(), 16).ok()?;
+        text.split_whitespace().next().map(str::to_owned)
+    };
+    listing.lines().filter_map(line).filter(|m| !m.starts_with('.')).collect()
+}
+
+#[test]
+fn llvm_reads_every_object_for_aarch64_as_we_list_it() {
+    for program in ["add", "softmax", "conv2d"] {
+        let t = temp();
+        for (name, _) in dumped_for(t.path(), program, &["--target", "aarch64-neon"]) {
+            let listing = std::fs::read_to_string(t.path().join(format!("{name}.s"))).unwrap();
+            let ours = mnemonics(&listing);
+            let args = ["-d", "--no-show-raw-insn", "-M", "no-aliases", &format!("{name}.o")];
+            let theirs = mnemonics(&tool(t.path(), "llvm-objdump-19", &args));
+            assert!(ours.len() > 5 && ours.last().is_some_and(|m| m == "ret"), "{listing}");
+            assert_eq!(ours[..], theirs[..ours.len()], "{name}");
+            let o = run(t.path(), &["disasm", &format!("{name}.o")]);
+            assert_eq!(mnemonics(&String::from_utf8_lossy(&o.stdout)), ours, "{}", err(&o));
+        }
+    }
+}
+
 /// A C program that fills all inputs with `i % 13 - 6` over 8, runs the kernels in order and checks `check` over `out`,
 /// `in0`.
 fn linked(dir: &Path, kernel: &(String, Value), check: &str) {
