@@ -96,6 +96,7 @@ fn numbers(t: Scalar, len: usize, seed: u32) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::launch::job::Job;
+    use crate::launch::object::{CallArgs, Object};
     use crate::launch::spec::Spec;
     use doorbell::codegen::{self, OptChoice, Target};
     use doorbell::engine::{Options, Session};
@@ -152,7 +153,8 @@ mod tests {
             repeat: 1,
             expect: Vec::new(),
         };
-        job.run(&device).unwrap_or_else(|e| panic!("{e:?}"));
+        let object = Object::read(&job.object, &job.kernel, &device, &CallArgs::default(), true).unwrap();
+        job.run(&object, &device).unwrap_or_else(|e| panic!("{e:?}"));
         let out = fs::read(dir.path().join(format!("{}.0.out", k.program.name))).unwrap();
         let [a, b] = [1, 2].map(|slot| {
             let bytes = numbers(Scalar::F16, (SIDE * STEPS) as usize, slot);

@@ -100,6 +100,7 @@ fn run(names: &[&str], kernels: usize, steps: usize, events: usize) -> Record {
                 left_out: 0,
             },
             list: (0..40).collect(),
+            banks: vec![(3, 1), (7, 4)],
             program: name(k),
             source: name(k + 1),
             listing: format!("{}\n  vmovups zmm0, [rax]\nloop: vaddps zmm1, zmm0, zmm2\n  jl loop\n  ret", name(k)),

@@ -6,7 +6,7 @@
 mod contents;
 mod expect;
 pub mod job;
-mod object;
+pub mod object;
 pub mod spec;
 
 use super::{CliError, Output};

@@ -15,11 +15,17 @@ use std::path::Path;
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CallArgs {
     /// Heap of kernels that call malloc (NVIDIA's)
-    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = CallArgs::default().heap)]
     heap: u64,
     /// Room for the text of kernels that call printf (NVIDIA's); calls that find none are lost, and counted
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = CallArgs::default().print_buffer)]
     print_buffer: u64,
+}
+
+impl Default for CallArgs {
+    fn default() -> Self {
+        CallArgs { heap: 8 << 20, print_buffer: 1 << 20 }
+    }
 }
 
 /// What an object's kernels printed.
