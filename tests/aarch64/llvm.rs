@@ -61,6 +61,10 @@ fn is_legal(row: &Row, values: &[i64]) -> bool {
     conditions.filter(|(f, _)| matches!(f, Field::Condition(_) | Field::BranchCondition)).all(|(_, v)| *v < 14)
 }
 
+/// Instructions that LLVM 19 prints by an alias (`movz` as `mov`, `sbfm` as `sbfx` or `asr`) even under `no-aliases`.
+/// That our text is theirs is what its assembler says.
+const ALIASED: &[&str] = &["movz ", "movn ", "sbfm ", "ubfm "];
+
 #[test]
 fn random_instructions_are_what_llvm_says() {
     let rows = all();
@@ -81,7 +85,9 @@ fn random_instructions_are_what_llvm_says() {
     assert_eq!((assembled.len(), read.len()), (ours.len(), ours.len()));
     for ((our, theirs), read) in ours.iter().zip(&assembled).zip(&read) {
         assert_eq!(our.1, theirs.1, "{}: {:08x}, LLVM's assembler makes {:08x}", our.0, our.1, theirs.1);
-        assert_eq!(our.0, read.0, "{:08x}", our.1);
+        // LLVM writes some of them under another name, whatever its options.
+        let is_alias = ALIASED.iter().any(|name| our.0.starts_with(name));
+        assert!(our.0 == read.0 || is_alias, "{:08x}: {}, LLVM reads {}", our.1, our.0, read.0);
     }
     for ((row, values), (text, word)) in cases.iter().zip(&ours) {
         let (found, back) = decode(*word).expect("a row of the table");

@@ -19,9 +19,8 @@ pub const CASES: &[Case] = &[
         &[words("way", &["up", "down"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], kernel),
     entry("copies/both", "up by a kernel while the copy queue copies down; bytes of both are counted",
         &[sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], both),
-    entry("copies/peer", "between this device and the next of its kind, over their own link, by this one's copy queue or a kernel",
-        &[words("way", &["to", "from"]), words("by", &["engine", "kernel"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])],
-        peer),
+    entry("copies/peer", "between this device and the next of its kind, over their own link, by this one's copy queue",
+        &[words("way", &["to", "from"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], peer),
     entry("copies/staged", "between ordinary memory of the program and the device, as reading a value does",
         &[words("way", &["up", "down"]), sizes("bytes", &[4 << 10, 256 << 20], &[4 << 10, 64 << 20], &[16 << 10])], staged),
 ];
@@ -151,10 +150,7 @@ fn peer(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
     let want = random(point.size("bytes"));
     from.copy_in(&src, 0, &want)?;
     from.synchronize(machine.patience())?;
-    let subject = match point.word("by") {
-        "engine" => Subject::copies(len as f64, vec![Command::copy(dst.at(0), src.at(0), len)]),
-        _ => Subject::commands(len as f64, vec![by_kernel(machine, &dst, &src, len)?]),
-    };
+    let subject = Subject::copies(len as f64, vec![Command::copy(dst.at(0), src.at(0), len)]);
     Ok(subject.checked(move |_| {
         let mut have = vec![0; want.len()];
         to.copy_out(&dst, 0, &mut have)?;

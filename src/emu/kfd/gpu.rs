@@ -194,10 +194,11 @@ impl Gpu {
     }
 
     fn hang(&self, queue: &Queue, stop: Stop) {
-        self.report(ReportKind::QueueHung, Some(queue.setup.id), stop.to_string());
-        let code = stop.cause.exception_code();
-        cp::signal_inactive(self, queue, stop.cause.aql_error());
+        let (text, code, error) = (stop.to_string(), stop.cause.exception_code(), stop.cause.aql_error());
+        // Whoever is told of it may destroy the queue at once, which is then a hung one already.
         queue.change(|control| control.hung = Some(stop));
+        self.report(ReportKind::QueueHung, Some(queue.setup.id), text);
+        cp::signal_inactive(self, queue, error);
         if self.exceptions.load(Ordering::Relaxed) && !self.has(Defect::ExceptionSilent) {
             self.deliver_exception(queue, code);
         }
