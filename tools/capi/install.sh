@@ -29,15 +29,6 @@ archive=${CARGO_TARGET_DIR:-target}/${target:+$target/}$folder/libdoorbell.a
 mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
 cp src/capi/doorbell.h "$prefix/include/"
 cp "$archive" "$prefix/lib/"
-# What unwinds is not in the archives that rustc makes for musl, and that of gcc needs glibc.
-case $target in
-*-musl)
-    unwind=$(rustc --print sysroot)/lib/rustlib/$target/lib/self-contained/libunwind.a
-    printf 'open %s\naddlib %s\nsave\nend\n' "$prefix/lib/libdoorbell.a" "$unwind" | ${AR:-ar} -M 2>&1 |
-        grep -v 'bfd plugin: LLVM' >&2 || true
-    archive=$prefix/lib/libdoorbell.a
-    ;;
-esac
 # The shared library has the functions of the map, and what they need of the static one.
 kept=$(sed -n 's/^ *\(doorbell_[a-z_]*\);/-Wl,-u,\1/p' src/capi/doorbell.map)
 map=src/capi/doorbell.map
