@@ -391,9 +391,16 @@ impl<'b> Kfd<'b> {
     /// # Errors
     /// The driver's.
     pub fn destroy(&self, queue: &Queue) -> Step {
-        self.call(&k::DESTROY_QUEUE, &mut k::DestroyQueue { queue_id: queue.id, pad: 0 })?;
-        self.made().queues.retain(|id| *id != queue.id);
-        Ok(())
+        // Another thread may get the number as soon as the driver has it back.
+        let known = {
+            let queues = &mut self.made().queues;
+            queues.iter().position(|id| *id == queue.id).map(|at| queues.swap_remove(at))
+        };
+        let destroyed = self.call(&k::DESTROY_QUEUE, &mut k::DestroyQueue { queue_id: queue.id, pad: 0 });
+        if destroyed.is_err() && known.is_some() {
+            self.made().queues.push(queue.id);
+        }
+        Ok(destroyed?)
     }
 
     /// Makes an event of a type, and the page of all events with the first one.
