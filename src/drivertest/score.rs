@@ -83,14 +83,6 @@ pub struct Score {
 }
 
 impl Score {
-    /// Share of the mutants that can be noticed, in percent: those with a reason in the list are left out.
-    #[must_use]
-    pub fn percent_of_observable(&self) -> f64 {
-        let open = self.survivors.iter().filter(|m| explained(m).is_none()).count();
-        let all = self.killed + open;
-        if all == 0 { 0.0 } else { 100.0 * self.killed as f64 / all as f64 }
-    }
-
     /// Share of the mutants that were noticed, in percent.
     #[must_use]
     pub fn percent(&self) -> f64 {
@@ -113,13 +105,7 @@ impl std::fmt::Display for Score {
             writeln!(f, "noticed by no case: {mutant} ({reason})")?;
         }
         writeln!(f, "{} of {cases} cases are seen to fail under a fault", self.proven.len())?;
-        write!(
-            f,
-            "mutation score {:.1} %: {} of {all} faults are noticed; {:.1} % of those that can be noticed",
-            self.percent(),
-            self.killed,
-            self.percent_of_observable()
-        )
+        write!(f, "mutation score {:.1} %: {} of {all} faults are noticed", self.percent(), self.killed)
     }
 }
 
@@ -135,7 +121,6 @@ impl Score {
             "faults": self.killed + self.survivors.len(),
             "noticed": self.killed,
             "percent": self.percent(),
-            "percent_of_observable": self.percent_of_observable(),
             "survivors": survivors,
             "unfit": self.unfit.iter().map(|(case, verdict, why)| serde_json::json!([case, verdict, why])).collect::<Vec<_>>(),
         })

@@ -623,7 +623,7 @@ impl<'b> Device<'b> {
         let mut channel = self.channel_in(group, share, class)?;
         want("GROUP_GPFIFO_SCHEDULE", self.schedule(group))?;
         channel.submit(&[0x2001_2000, class])?;
-        self.taken(channel)
+        Ok(channel)
     }
 
     /// A copy channel of an engine of its own, its object on subchannel 4.
@@ -635,18 +635,6 @@ impl<'b> Device<'b> {
         let mut channel = self.channel_in(group, 0, class)?;
         want("GROUP_GPFIFO_SCHEDULE", self.schedule(group))?;
         channel.submit(&[0x2001_8000, class])?;
-        self.taken(channel)
-    }
-
-    /// The channel, a moment later if the device has not yet taken what was submitted: a case may free its object at
-    /// once. Whether it takes it is for the cases to say.
-    fn taken(&self, channel: Channel) -> Step<Channel> {
-        for _ in 0..50 {
-            if channel.get()? == channel.put {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
         Ok(channel)
     }
 

@@ -291,12 +291,17 @@ impl SoftNv {
     }
 
     fn end_objects(&self, state: &mut State, client: u32, removed: Vec<(u32, Object)>) {
+        // Channels end first: they run nothing any more when what they use goes.
+        let channels = removed.iter().filter(|(_, object)| matches!(object.body, Body::Channel(_)));
+        channels.for_each(|(handle, object)| self.end_body(&object.body, client, *handle));
         for (handle, object) in &removed {
             state.mappings.retain(|_, m| (m.client, m.object) != (client, *handle));
             if let (Body::Memory(_), Ok(owner)) = (&object.body, state.clients.any(client)) {
                 unmap_everywhere(owner, *handle);
             }
-            self.end_body(&object.body, client, *handle);
+            if !matches!(object.body, Body::Channel(_)) {
+                self.end_body(&object.body, client, *handle);
+            }
             if let (Body::Engine, Some((_, parent))) = (&object.body, removed.iter().find(|(h, _)| *h == object.parent))
             {
                 forget_class(parent, object.class);

@@ -5,7 +5,6 @@
 //! An access of 8 or 16 bytes a thread takes the threads in groups that want 128 bytes together.
 
 use crate::codegen::Program;
-
 use crate::uop::{AddrSpace, Arg, ConstVal, Op, UOp, eval_alu};
 use std::collections::HashMap;
 
