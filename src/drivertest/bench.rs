@@ -225,3 +225,11 @@ pub fn run(case: &Case, setting: &Setting) -> Result<Outcome, Errno> {
     };
     Ok(Outcome { verdict, why, key, calls: bench.calls() })
 }
+
+/// Takes one entry off a list of what is to be given back. Only one: another thread may have got the same number from
+/// the driver already.
+pub fn forget_one<T>(list: &mut Vec<T>, is_it: impl FnMut(&T) -> bool) {
+    if let Some(at) = list.iter().position(is_it) {
+        list.remove(at);
+    }
+}

@@ -3,7 +3,7 @@
 //! Source: docs/amd.md 1. What a case makes here is freed when the case ends, unless the case freed it itself; a
 //! refusal at that point is the case's failure.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, forget_one};
 use crate::case::{Problem, Step, same};
 use doorbell_ioctl::abi::kfd::{self as k, EventData};
 use doorbell_ioctl::abi::{Desc, Ioctl};
@@ -276,7 +276,7 @@ impl<'b> Kfd<'b> {
 
     /// A buffer that the case has freed itself.
     pub fn forget(&self, handle: u64) {
-        self.made().buffers.retain(|b| b.handle != handle);
+        forget_one(&mut self.made().buffers, |b| b.handle == handle);
     }
 
     /// A buffer by its handle alone.
@@ -391,16 +391,9 @@ impl<'b> Kfd<'b> {
     /// # Errors
     /// The driver's.
     pub fn destroy(&self, queue: &Queue) -> Step {
-        // Another thread may get the number as soon as the driver has it back.
-        let known = {
-            let queues = &mut self.made().queues;
-            queues.iter().position(|id| *id == queue.id).map(|at| queues.swap_remove(at))
-        };
-        let destroyed = self.call(&k::DESTROY_QUEUE, &mut k::DestroyQueue { queue_id: queue.id, pad: 0 });
-        if destroyed.is_err() && known.is_some() {
-            self.made().queues.push(queue.id);
-        }
-        Ok(destroyed?)
+        self.call(&k::DESTROY_QUEUE, &mut k::DestroyQueue { queue_id: queue.id, pad: 0 })?;
+        forget_one(&mut self.made().queues, |id| *id == queue.id);
+        Ok(())
     }
 
     /// Makes an event of a type, and the page of all events with the first one.
@@ -443,7 +436,7 @@ impl<'b> Kfd<'b> {
     /// The driver's.
     pub fn destroy_event(&self, event_id: u32) -> Step {
         self.call(&k::DESTROY_EVENT, &mut k::DestroyEvent { event_id, pad: 0 })?;
-        self.made().events.retain(|id| *id != event_id);
+        forget_one(&mut self.made().events, |id| *id == event_id);
         Ok(())
     }
 

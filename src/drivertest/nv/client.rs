@@ -6,7 +6,7 @@
 pub use super::code;
 pub use super::methods::{acquire, copy, release};
 pub use super::outcome::{outcome, refused, want};
-use crate::bench::Bench;
+use crate::bench::{Bench, forget_one};
 use crate::case::{Problem, Step, holds, same};
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::{self as rm, Control, Status};
@@ -96,7 +96,7 @@ impl<'b> Client<'b> {
     /// # Errors
     /// The kernel's.
     pub fn close_file(&self, fd: Fd) -> Step {
-        lock(&self.files).retain(|open| *open != fd);
+        forget_one(&mut lock(&self.files), |open| *open == fd);
         Ok(self.bench.port.close(fd)?)
     }
 
@@ -156,7 +156,7 @@ impl<'b> Client<'b> {
         let mut args = rm::RmFree { h_root: self.root, h_object_old: handle, ..Default::default() };
         self.call(self.control, &rm::FREE, &mut args)?;
         outcome(args.status)?;
-        lock(&self.objects).retain(|known| *known != handle);
+        forget_one(&mut lock(&self.objects), |known| *known == handle);
         Ok(())
     }
 
@@ -425,7 +425,7 @@ impl<'b> Device<'b> {
     pub fn free_range(&self, base: u64, length: u64) -> Result<(), Status> {
         let mut args = uvm::Free { base, length, ..Default::default() };
         self.uvm_call(&uvm::FREE, &mut args, |a| a.rm_status)?;
-        lock(&self.made).ranges.retain(|(known, _)| *known != base);
+        forget_one(&mut lock(&self.made).ranges, |(known, _)| *known == base);
         Ok(())
     }
 
@@ -600,7 +600,7 @@ impl<'b> Device<'b> {
         let (gpu_uuid, h_client) = (self.uuid, self.client.root);
         let mut args = uvm::UnregisterChannel { gpu_uuid, h_client, h_channel, ..Default::default() };
         self.uvm_call(&uvm::UNREGISTER_CHANNEL, &mut args, |a| a.rm_status)?;
-        lock(&self.made).channels.retain(|known| *known != h_channel);
+        forget_one(&mut lock(&self.made).channels, |known| *known == h_channel);
         Ok(())
     }
 

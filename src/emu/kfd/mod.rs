@@ -214,8 +214,9 @@ impl Port for SoftKfd {
     }
 
     fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
-        self.space.unmap(addr, len_bytes)?;
+        // Another thread may map the range again as soon as it is free.
         let mut state = self.state();
+        self.space.unmap(addr, len_bytes)?;
         forget_doorbells(&mut state, addr, len_bytes);
         self.revoke_user_memory(&state, addr, len_bytes);
         Ok(())

@@ -235,8 +235,10 @@ impl Port for SoftNv {
     }
 
     fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+        // Another thread may map the range again as soon as it is free.
+        let mut state = self.state();
         self.space.unmap(addr, len_bytes)?;
-        forget_doorbells(&mut self.state(), addr, len_bytes);
+        forget_doorbells(&mut state, addr, len_bytes);
         Ok(())
     }
 
