@@ -565,7 +565,7 @@ def uniform(model, opcode):
 
 # Chips, mnemonic, forms (None: all), what is otherwise: a field's places (None: gone), =asm, =op, =guard, =mnemonic.
 EDITS = [
-    (OLD, 'BRA', 'I U', BRANCH), (OLD, 'BRA', 'DIV', BRANCH), (OLD, 'CALL', 'RELI RELR', BRANCH), (OLD, 'RET', None, BRANCH), (OLD, 'BRX', None, BRX), (OLD, 'BRXU', None, BRX),
+    (OLD, 'BRA', 'I U', BRANCH), (OLD, 'BRA', 'DIV', BRANCH), (OLD, 'CALL', 'RELI RELR', BRANCH), (OLD, 'RET', 'RELR', BRANCH), (OLD, 'RET', 'ABSR', BRX), (OLD, 'BRX', None, BRX), (OLD, 'BRXU', None, BRX),
     (OLD, 'WARPSYNC', 'R', {'a': [(32, 39, 'R')], 'sel': None, 'ex': [(86, 86, 'flag:.EXCLUSIVE')]}),
     (OLD, 'LEPC', 'I', {'=op': 0x34e, 't': None, '=asm': ' <d>'}),
     (OLD, 'R2UR', 'R', {'=op': 0x3c2, 'a.reuse': None}),

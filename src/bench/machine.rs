@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::hand::Library;
 use crate::telemetry;
-use doorbell::device::{Arg, Command, Device, Geometry, Kernel, Memory, QueueKind};
+use doorbell::device::{Arg, Command, Device, DeviceInfo, Geometry, Kernel, Memory, QueueKind};
 use doorbell::engine::{Entered, OpenDevice, Options, Session};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn of_arch(arch: &str) -> Self {
-        let starts = |with: &str| arch.starts_with(with);
+    fn of(info: &DeviceInfo) -> Self {
+        let starts = |with: &str| info.arch.starts_with(with);
         match () {
-            () if starts("x86_64") => Self::Cpu,
+            () if info.is_cpu() => Self::Cpu,
             () if starts("gfx") => Self::Amd,
             () if starts("sm_") => Self::Nv,
             () if starts("apple") => Self::Metal,
@@ -72,7 +72,7 @@ impl Machine {
             return Err(BenchError::LeftOut(format!("{name} executes nothing")));
         }
         let is_software = open.name.contains("emu");
-        let kind = Kind::of_arch(&open.device.info().arch);
+        let kind = Kind::of(open.device.info());
         let kernels = Library::of(kind, open.target().name);
         let is_small = is_software || is_quick;
         Ok(Self { name: open.name.to_string(), kind, is_software, is_small, session, open, kernels })

@@ -100,6 +100,14 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
 }
 
+impl DeviceInfo {
+    /// Whether it is a CPU: a kernel is a function of the host's, called once for each work-item.
+    #[must_use]
+    pub fn is_cpu(&self) -> bool {
+        ["x86_64-", "aarch64-"].iter().any(|set| self.arch.starts_with(set))
+    }
+}
+
 /// One of a device's queues. Each queue runs in order; shared memories and [`Command::Wait`] order work between queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum QueueKind {

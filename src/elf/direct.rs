@@ -39,8 +39,8 @@ pub(super) fn link(object: &Object) -> Option<Image> {
     bytes.get_mut(index(text_end)..)?.get_mut(..object.rodata.len())?.copy_from_slice(&object.rodata);
     for r in &object.relocations {
         let is_inside = r.offset_bytes.checked_add(4).is_some_and(|end| end <= object.section_len(r.section));
-        let plain = r.kind == RelocKind::Pc32 && object.machine == Machine::X86_64;
-        if !plain || r.section == Section::Bss || !is_inside {
+        let is_pc32 = r.kind == RelocKind::Pc32 && object.machine == Machine::X86_64;
+        if !is_pc32 || r.section == Section::Bss || !is_inside {
             return None;
         }
         let to = match r.target {

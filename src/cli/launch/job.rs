@@ -53,7 +53,7 @@ impl Job {
         let mut buffers = Vec::new();
         let args = self.arguments(device, &mut buffers)?;
         let [x, y, z] = self.grid;
-        let is_cpu = ["x86_64", "aarch64"].iter().any(|cpu| device.info().arch.starts_with(cpu));
+        let is_cpu = device.info().is_cpu();
         let calls = u128::from(x) * u128::from(y) * u128::from(z);
         if is_cpu && self.block != [1; 3] {
             return Err(CliError::Usage(format!(

@@ -147,7 +147,7 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     for job in &jobs {
         let object = Object::read(&job.object, &job.kernel, &device, &args.calls, s.options.ptxas.is_none())?;
         let ran = job.run(&object, &device);
-        let (printed, failed) = object.told(&device.name);
+        let (printed, failed) = object.report(&device.name);
         printed.say(output);
         failed?;
         let times = ran?;

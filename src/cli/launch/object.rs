@@ -8,23 +8,27 @@ use doorbell::device::{Code, KernelImage};
 use doorbell::elf::cubin::Functions;
 use doorbell::engine::OpenDevice;
 #[cfg(feature = "nv")]
-use doorbell::engine::calls::{Calls, Sizes, Told, is_wanted, is_wanted_in};
+use doorbell::engine::calls::{Calls, Sizes, is_wanted, is_wanted_in};
 use std::path::Path;
 
 /// The memory of these functions.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CallArgs {
-    /// Heap of kernels that call malloc (NVIDIA's)
-    #[arg(long, value_name = "BYTES", default_value_t = CallArgs::default().heap)]
+    /// Heap of kernels that call malloc
+    #[cfg(feature = "nv")]
+    #[arg(long, value_name = "BYTES", default_value_t = Sizes::default().heap_bytes)]
     heap: u64,
-    /// Room for the text of kernels that call printf (NVIDIA's); calls that find none are lost, and counted
-    #[arg(long, value_name = "BYTES", default_value_t = CallArgs::default().print_buffer)]
+    /// Room for the text of kernels that call printf; calls that find none are lost, and counted
+    #[cfg(feature = "nv")]
+    #[arg(long, value_name = "BYTES", default_value_t = Sizes::default().text_bytes)]
     print_buffer: u64,
 }
 
+#[cfg(all(test, feature = "nv"))]
 impl Default for CallArgs {
     fn default() -> Self {
-        CallArgs { heap: 8 << 20, print_buffer: 1 << 20 }
+        let Sizes { text_bytes, heap_bytes } = Sizes::default();
+        CallArgs { heap: heap_bytes, print_buffer: text_bytes }
     }
 }
 
@@ -104,12 +108,12 @@ impl Object {
     }
 
     /// What its kernels printed, each line after the device's name; and an assertion that failed, as an error.
-    pub fn told(&self, device: &str) -> (Printed, Result<(), CliError>) {
+    pub fn report(&self, device: &str) -> (Printed, Result<(), CliError>) {
         let Some(calls) = &self.calls else { return (Printed::default(), Ok(())) };
-        let told: Told = calls.take();
-        let lines = told.text().lines().map(|line| format!("{device}: {line}")).collect();
-        let failed = told.failed.map_or(Ok(()), |a| Err(CliError::Failed(format!("{device}: {a}"))));
-        (Printed { lines, lost_calls: told.lost }, failed)
+        let report = calls.take();
+        let lines = report.text().lines().map(|line| format!("{device}: {line}")).collect();
+        let failed = report.failed.map_or(Ok(()), |a| Err(CliError::Failed(format!("{device}: {a}"))));
+        (Printed { lines, lost_calls: report.lost }, failed)
     }
 }
 
@@ -136,7 +140,7 @@ impl Object {
         Ok(Object { bytes })
     }
 
-    pub fn told(&self, _device: &str) -> (Printed, Result<(), CliError>) {
+    pub fn report(&self, _device: &str) -> (Printed, Result<(), CliError>) {
         (Printed::default(), Ok(()))
     }
 }

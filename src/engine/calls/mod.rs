@@ -6,8 +6,7 @@
 //! let calls = Calls::open(device, Sizes::default())?;
 //! let functions = calls.functions()?; // for Code::Cubin { bytes: cubin, entry: "k", functions: &functions }
 //! // ... load, submit, wait ...
-//! let told = calls.take();
-//! println!("{}", told.text());
+//! println!("{}", calls.take().text());
 //! # Ok(()) }
 //! ```
 //!
@@ -16,9 +15,9 @@
 //! [`Calls`].
 
 mod format;
-mod told;
+mod report;
 
-pub use told::{Assertion, Printed, Told};
+pub use report::{Assertion, Printed, Report};
 
 use super::{Error, OpenDevice};
 use crate::device::{Device, Memory};
@@ -86,6 +85,10 @@ impl Calls {
         let state = gpu.alloc(STATE_BYTES)?;
         gpu.copy_in(&state, 0, &[0; STATE_BYTES as usize])?;
         let host = gpu.alloc_pinned(FAULT_BYTES + text_bytes)?;
+        if host.host().is_none() {
+            let why = format!("{} shares no memory with the host, which their text goes through", device.name);
+            return Err(Error::Isa(IsaError::Malformed { kernel: "functions of the runtime".into(), why }));
+        }
         let heap = gpu.alloc(heap_bytes.max(16))?;
         let places = Places {
             state: state.va(),
@@ -117,23 +120,23 @@ impl Calls {
         made.map_err(|why| Error::Isa(IsaError::NoCode { why }))
     }
 
-    /// What kernels have told since the last call, and makes room for more. Call it when no kernel runs that may print.
+    /// What kernels have printed since the last call, and makes room for more. Call it when no kernel runs that may print.
     #[must_use]
-    pub fn take(&self) -> Told {
+    pub fn take(&self) -> Report {
         let mut bytes = vec![0; usize::try_from(self.host.len_bytes()).unwrap_or(0)];
         let read = self.host.host().map(|view| view.read(0, &mut bytes));
         debug_assert!(matches!(read, Some(Ok(()))), "pinned memory can be read");
-        let mut told = Told::read(&bytes);
+        let mut report = Report::read(&bytes);
         // A device that is lost no longer says how many calls did not fit.
         let mut state = [0; 16];
         if self.device.copy_out(&self.state, 0, &mut state).is_ok() {
             let lost = state.get(LOST_OFFSET as usize..).and_then(|s| s.first_chunk::<4>());
-            told.lost = lost.map_or(0, |l| u32::from_le_bytes(*l));
+            report.lost = lost.map_or(0, |l| u32::from_le_bytes(*l));
             if self.device.copy_in(&self.state, 0, &[0; 16]).is_ok() {
-                self.clear(FAULT_BYTES + told.used_bytes);
+                self.clear(FAULT_BYTES + report.used_bytes);
             }
         }
-        told
+        report
     }
 
     fn clear(&self, len_bytes: u64) {

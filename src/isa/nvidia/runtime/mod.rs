@@ -71,7 +71,11 @@ fn set(chars: &str, first: u32) -> u64 {
 
 fn text(source: &Source, places: &Places) -> String {
     let number = |n: u64| format!("{n:#x}");
+    let [message, file, function] = FAULT_TEXTS.map(|at| at as u64);
     [
+        ("$MESSAGE", message),
+        ("$FILE", file),
+        ("$FUNCTION", function),
         ("$STATE", places.state),
         ("$FAULT", places.fault),
         ("$TEXT_BYTES", places.text_bytes),

@@ -112,6 +112,8 @@ pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction
     let (from, to) = (producer.form().pipe, consumer.form().pipe);
     match written.file {
         RegFile::General if written.count == 2 && producer.form().mnemonic == "CS2R" => both(5, 10),
+        // The program counter; calls by address add to it.
+        RegFile::General if producer.form().mnemonic == "LEPC" && producer.chip().is_before_hopper() => both(9, 15),
         RegFile::General => general(producer, from, to, read.slot == Slot::C),
         RegFile::Predicate => predicate(producer, consumer, read),
         RegFile::Uniform => uniform(from, to),
@@ -120,10 +122,6 @@ pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction
 }
 
 fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distance {
-    // The form without a distance; its sums follow each call by address.
-    if producer.form().mnemonic == "LEPC" && producer.chip().is_before_hopper() {
-        return both(9, 15);
-    }
     let Some(row) = row(from) else {
         return both(11, 15);
     };

@@ -7,9 +7,9 @@ use std::fmt;
 /// Bytes of a record before the format.
 const HEAD_BYTES: usize = 40;
 
-/// What kernels told.
+/// What kernels printed, and the assertion that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Report {
     /// In the order of the calls of each thread.
     pub printed: Vec<Printed>,
     /// Calls of `printf` whose text did not fit.
@@ -57,20 +57,20 @@ fn words(bytes: &[u8], at: usize) -> Option<[u32; 3]> {
     Some([word(bytes, at)?, word(bytes, at + 4)?, word(bytes, at + 8)?])
 }
 
-impl Told {
+impl Report {
     /// Reads the memory of the host: the description of an assertion, then records.
-    pub(super) fn read(bytes: &[u8]) -> Told {
+    pub(super) fn read(bytes: &[u8]) -> Report {
         let (fault, mut records) = bytes.split_at_checked(FAULT_BYTES as usize).unwrap_or((bytes, &[]));
-        let mut told = Told { failed: Assertion::read(fault), ..Told::default() };
+        let mut report = Report { failed: Assertion::read(fault), ..Report::default() };
         // A length of 0 is the end. Records that a fault has interrupted are left out.
         while let Some(len_bytes) = records.first_chunk::<8>().map(|len| u64::from_le_bytes(*len)) {
             let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
             let Some((record, rest)) = records.split_at_checked(len).filter(|_| len >= HEAD_BYTES) else { break };
-            told.printed.extend(Printed::read(record));
-            told.used_bytes += len_bytes;
+            report.printed.extend(Printed::read(record));
+            report.used_bytes += len_bytes;
             records = rest;
         }
-        told
+        report
     }
 
     /// All text, one call after the other.
