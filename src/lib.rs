@@ -119,8 +119,8 @@
 //! # Features
 //!
 //! `cpu`, `amd`, `nv`: a device and its back end each. `emu`: software GPUs of the vendors chosen (`AMD:emu=gfx1100`,
-//! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default. `mpi` is not: ranks of an installed
-//! MPI (`docs/guide/several-devices.md`).
+//! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default. `mpi` is not: ranks of an
+//! installed MPI (`docs/guide/several-devices.md`).
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub use doorbell_codegen as codegen;

@@ -1,4 +1,5 @@
-//! On musl, rustc leaves what unwinds out of static libraries, and that of gcc needs glibc: it is put into libdoorbell.a.
+//! On musl, rustc leaves what unwinds out of static libraries, and that of gcc needs glibc: it is put into
+//! libdoorbell.a.
 
 use std::process::Command;
 

@@ -1,8 +1,8 @@
-//! A device of one's own without the plumbing: memory is host memory, and kernels are whatever an [`Executor`] runs, on the
-//! thread that submits them. For simulators of new machines and for tests; `examples/accelerator.rs` is one.
+//! A device of one's own without the plumbing: memory is host memory, and kernels are whatever an [`Executor`] runs, on
+//! the thread that submits them. For simulators of new machines and for tests; `examples/accelerator.rs` is one.
 //!
-//! Place in the arrows: beside the other devices; the crate itself opens none, [`Registry::insert`](super::Registry::insert)
-//! and the engine's `add_device` give one a name.
+//! Place in the arrows: beside the other devices; the crate itself opens none,
+//! [`Registry::insert`](super::Registry::insert) and the engine's `add_device` give one a name.
 
 use super::{Arg, Code, Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts};
 use super::{QueueKind, Recorded, Release, Stamp, Uses, record_by_resubmission};

@@ -294,8 +294,9 @@ fn parse_sections<'a>(bytes: &'a [u8], header: &Ehdr) -> Result<Vec<FileSection<
     Ok(out)
 }
 
-/// Whether a cubin's section describes the code in its second encoding (`.nv.merc.*`, from sm_100 on). These share bytes
-/// of the file with each other and with other sections; nothing here reads their contents, so they are not counted.
+/// Whether a cubin's section describes the code in its second encoding (`.nv.merc.*`, from sm_100 on). These share
+/// bytes of the file with each other and with other sections; nothing here reads their contents, so they are not
+/// counted.
 pub(super) fn is_second_code(name: &str) -> bool {
     name.starts_with(".nv.merc.") || name.starts_with(".nv.capmerc.")
 }

@@ -11,7 +11,8 @@ use thiserror::Error;
 /// All settings of a session. `Options::default()` corresponds to an empty environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`; [`Options::from_env`] looks for the best one where it is not set).
+    /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`; [`Options::from_env`] looks for the best one where it is not
+    /// set).
     pub device: String,
     /// What is printed: 1 devices and JIT, 2 a line per kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
     pub debug: u8,
@@ -31,7 +32,8 @@ pub struct Options {
     pub viz_steps: bool,
     /// Whether the session says where it wrote that page (`VIZ_SAY=0`: no).
     pub viz_say: bool,
-    /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or `PROFILE=path`).
+    /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or
+    /// `PROFILE=path`).
     pub profile: Option<PathBuf>,
     /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
     pub arch: Option<String>,
@@ -131,8 +133,8 @@ impl Options {
         SpecLevel::from_number(u32::from(self.spec))
     }
 
-    /// From the process's environment; where `DEV` is not set, the device is the best one that is there (a GPU that can be
-    /// used, else the CPU).
+    /// From the process's environment; where `DEV` is not set, the device is the best one that is there (a GPU that can
+    /// be used, else the CPU).
     ///
     /// # Errors
     /// The first variable that cannot be understood.

@@ -1,5 +1,5 @@
-//! The table against LLVM 19: 20,000 random instructions, seeded. Our text assembles to our bytes, LLVM disassembles our
-//! bytes (to our text, unless it knows an alias), and our decoder leads back.
+//! The table against LLVM 19: 20,000 random instructions, seeded. Our text assembles to our bytes, LLVM's disassembly
+//! of our bytes is our text but for its aliases, and our decoder leads back.
 
 use doorbell_aarch64::codec::{decode, encode, print};
 use doorbell_aarch64::field::Field;
@@ -61,6 +61,20 @@ fn is_legal(row: &Row, values: &[i64]) -> bool {
     conditions.filter(|(f, _)| matches!(f, Field::Condition(_) | Field::BranchCondition)).all(|(_, v)| *v < 14)
 }
 
+/// Whether LLVM's text is ours. Whatever its options, LLVM writes some instructions by an alias (its assembler has said
+/// that they are the same), drops an extension that is none, and writes an offset of zero.
+fn is_same_text(ours: &str, theirs: &str) -> bool {
+    let aliases: &[&str] = match ours.split(' ').next() {
+        Some("movz" | "movn") => &["mov"],
+        Some("sbfm") => &["asr", "sbfiz", "sbfx", "sxtb", "sxth", "sxtw"],
+        Some("ubfm") => &["lsl", "lsr", "ubfiz", "ubfx", "uxtb", "uxth"],
+        Some("ret") => &["ret"],
+        _ => &[],
+    };
+    let plain = |text: &str| text.replace(", uxtx", "").replace(", #0]", "]");
+    plain(ours) == plain(theirs) || theirs.split(' ').next().is_some_and(|name| aliases.contains(&name))
+}
+
 #[test]
 fn random_instructions_are_what_llvm_says() {
     let rows = all();
@@ -82,9 +96,9 @@ fn random_instructions_are_what_llvm_says() {
     for (our, theirs) in ours.iter().zip(&assembled) {
         assert_eq!(our.1, theirs.1, "{}: {:08x}, LLVM's assembler makes {:08x}", our.0, our.1, theirs.1);
     }
-    // LLVM writes some by an alias whatever its options (`sbfx` for `sbfm`): its assembler has said that they are the same.
-    let alike = ours.iter().zip(&read).filter(|((text, _), (theirs, _))| text == theirs).count();
-    assert!(alike > ours.len() * 4 / 5, "{alike} of {} are written as LLVM writes them", ours.len());
+    for ((text, word), (theirs, _)) in ours.iter().zip(&read) {
+        assert!(is_same_text(text, theirs), "{word:08x}: {text}, LLVM reads {theirs}");
+    }
     for ((row, values), (text, word)) in cases.iter().zip(&ours) {
         let (found, back) = decode(*word).expect("a row of the table");
         assert!(std::ptr::eq(found, *row), "{text} is decoded as {}", print(found, &back));

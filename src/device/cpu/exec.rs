@@ -28,7 +28,7 @@ impl Bus {
         // SAFETY: `entry` is the entry of a kernel that `load` has loaded and that the queue keeps alive while its
         // packet runs. The caller of `Device::load` guarantees that the bytes are code with this signature.
         let kernel = unsafe { std::mem::transmute::<*const (), Entry>(CpuPtr(entry).as_ptr::<()>().cast_const()) };
-        fetch_anew();
+        synchronize_fetch();
         kernel(CpuPtr(args).as_ptr::<u64>().cast_const(), tid);
     }
 
@@ -74,7 +74,7 @@ impl Bus {
 
 /// Makes written code visible to the fetching of instructions. Only AArch64 needs that: its instruction caches do not
 /// follow its data caches. Source: Arm Architecture Reference Manual (DDI 0487), B2.7.4.
-fn publish(bytes: &[u8]) {
+fn flush_instruction_cache(bytes: &[u8]) {
     #[cfg(target_arch = "aarch64")]
     {
         use std::arch::asm;
@@ -107,7 +107,7 @@ fn publish(bytes: &[u8]) {
 /// What a thread does before it runs code that another one may have written: on AArch64 the instructions that it has
 /// fetched ahead are dropped.
 #[inline]
-fn fetch_anew() {
+fn synchronize_fetch() {
     #[cfg(target_arch = "aarch64")]
     // SAFETY: the instruction changes no register and no memory.
     unsafe {
@@ -245,7 +245,7 @@ fn fill(device: &DeviceTag, batch: &[BatchImage<'_>], len_bytes: u64) -> Result<
         }
         ranges.extend(p.form.protections().into_iter().map(|(r, how)| (r.start + p.offset..r.end + p.offset, how)));
     }
-    publish(writer.bytes_mut());
+    flush_instruction_cache(writer.bytes_mut());
     writer.seal(&ranges).map_err(|e| fail(first, e.to_string()))
 }
 

@@ -9,8 +9,8 @@ pub struct CpuOptions {
     /// Cores that a kernel is distributed over, including the host thread that waits for it; 0 means all that the
     /// process may use.
     pub threads: u32,
-    /// Worker threads, instead of one less than `threads` and at least one. With none, work runs in the host thread that
-    /// waits for it (`host_helps`); what nobody waits for is not run.
+    /// Worker threads, instead of one less than `threads` and at least one. With none, work runs in the host thread
+    /// that waits for it (`host_helps`); what nobody waits for is not run.
     pub workers: Option<u32>,
     /// How long an idle worker or a waiting host spins before it sleeps, in nanoseconds.
     pub spin_ns: u64,

@@ -143,8 +143,8 @@ impl Cubin {
     /// Checks the file and lays it out.
     ///
     /// # Errors
-    /// A malformed file, one for another machine or not linked, an attribute that cannot be read, a kernel without code.
-    /// Names that are not defined and relocations that this loader does not know are errors of [`Cubin::image`].
+    /// A malformed file, one for another machine or not linked, an attribute that cannot be read, a kernel without
+    /// code. Names that are not defined and relocations that this loader does not know are errors of [`Cubin::image`].
     pub fn parse(bytes: &[u8]) -> Result<Cubin, ElfError> {
         let file = ElfFile::parse_any(bytes)?;
         let header = file.header()?;

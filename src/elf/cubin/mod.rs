@@ -12,9 +12,9 @@
 //! own words and the parameters: the file has its size only.
 //!
 //! Sources: docs/nv.md section 5 (cubins of ptxas 12.8, 12.9 and 13.5 for sm_75 to sm_121 taken apart). Not documented
-//! by NVIDIA. Left out: relocatable files (`-c`), textures and surfaces, device-side launches, debugging sections. Names
-//! that the runtime has to provide (`vprintf`, `malloc`) are listed; `Cubin::supply` gives the file code for them, or their
-//! addresses come with the image's.
+//! by NVIDIA. Left out: relocatable files (`-c`), textures and surfaces, device-side launches, debugging sections.
+//! Names that the runtime has to provide (`vprintf`, `malloc`) are listed; `Cubin::supply` gives the file code for
+//! them, or their addresses come with the image's.
 
 mod emit;
 mod functions;

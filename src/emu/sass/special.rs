@@ -133,8 +133,7 @@ fn special(f: Fields) -> R<Run> {
     }))
 }
 
-/// The address of a code position, given by its distance from the next instruction.
-/// LEPC: its own address; from sm_90 on, the next instruction's and a distance.
+/// LEPC: its own address; from sm_90 on, that of a place by its distance from the next instruction.
 fn code_address(f: Fields) -> R<Run> {
     let distance = if f.0.operand("t").is_some() { 16 + super::flow::distance(f)? } else { 0 };
     let d = f.dst()?;

@@ -10,9 +10,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The device's functions are `isa::nvidia::runtime`'s. What they print lies in memory of the host, also when the device
-//! is lost, until [`Calls::take`] reads it. Text beyond the buffer is lost, and counted. A heap lives as long as its
-//! [`Calls`].
+//! The device's functions are `isa::nvidia::runtime`'s. What they print lies in memory of the host, also when the
+//! device is lost, until [`Calls::take`] reads it. Text beyond the buffer is lost, and counted. A heap lives as long as
+//! its [`Calls`].
 
 mod format;
 mod report;
@@ -120,7 +120,8 @@ impl Calls {
         made.map_err(|why| Error::Isa(IsaError::NoCode { why }))
     }
 
-    /// What kernels have printed since the last call, and makes room for more. Call it when no kernel runs that may print.
+    /// What kernels have printed since the last call, and makes room for more. Call it when no kernel runs that may
+    /// print.
     #[must_use]
     pub fn take(&self) -> Report {
         let mut bytes = vec![0; usize::try_from(self.host.len_bytes()).unwrap_or(0)];

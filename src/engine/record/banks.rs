@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn conflicts_are_as_on_the_hardware() {
-        // A column of 4-byte words: row after row of 32 words has all threads at one bank, of 33 words at different ones.
+        // A column of 4-byte words: row after row of 32 words has all threads at one bank, of 33 words at different
+        // ones.
         let column = |stride: u64| (0..32).map(|t| t * stride * 4).collect::<Vec<u64>>();
         for (stride, ways) in [(1, 1), (2, 2), (32, 32), (33, 1), (0, 1), (48, 16)] {
             assert_eq!(cycles(&column(stride), 4), ways, "stride {stride}");

@@ -1,8 +1,8 @@
 //! The record of a session for the explorer (`VIZ`, `doorbell viz`): what each part of the engine did and why.
 //!
-//! Lines of the user's program, graphs, schedules with reasons, rewrites, programs and code are noted when they are made;
-//! what ran when is in [`Profile`](super::profile::Profile). Nothing is noted, and nothing costs time, unless the session's
-//! options ask for it.
+//! Lines of the user's program, graphs, schedules with reasons, rewrites, programs and code are noted when they are
+//! made; what ran when is in [`Profile`](super::profile::Profile). Nothing is noted, and nothing costs time, unless the
+//! session's options ask for it.
 
 mod banks;
 mod finish;

@@ -2,7 +2,8 @@
 //! directives that describe each kernel.
 //!
 //! Every executable segment is listed from its first label, or its start if it has none, to its end, padding included.
-//! A dword that begins no instruction becomes `.long`. Left out: data, relocations, and what no directive can say (a comment says what).
+//! A dword that begins no instruction becomes `.long`. Left out: data, relocations, and what no directive can say (a
+//! comment says what).
 
 use super::chip::{Chip, Target, Wave};
 use super::decode::decode;

@@ -1,8 +1,9 @@
-//! `cargo xtask corpus`: other people's GPU code, from wheels of PyPI, through our assembler, disassemblers and readers.
+//! `cargo xtask corpus`: other people's GPU code, from wheels of PyPI, through our assembler, disassemblers and
+//! readers.
 //!
-//! The wheels are installed in `target/corpus`; what is taken out of them stays there and is never committed. The checks
-//! are those of `tools/corpus`. `corpus sample` takes small wheels (46 MB) and 40 files of each kind by a seed, and writes
-//! no table.
+//! The wheels are installed in `target/corpus`; what is taken out of them stays there and is never committed. The
+//! checks are those of `tools/corpus`. `corpus sample` takes small wheels (46 MB) and 40 files of each kind by a seed,
+//! and writes no table.
 
 use crate::run::{Failure, Step, call, program, root, start};
 use crate::setup;

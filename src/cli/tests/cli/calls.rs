@@ -1,5 +1,5 @@
-//! `printf`, `assert`, `malloc` and `free` in kernels of nvcc, as cubins of ptxas and as PTX by our assembler, on software
-//! GPUs; the text beside that of the host's C library.
+//! `printf`, `assert`, `malloc` and `free` in kernels of nvcc, as cubins of ptxas and as PTX by our assembler, on
+//! software GPUs; the text beside that of the host's C library.
 
 use super::{code, err, json, run, temp};
 use std::path::Path;

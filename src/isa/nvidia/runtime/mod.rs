@@ -1,8 +1,8 @@
 //! The functions that CUDA's runtime supplies to kernels: `vprintf`, `__assertfail`, `malloc` and `free`.
 //!
 //! They are written in PTX and assembled by our assembler, with the addresses of their memory as constants: `state` on
-//! the device, `fault` and `text` in memory that the host reads after the launch, and the heap. A PTX module gets them as
-//! text ([`with_functions`]); a cubin calls them by the convention of nvcc, through an entry each ([`functions`]).
+//! the device, `fault` and `text` in memory that the host reads after the launch, and the heap. A PTX module gets them
+//! as text ([`with_functions`]); a cubin calls them by the convention of nvcc, through an entry each ([`functions`]).
 //!
 //! Place in the architecture: `engine::calls` allocates the memory and reads what the functions have written;
 //! `elf::cubin` links them. Source: cubins of nvcc 13.5.37 for the convention; CUDA's programming guide for what the
@@ -35,8 +35,8 @@ pub struct Places {
 pub const STATE_BYTES: u64 = 512;
 /// Where the state has the number of calls whose text did not fit.
 pub const LOST_OFFSET: u64 = 8;
-/// Bytes of the description of a failed assertion: complete, line (u32), block, thread (3 x u32); at 64, 576 and 1088 the
-/// message, the file and the function, each of 511 bytes at most and a NUL.
+/// Bytes of the description of a failed assertion: complete, line (u32), block, thread (3 x u32); at 64, 576 and 1088
+/// the message, the file and the function, each of 511 bytes at most and a NUL.
 pub const FAULT_BYTES: u64 = 2048;
 /// Where a description has its texts: message, file, function.
 pub const FAULT_TEXTS: [usize; 3] = [64, 576, 1088];

@@ -4,7 +4,8 @@
 //! reach the distance. Results of variable latency set a scoreboard, for which the consumer waits. There are two
 //! figures for each pair: the smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the
 //! larger of that and the published tables for sm_90 (cicuvc/nvidia-sass-document). On an H100 the tensor suite agrees
-//! with numpy under these distances; none was measured by itself. Left out: an addend may come up to two cycles later, register banks, the reuse cache.
+//! with numpy under these distances; none was measured by itself. Left out: an addend may come up to two cycles later,
+//! register banks, the reuse cache.
 
 use super::chip::SmArch;
 use super::effects::{Access, RegFile, Slot};
