@@ -2,9 +2,13 @@
 //!
 //! What disturbs a run makes it longer, and lasts: samples are not independent. So samples are cut into blocks in the
 //! order of time, each block's low quantile is one observation (interrupted samples do not reach it), and the two sides'
-//! observations are compared. A side may be several records: then their spread is that of runs, or of machines.
-//! The ratio's interval is the bootstrap of both sides' observations. SLOWER and FASTER need an interval beyond the
-//! `least` change and two sides that hardly overlap; SAME one within the tolerance; anything else is UNCLEAR.
+//! observations are compared. The ratio's interval is the bootstrap of both sides' observations.
+//!
+//! A machine changes from run to run by more than it does within one (other pages, other neighbours). So SLOWER and
+//! FASTER need a ratio beyond what runs differ by. Three records or more before the last one say what that is: then it
+//! is the prediction interval of one more run of theirs, at 99 %. Fewer do not: it is `between`. They also need an
+//! interval beyond the `least` change and sides that hardly overlap; SAME needs one within the tolerance; anything else
+//! is UNCLEAR. Two programs on a machine that changes are better told apart in turns (`paired`).
 
 use crate::case::Unit;
 use crate::record::{CaseRecord, Record, Status};
@@ -47,11 +51,14 @@ pub struct Limits {
     pub least: f64,
     /// An interval within this share of 1 is the same.
     pub same: f64,
+    /// What two runs may differ by where the records do not say it.
+    pub between: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { least: 0.01, same: 0.025 }
+        // 50 runs of 9 cases on a shared machine of two cores: 98.6 % of all two differ by less than a tenth.
+        Self { least: 0.01, same: 0.025, between: 0.1 }
     }
 }
 
@@ -94,11 +101,10 @@ pub fn observations(passes: &[Vec<f64>]) -> Vec<f64> {
 /// (half for a tie).
 #[must_use]
 pub fn ratio(before: &[f64], now: &[f64], seed: u64) -> (f64, (f64, f64), f64) {
-    let middle = |list: &[f64]| quantile(&sorted(list), 0.5);
     let mut draw = Draw(seed);
     let mut again = |list: &[f64]| {
         let picked: Vec<f64> = (0..list.len()).map(|_| list[draw.below(list.len())]).collect();
-        middle(&picked)
+        level(&picked)
     };
     let ratios: Vec<f64> = (0..RESAMPLES).map(|_| again(now) / again(before)).collect();
     let ratios = sorted(&ratios);
@@ -106,24 +112,40 @@ pub fn ratio(before: &[f64], now: &[f64], seed: u64) -> (f64, (f64, f64), f64) {
         .iter()
         .flat_map(|b| now.iter().map(move |n| f64::from(u8::from(n > b)) + 0.5 * f64::from(u8::from(n == b))));
     let share = pairs.sum::<f64>() / (before.len() * now.len()).max(1) as f64;
-    (middle(now) / middle(before), (quantile(&ratios, 0.025), quantile(&ratios, 0.975)), share)
+    (level(now) / level(before), (quantile(&ratios, 0.025), quantile(&ratios, 0.975)), share)
 }
 
-/// What two sides' observations say.
+/// The middle of a run's observations.
+fn level(observations: &[f64]) -> f64 {
+    quantile(&sorted(observations), 0.5)
+}
+
+/// Fewest records that say what runs differ by.
+const LEAST_RECORDS: usize = 3;
+/// 0.995 quantiles of Student's t distribution for 2 to 12 degrees of freedom (scipy.stats.t.ppf); for more, the last.
+const STUDENT: [f64; 11] = [9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055];
+
+/// What one more run may differ by from the mean of those before, as a difference of logarithms; `None` of too few.
+fn reach(levels: &[f64]) -> Option<f64> {
+    let n = levels.len();
+    let student = STUDENT[n.checked_sub(LEAST_RECORDS)?.min(STUDENT.len() - 1)];
+    let logs: Vec<f64> = levels.iter().map(|level| level.ln()).collect();
+    let mean = logs.iter().sum::<f64>() / n as f64;
+    let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+    Some(student * (variance * (1.0 + 1.0 / n as f64)).sqrt())
+}
+
+/// What the observations of runs before and of one now say, with the ratio of the times and its interval.
 #[must_use]
-pub fn judge(before: &[f64], now: &[f64], limits: Limits) -> (Judgement, f64, (f64, f64)) {
-    let (ratio, (low, high), share) = ratio(before, now, 1);
-    // Both sides' spread: what the machine does by itself between blocks.
-    let spread = |list: &[f64]| {
-        let s = sorted(list);
-        (quantile(&s, 0.75) - quantile(&s, 0.25)) / quantile(&s, 0.5)
-    };
-    let noise = spread(before).max(spread(now));
-    let least = limits.least + noise;
+pub fn judge(before: &[Vec<f64>], now: &[f64], limits: Limits) -> (Judgement, f64, (f64, f64)) {
+    let all: Vec<f64> = before.concat();
+    let (ratio, (low, high), share) = ratio(&all, now, 1);
+    let levels: Vec<f64> = before.iter().map(|run| level(run)).collect();
+    let reach = reach(&levels).unwrap_or_else(|| limits.between.ln_1p()).max(limits.least.ln_1p());
     let judgement = match () {
-        () if before.len() < 3 || now.len() < 3 => Judgement::Unclear,
-        () if low > 1.0 + limits.least && ratio > 1.0 + least && share > 0.9 => Judgement::Slower,
-        () if high < 1.0 - limits.least && ratio < 1.0 - least && share < 0.1 => Judgement::Faster,
+        () if all.len() < 3 || now.len() < 3 => Judgement::Unclear,
+        () if low > 1.0 + limits.least && ratio.ln() > reach && share > 0.9 => Judgement::Slower,
+        () if high < 1.0 - limits.least && ratio.ln() < -reach && share < 0.1 => Judgement::Faster,
         () if low > 1.0 - limits.same && high < 1.0 + limits.same => Judgement::Same,
         () => Judgement::Unclear,
     };
@@ -148,7 +170,7 @@ fn known<'a>(before: &'a [Record], now: &CaseRecord) -> Vec<&'a CaseRecord> {
     before.iter().filter_map(|record| record.results.iter().find(same)).collect()
 }
 
-fn missing(r: &CaseRecord, why: &str) -> Comparison {
+pub(crate) fn missing(r: &CaseRecord, why: &str) -> Comparison {
     Comparison {
         device: r.device.clone(),
         id: r.id.clone(),
@@ -166,7 +188,8 @@ fn one(before: &[&CaseRecord], now: &CaseRecord, limits: Limits) -> Comparison {
     if before.is_empty() {
         return missing(now, "there is no result to compare with");
     }
-    let old: Vec<f64> = before.iter().flat_map(|r| observations(&r.samples)).collect();
+    let runs: Vec<Vec<f64>> = before.iter().map(|r| observations(&r.samples)).collect();
+    let old = runs.concat();
     let value = |work: f64, list: &[f64]| Some(now.unit.value(work, quantile(&sorted(list), 0.5)));
     let blank = missing(now, "");
     if now.status != Status::Ok {
@@ -177,7 +200,7 @@ fn one(before: &[&CaseRecord], now: &CaseRecord, limits: Limits) -> Comparison {
         return missing(now, "the work is not the same");
     }
     let new = observations(&now.samples);
-    let (judgement, ratio, interval) = judge(&old, &new, limits);
+    let (judgement, ratio, interval) = judge(&runs, &new, limits);
     let (before, now) = (value(now.work, &old), value(now.work, &new));
     Comparison { judgement, ratio: Some(ratio), interval: Some(interval), before, now, reason: None, ..blank }
 }

@@ -3,7 +3,7 @@
 //!
 //! Structure: `case` and `cases` (the table: one file a family, one entry a case) → `machine` (an open device and its
 //! hand-written kernels) → `measure` (warm-up, samples, when to stop) → `stats` → `record` (the results as data) →
-//! `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `burn` (load that is checked on the device); `verdict` (what
+//! `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `paired` (two programs in turns); `burn` (load that is checked on the device); `verdict` (what
 //! all of it says of a device).
 //! Layer: above the library; the command line is the only user. Left out: power of NVIDIA's cards, whose commands are
 //! not public.
@@ -17,6 +17,7 @@ mod error;
 mod hand;
 pub mod machine;
 pub mod measure;
+pub mod paired;
 pub mod record;
 pub mod report;
 pub mod run;

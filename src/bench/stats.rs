@@ -1,8 +1,8 @@
 //! Order statistics, and intervals of the median.
 //!
 //! Quantiles are numpy's (linear between order statistics); the bootstrap interval is the percentile method, the
-//! interval by order statistics is exact for any distribution (binomial). `tests/statistics.rs` compares all of them
-//! with scipy's.
+//! interval by order statistics is exact for any distribution (binomial), that of pairs is Wilcoxon's.
+//! `tests/statistics.rs` compares all of them with scipy's.
 
 use serde::{Deserialize, Serialize};
 
@@ -153,6 +153,37 @@ pub fn median_ranks(n: usize, confidence: f64) -> Option<(usize, usize)> {
         term += ((n - k) as f64 / (k + 1) as f64).ln();
     }
     rank.map(|k| (k, n - 1 - k))
+}
+
+/// The middle of differences of pairs and its interval: the median of the means of all two of them (Hodges and
+/// Lehmann), and the means at the ranks of Wilcoxon's signed-rank distribution, exact for symmetric differences.
+/// `None`: there are too few differences for this confidence.
+#[must_use]
+pub fn shift(differences: &[f64], confidence: f64) -> Option<(f64, (f64, f64))> {
+    let n = differences.len();
+    let rank = signed_rank(n, (1.0 - confidence) / 2.0)?;
+    let pairs = (0..n).flat_map(|i| (i..n).map(move |j| (differences[i] + differences[j]) / 2.0));
+    let means = sorted(&pairs.collect::<Vec<f64>>());
+    Some((quantile(&means, 0.5), (means[rank], means[means.len() - 1 - rank])))
+}
+
+/// The largest number of which the sum of ranks with positive sign is at most that with no more than this probability.
+fn signed_rank(n: usize, tail: f64) -> Option<usize> {
+    // Probabilities of each sum when each rank has either sign.
+    let mut chances = vec![1.0];
+    for rank in 1..=n {
+        let mut next = vec![0.0; chances.len() + rank];
+        for (sum, chance) in chances.iter().enumerate() {
+            next[sum] += chance / 2.0;
+            next[sum + rank] += chance / 2.0;
+        }
+        chances = next;
+    }
+    let below = chances.iter().scan(0.0, |below, chance| {
+        *below += chance;
+        Some(*below)
+    });
+    below.take_while(|below| *below <= tail).count().checked_sub(1)
 }
 
 /// Half the width of the median's interval as a share of the median; infinite where there is none.

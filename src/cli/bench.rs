@@ -1,9 +1,11 @@
 //! `doorbell bench`: measures devices, checks what they compute, compares runs.
 
+mod versus;
+
 use super::{CliError, Output};
 use clap::{Args, Subcommand};
 use doorbell::engine::session;
-use doorbell_bench::compare::{self, Limits};
+use doorbell_bench::compare::{self, Comparison, Limits};
 use doorbell_bench::machine::Machine;
 use doorbell_bench::measure::Settings;
 use doorbell_bench::record::{CaseRecord, Record};
@@ -32,6 +34,9 @@ enum BenchCommand {
     Run(RunArgs),
     /// Compare records: the last file with those before it. Exit code 1 if a case is slower or broken
     Compare(CompareArgs),
+    /// Compare this program with another one, in turns, each time in a new process: finds small changes on machines that
+    /// change themselves. Exit code 1 if a case is slower or broken
+    Versus(versus::VersusArgs),
     /// Load the devices with work whose every result is checked. Exit code 1 if anything is wrong
     Burn(BurnArgs),
     /// Say PASS, WARNING, CRITICAL or UNKNOWN of each device, with numbered reasons. Exit code 0, 1, 1 or 2
@@ -121,6 +126,9 @@ struct CompareArgs {
     /// A change below this share is of no interest
     #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = share)]
     least: f64,
+    /// What two runs may differ by, where fewer than three records come before the last: only a larger change is told
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    between: f64,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -143,6 +151,7 @@ pub fn run(args: &BenchArgs, devices: &str, output: Output) -> Result<(), CliErr
         BenchCommand::Plan(args) => plan(args, devices, output),
         BenchCommand::Run(args) => measure(args, devices, output),
         BenchCommand::Compare(args) => compare_files(args, output),
+        BenchCommand::Versus(args) => versus::run(args, devices, output),
         BenchCommand::Burn(args) => burn_devices(args, devices, output),
         BenchCommand::Verdict(args) => verdicts(args, devices, output),
     }
@@ -381,15 +390,24 @@ fn compare_files(args: &CompareArgs, output: Output) -> Result<(), CliError> {
     let read = |path: &PathBuf| Record::read(path).map_err(|e| CliError::CouldNotRun(e.to_string()));
     let mut all = args.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let Some(now) = all.pop() else { return Err(CliError::Usage("two files are needed".into())) };
-    let compared = compare::compare(&all, &now, Limits { least: args.least, ..Limits::default() });
-    for c in &compared {
-        let ratio = c.ratio.map_or_else(String::new, |r| format!("{r:.4}x the time"));
-        let between = c.interval.map_or_else(String::new, |(low, high)| format!("[{low:.4}, {high:.4}]"));
-        let why = c.reason.as_deref().unwrap_or_default();
-        output.say(&format!("{:<8} {:<10} {:<52} {ratio} {between} {why}", c.judgement.word(), c.device, c.id));
-    }
-    output.result(&serde_json::json!({"comparisons": compared, "fails": compare::fails(&compared)}));
-    if compare::fails(&compared) { Err(CliError::Reported) } else { Ok(()) }
+    let limits = Limits { least: args.least, between: args.between, ..Limits::default() };
+    let compared = compare::compare(&all, &now, limits);
+    compared.iter().for_each(|c| say_comparison(c, output));
+    judged(&compared, output)
+}
+
+fn say_comparison(c: &Comparison, output: Output) {
+    let ratio = c.ratio.map_or_else(String::new, |r| format!("{r:.4}x the time"));
+    let between = c.interval.map_or_else(String::new, |(low, high)| format!("[{low:.4}, {high:.4}]"));
+    let why = c.reason.as_deref().unwrap_or_default();
+    output.say(&format!("{:<8} {:<10} {:<52} {ratio} {between} {why}", c.judgement.word(), c.device, c.id));
+}
+
+/// The result of comparisons, and the exit code.
+fn judged(compared: &[Comparison], output: Output) -> Result<(), CliError> {
+    let fails = compare::fails(compared);
+    output.result(&serde_json::json!({"comparisons": compared, "fails": fails}));
+    if fails { Err(CliError::Reported) } else { Ok(()) }
 }
 
 impl From<BenchError> for CliError {

@@ -54,8 +54,14 @@ def main():
         a, b = RNG.normal(10, 1, 9), RNG.normal(10 + shift, 1, 8)
         u = stats.mannwhitneyu(b, a).statistic
         pairs.append({"a": a.tolist(), "b": b.tolist(), "share": float(u / (len(a) * len(b)))})
+    shifts = []
+    for n, middle in ((8, 0.02), (12, 0.01), (12, 0.03), (24, 0.01), (48, 0.0)):
+        x = RNG.normal(middle, 0.02, n)
+        means = np.sort([(x[i] + x[j]) / 2 for i in range(n) for j in range(i, n)])
+        p = stats.wilcoxon(x, method="exact").pvalue
+        shifts.append({"differences": x.tolist(), "middle": float(np.median(means)), "p": float(p)})
     versions = {"numpy": np.__version__, "scipy": scipy.__version__}
-    OUT.write_text(json.dumps({"made_by": versions, "lists": lists, "ranks": tables, "pairs": pairs}) + "\n")
+    OUT.write_text(json.dumps({"made_by": versions, "lists": lists, "ranks": tables, "pairs": pairs, "shifts": shifts}) + "\n")
 
 
 if __name__ == "__main__":

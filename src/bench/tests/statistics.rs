@@ -1,7 +1,7 @@
 //! The statistics against numpy's and scipy's (`tools/references/statistics.py`).
 
 use doorbell_bench::compare;
-use doorbell_bench::stats::{Summary, bootstrap, median_interval, median_ranks, quantile, sorted};
+use doorbell_bench::stats::{Summary, bootstrap, median_interval, median_ranks, quantile, shift, sorted};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -9,6 +9,7 @@ struct References {
     lists: Vec<List>,
     ranks: Vec<Ranks>,
     pairs: Vec<Pair>,
+    shifts: Vec<Shift>,
 }
 
 #[derive(Deserialize)]
@@ -32,6 +33,14 @@ struct Pair {
     a: Vec<f64>,
     b: Vec<f64>,
     share: f64,
+}
+
+#[derive(Deserialize)]
+struct Shift {
+    differences: Vec<f64>,
+    middle: f64,
+    /// Of scipy's exact signed-rank test against 0.
+    p: f64,
 }
 
 fn references() -> References {
@@ -88,4 +97,21 @@ fn the_share_of_larger_pairs_is_mann_whitneys_u() {
         assert!(close(share, pair.share), "{share} {}", pair.share);
         assert!(close(ratio, middle(&pair.b) / middle(&pair.a)) && low <= ratio && ratio <= high);
     }
+}
+
+#[test]
+fn shift_of_pairs_is_scipys_signed_rank_test_turned_round() {
+    for list in references().shifts {
+        let holds_zero = |confidence: f64| {
+            let (middle, (low, high)) = shift(&list.differences, confidence)?;
+            assert!(close(middle, list.middle), "{middle} {}", list.middle);
+            Some(low <= 0.0 && high >= 0.0)
+        };
+        // A shift of zero is out of the interval from the confidence on at which the test says so.
+        let n = list.differences.len();
+        assert_eq!(holds_zero(1.0 - list.p * 0.999), Some(true), "n {n}, p {}", list.p);
+        assert_eq!(holds_zero(1.0 - list.p * 1.001), Some(false), "n {n}, p {}", list.p);
+    }
+    // Five of one sign have a probability of 1 in 16: no interval is surer.
+    assert_eq!((shift(&[1.0; 5], 0.95), shift(&[1.0; 5], 0.93)), (None, Some((1.0, (1.0, 1.0)))));
 }

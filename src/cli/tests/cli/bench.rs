@@ -127,12 +127,39 @@ fn slower_and_broken_cases_fail_a_comparison_and_faster_ones_do_not() {
         (1.0, "hung", "BROKEN", 1),
     ] {
         let now = record(dir.path(), "now.json", times, status);
-        let (have, out, err) = run(doorbell().args(["bench", "compare"]).args([&before, &before, &now]));
+        let (have, out, err) = run(doorbell().args(["bench", "compare"]).args([&before, &before, &before, &now]));
+        assert_eq!((have, out.starts_with(word)), (code, true), "{out}{err}");
+    }
+    // One record does not say what runs differ by.
+    let now = record(dir.path(), "now.json", 1.05, "ok");
+    for (between, word, code) in [("0.1", "UNCLEAR", 0), ("0.01", "SLOWER", 1)] {
+        let (have, out, err) = run(doorbell().args(["bench", "compare", "--between", between]).args([&before, &now]));
         assert_eq!((have, out.starts_with(word)), (code, true), "{out}{err}");
     }
     std::fs::write(dir.path().join("other.json"), r#"{"schema": 9}"#).unwrap();
     let (code, _, err) = run(doorbell().args(["bench", "compare"]).args([&before, &dir.path().join("other.json")]));
     assert!(code == 2 && err.contains("schema 9, this program reads 1"), "{err}");
+}
+
+#[test]
+fn two_programs_run_in_turns() {
+    let own = env!("CARGO_BIN_EXE_doorbell");
+    let versus = |program: &str, word: &str| {
+        run(doorbell().args(["bench", "versus", program, word, "--device", "CPU", "--quick", "--pairs", "2", "--json"]))
+    };
+    let (code, out, err) = versus(own, "memory/scale");
+    assert_eq!(code, 0, "{out}{err}");
+    let one = &last(&out)["comparisons"][0];
+    assert_eq!((&one["judgement"], &one["reason"]), (&"UNCLEAR".into(), &"2 pairs are too few".into()));
+    assert!(one["before"].as_f64() > Some(0.0) && one["now"].as_f64() > Some(0.0), "{one}");
+    for (program, word, text) in [
+        ("/nowhere/doorbell", "memory/scale", "/nowhere/doorbell: it could not be started"),
+        ("/bin/true", "memory/scale", "/bin/true: its last line is no record"),
+        (own, "no such case", "no case has these words"),
+    ] {
+        let (code, _, err) = versus(program, word);
+        assert!(code == 2 && err.contains(text), "{err}");
+    }
 }
 
 #[test]
