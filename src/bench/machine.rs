@@ -5,6 +5,9 @@ use crate::hand::Library;
 use crate::telemetry;
 use doorbell::device::{Arg, Command, Device, DeviceInfo, Geometry, Kernel, Memory, QueueKind};
 use doorbell::engine::{Entered, OpenDevice, Options, Session};
+use doorbell::hcq::memory::View;
+#[cfg(target_os = "linux")]
+use doorbell_ioctl::port::SharedMemory;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +28,7 @@ impl Kind {
             () if info.is_cpu() => Self::Cpu,
             () if starts("gfx") => Self::Amd,
             () if starts("sm_") => Self::Nv,
-            () if starts("apple") => Self::Metal,
+            () if starts("metal") => Self::Metal,
             () => Self::Other,
         }
     }
@@ -40,6 +43,9 @@ fn peer_name(name: &str) -> String {
     }
     parts.join(":")
 }
+
+/// Memory of the program starts on a multiple of this: the largest page of a host or GPU here.
+const PAGE_BYTES: u64 = 64 << 10;
 
 /// An open device with what its cases need.
 pub struct Machine {
@@ -170,6 +176,20 @@ impl Machine {
         Ok(memory)
     }
 
+    /// Memory of the program, as it might have any, from a page on.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn program_memory(&self, len_bytes: u64) -> Result<View, BenchError> {
+        // The software drivers of AMD and NVIDIA are in this process and reach what is mapped shared.
+        #[cfg(target_os = "linux")]
+        if self.is_software && self.kind != Kind::Metal {
+            let shared = SharedMemory::new(len_bytes).and_then(|memory| memory.map());
+            return Ok(View::of_device(&shared.map_err(|e| BenchError::Empty(format!("shared memory: {e}")))?));
+        }
+        View::anonymous(len_bytes, PAGE_BYTES).map_err(|e| BenchError::Empty(e.to_string()))
+    }
+
     /// MHz of a core or compute unit, counted inside a kernel; `None` where no kernel can count.
     ///
     /// # Errors
@@ -181,12 +201,29 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_known_by_the_architecture() {
+        for (arch, kind) in [
+            ("x86_64-avx512", Kind::Cpu),
+            ("aarch64-neon", Kind::Cpu),
+            ("gfx942", Kind::Amd),
+            ("sm_90a", Kind::Nv),
+            ("metal", Kind::Metal),
+            ("metal-apple9", Kind::Metal),
+            ("toy", Kind::Other),
+        ] {
+            assert_eq!(Kind::of(&DeviceInfo { arch: arch.into(), threads: 1, memory_bytes: 0 }), kind, "{arch}");
+        }
+    }
+
     #[test]
     fn the_peer_is_another_device_of_the_same_kind() {
         for (name, peer) in
             [("NV", "NV:1"), ("NV:1", "NV:0"), ("AMD:emu=gfx942", "AMD:1:emu=gfx942"), ("AMD:3", "AMD:2")]
         {
-            assert_eq!(super::peer_name(name), peer);
+            assert_eq!(peer_name(name), peer);
         }
     }
 }

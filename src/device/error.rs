@@ -29,6 +29,9 @@ pub enum DeviceError {
     TooBig { device: String, asked: u64, max: u64 },
     #[error("{what}: {len_bytes} bytes at offset {offset} exceed the memory of {size_bytes} bytes")]
     Range { what: &'static str, offset: u64, len_bytes: u64, size_bytes: u64 },
+    /// Memory of the program that a device cannot use where it is.
+    #[error("device {device} cannot use {len_bytes} bytes of the program at {at:#x} in place: {why}")]
+    Wrap { device: String, at: u64, len_bytes: u64, why: String },
     #[error("{what} of device {theirs} was passed to device {ours}")]
     WrongDevice { what: &'static str, ours: String, theirs: String },
     #[error("device {device} cannot {what}")]

@@ -131,6 +131,13 @@ impl<E: Executor> Device for HostDevice<E> {
         Ok(Memory::new(MemoryParts { device, va, len_bytes, host: Some(view), uses, release: Some(release) }))
     }
 
+    fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
+        let (va, len_bytes, uses) = (host.base().0, host.len_bytes(), Uses::new(Some(Arc::clone(&self.core.timeline))));
+        let device = self.tag.clone();
+        // Submissions end before they return, so nothing uses the memory when its last handle is dropped.
+        Ok(Memory::new(MemoryParts { device, va, len_bytes, host: Some(host.clone()), uses, release: None }))
+    }
+
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
         dst.check("copy in", offset, src.len() as u64)?;
         Ok(dst.host().map_or(Ok(()), |view| view.write(offset, src))?)

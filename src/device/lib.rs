@@ -153,9 +153,20 @@ pub trait Device: Send + Sync + fmt::Debug {
         if memory.host().is_some() { Ok(memory) } else { Err(unsupported()) }
     }
 
-    /// Memory of the host as the device's own, without a copy. `None` if the device has its own memory only.
-    fn host_memory(&self, _view: View) -> Option<Memory> {
-        None
+    /// Memory that the program has already, as memory of this device: kernels and copies work on the same bytes where
+    /// they are. The returned memory keeps `host` until its last handle is dropped; until then the program must not map
+    /// anything else there, and orders its accesses as with any memory mapped for both ([`Memory::host`]).
+    ///
+    /// GPUs reach whole pages, so the memory must start on one: of 4 KiB for AMD and NVIDIA, which take the rest of the
+    /// last page along, of 16 KiB for Metal, which takes whole pages only. They need the right to write it, a CPU does
+    /// not.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device has its own memory only, `Wrap` for memory that it cannot reach, `Closed`; an error
+    /// of the driver for pages that it refuses (NVIDIA's: mapped files of most file systems).
+    fn wrap_host(&self, _host: &View) -> Result<Memory, DeviceError> {
+        let device = self.tag().name().into();
+        Err(DeviceError::Unsupported { device, what: "use memory of the program in place".into() })
     }
 
     /// Copies host bytes to memory, after all submitted work that uses the memory.

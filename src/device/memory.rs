@@ -97,6 +97,23 @@ pub(crate) fn add_wait(waits: &mut Vec<Point>, point: &Point) {
     }
 }
 
+/// Checks that memory of the program can be a GPU's: that it is some, may be written, and starts on a page of
+/// `page_bytes`.
+///
+/// # Errors
+/// `Wrap`.
+#[cfg(any(feature = "amd", feature = "nv", feature = "metal"))]
+pub(crate) fn check_wrapped(device: &DeviceTag, host: &View, page_bytes: u64) -> Result<(), DeviceError> {
+    let (at, len_bytes) = (host.base().0, host.len_bytes());
+    let why = match () {
+        () if host.is_empty() => "it is empty".into(),
+        () if !host.is_writable() => "it is read-only".into(),
+        () if !at.is_multiple_of(page_bytes) => format!("it does not start on a page of {page_bytes} bytes"),
+        () => return Ok(()),
+    };
+    Err(DeviceError::Wrap { device: device.name().into(), at, len_bytes, why })
+}
+
 /// The owner of memory blocks, called when a block's last handle is dropped; `uses` may still be pending.
 pub trait Release: Send + Sync {
     fn release(&self, va: u64, host: Option<View>, uses: Uses);

@@ -1,7 +1,7 @@
 //! A package where it lies: a mapped file, or memory. Tables and code are read once, constants stay where they are.
 
 use crate::RunError;
-use doorbell_device::{DeviceError, Memory};
+use doorbell_device::{Device, DeviceError, Memory};
 use doorbell_hcq::memory::View;
 use doorbell_ioctl::port::FileAccess;
 use doorbell_package::{HEADER_BYTES, Head, Package, PackageError, checksum_of};
@@ -168,7 +168,15 @@ fn map(path: &Path) -> Result<View, RunError> {
     Ok(View::file(&file, len, FileAccess::Read)?)
 }
 
-/// Memory of the host as a device's own, if the device can use it there.
-pub(crate) fn in_place(device: &dyn doorbell_device::Device, view: View) -> Option<Memory> {
-    view.base().0.is_multiple_of(doorbell_package::ALIGN_BYTES).then(|| device.host_memory(view)).flatten()
+/// Memory of the host as a device's own, where that is what the device uses anyway: on a CPU. A GPU would read it through
+/// its link in every run.
+///
+/// # Errors
+/// `Unsupported` on other devices.
+pub(crate) fn in_place(device: &dyn Device, view: &View) -> Result<Memory, DeviceError> {
+    if device.info().is_cpu() {
+        return device.wrap_host(view);
+    }
+    let what = "use memory of the host as its own".into();
+    Err(DeviceError::Unsupported { device: device.tag().name().into(), what })
 }

@@ -104,7 +104,8 @@ fn constant(device: &dyn Device, file: &PackageFile, b: &Block) -> Result<Option
         return Ok(None);
     }
     let view = file.constants(b.data_at, b.len_bytes)?;
-    Ok(if view.is_writable() { None } else { in_place(device, view) })
+    let is_aligned = view.base().0.is_multiple_of(ALIGN_BYTES);
+    Ok(if view.is_writable() || !is_aligned { None } else { in_place(device, &view).ok() })
 }
 
 /// The caller's memory as the device's, from its first aligned byte on.
@@ -114,8 +115,5 @@ fn arena(device: &dyn Device, view: &View, needed: u64, all: u64) -> Result<Memo
     if limit < needed {
         return Err(RunError::Limit { needed: all.saturating_add(skip), limit: view.len_bytes() });
     }
-    in_place(device, view.sub(skip, limit)?).ok_or_else(|| {
-        let what = "use memory of the host as its own".into();
-        RunError::Device(doorbell_device::DeviceError::Unsupported { device: device.tag().name().into(), what })
-    })
+    Ok(in_place(device, &view.sub(skip, limit)?)?)
 }

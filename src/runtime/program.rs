@@ -1,5 +1,6 @@
 //! A package loaded on a device: its commands encoded once, inputs and outputs bound to memory.
 
+use crate::file::in_place;
 use crate::memory::Blocks;
 use crate::{Limits, PackageFile, RunError, choose};
 use doorbell_device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, Location, Patch, Recorded};
@@ -352,10 +353,7 @@ impl Program {
     }
 
     fn host(&self, memory: View) -> Result<Location, RunError> {
-        let device = self.device.tag().name().to_string();
-        let refused =
-            || doorbell_device::DeviceError::Unsupported { device, what: "use memory of the host as its own".into() };
-        Ok(self.device.host_memory(memory).ok_or_else(refused)?.at(0))
+        Ok(in_place(self.device.as_ref(), &memory)?.at(0))
     }
 
     /// Puts a block elsewhere, for the runs from now on.

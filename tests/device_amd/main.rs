@@ -4,6 +4,7 @@
 
 mod code;
 mod faults;
+mod host;
 mod objects;
 mod peers;
 mod replay;

@@ -97,26 +97,24 @@ fn a_peer_reads_memory_of_the_caller() {
 }
 
 #[test]
-fn memory_that_cannot_be_pinned_is_an_error_that_names_the_step() {
+fn memory_that_cannot_be_wrapped_is_an_error_that_says_why() {
     let rig = Rig::hopper();
     let d = rig.open();
     let (file, view) = file_of(&pattern(2048));
-    let refused = |view: &View| {
-        let error = d.wrap_host(view).unwrap_err();
-        assert!(matches!(error, DeviceError::Rm { .. }), "{error:?}");
-        error.to_string()
-    };
     let read_only = View::file(&file, 8192, FileAccess::Read).unwrap();
     for (view, why) in [
-        (view.sub(64, 4096).unwrap(), "EINVAL"),
-        (view.sub(0, 0).unwrap(), "EINVAL"),
-        (read_only, "EACCES"),
-        // The software driver shares pages; those of one process alone it cannot.
-        (View::anonymous(8192, 4096).unwrap(), "NV_ERR_INVALID_ADDRESS"),
+        (view.sub(64, 4096).unwrap(), "it does not start on a page of 4096 bytes"),
+        (view.sub(0, 0).unwrap(), "it is empty"),
+        (read_only, "it is read-only"),
     ] {
-        let error = refused(&view);
-        assert!(error.contains("wrap memory of the host") && error.contains(why), "{error}");
+        let error = d.wrap_host(&view).unwrap_err();
+        assert!(matches!(error, DeviceError::Wrap { .. }) && error.to_string().contains(why), "{error:?}");
     }
+    // The software driver shares pages; those of one process alone it cannot.
+    let error = d.wrap_host(&View::anonymous(8192, 4096).unwrap()).unwrap_err();
+    assert!(matches!(error, DeviceError::Rm { .. }), "{error:?}");
+    let error = error.to_string();
+    assert!(error.contains("wrap memory of the program") && error.contains("NV_ERR_INVALID_ADDRESS"), "{error}");
     d.close().unwrap();
     assert!(matches!(d.wrap_host(&view), Err(DeviceError::Closed { .. })));
     drop(d);

@@ -17,6 +17,9 @@ pub const CASES: &[Case] = &[
         &[words("way", &["up", "down", "within"]), BYTES], engine),
     entry("copies/kernel", "a kernel that reads or writes pinned host memory",
         &[words("way", &["up", "down"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], kernel),
+    entry("copies/wrapped", "memory that the program had already, used in place by the copy queue or by a kernel",
+        &[words("way", &["up", "down"]), words("by", &["engine", "kernel"]),
+            sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], wrapped),
     entry("copies/both", "up by a kernel while the copy queue copies down; bytes of both are counted",
         &[sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], both),
     entry("copies/peer", "between this device and the next of its kind, over their own link, by this one's copy queue",
@@ -50,16 +53,19 @@ fn same(have: &[u8], want: &[u8]) -> Result<(), BenchError> {
     wrong.map_or(Ok(()), |at| Err(BenchError::Wrong(format!("byte {at} is {:#x}, not {:#x}", have[at], want[at]))))
 }
 
-/// The ends of a copy, with the source filled: destination, source, what is there.
+/// The ends of a copy, with the source filled: destination, source, what is there. The host's end is pinned memory.
 fn ends(machine: &Machine, way: &str, len: u64) -> Result<(Memory, Memory, Vec<u8>), BenchError> {
     let device = machine.device();
-    let bytes = random(usize::try_from(len).unwrap_or(usize::MAX));
-    let near = || device.alloc_pinned(len);
-    let (dst, src) = match way {
-        "up" => (device.alloc(len)?, near()?),
-        "down" => (near()?, device.alloc(len)?),
-        _ => (device.alloc(len)?, device.alloc(len)?),
-    };
+    let near = if way == "within" { device.alloc(len)? } else { device.alloc_pinned(len)? };
+    between(machine, way, near)
+}
+
+/// The same with this memory as the host's end.
+fn between(machine: &Machine, way: &str, near: Memory) -> Result<(Memory, Memory, Vec<u8>), BenchError> {
+    let device = machine.device();
+    let bytes = random(usize::try_from(near.len_bytes()).unwrap_or(usize::MAX));
+    let far = device.alloc(near.len_bytes())?;
+    let (dst, src) = if way == "up" { (far, near) } else { (near, far) };
     if way == "up" {
         write_host(&src, &bytes)?
     } else {
@@ -107,6 +113,20 @@ fn kernel(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
     let (dst, src, want) = ends(machine, point.word("way"), len)?;
     let command = by_kernel(machine, &dst, &src, len)?;
     Ok(Subject::commands(len as f64, vec![command]).checked(move |machine| {
+        let _source = &src;
+        arrived(machine, &dst, &want)
+    }))
+}
+
+fn wrapped(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let len = point.number("bytes");
+    let near = machine.device().wrap_host(&machine.program_memory(len)?)?;
+    let (dst, src, want) = between(machine, point.word("way"), near)?;
+    let subject = match point.word("by") {
+        "kernel" => Subject::commands(len as f64, vec![by_kernel(machine, &dst, &src, len)?]),
+        _ => Subject::copies(len as f64, vec![Command::copy(dst.at(0), src.at(0), len)]),
+    };
+    Ok(subject.checked(move |machine| {
         let _source = &src;
         arrived(machine, &dst, &want)
     }))

@@ -3,6 +3,8 @@
 //! Layer: above `driver`; rings, signals, kernargs, tensors and code all lie in buffers. Source:
 //! docs/amd.md 1.4 (flag table).
 //! The GPU address equals the CPU address: the range is reserved first, so that nothing else in the process can use it.
+//! Existing memory of the caller keeps its CPU address; its GPU address is a range reserved for it, so that the same
+//! memory can be wrapped twice.
 //! Left out: SVM ranges, dma-buf, VRAM through the BAR (copies go through the copy engine).
 
 use super::driver::Driver;
@@ -11,7 +13,8 @@ use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::{CallError, Errno, Fd, MapRequest, Mapped};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const PAGE: u64 = 4096;
+/// Page size; the smallest piece of memory that the driver maps.
+pub const PAGE: u64 = 4096;
 /// VRAM buffers of at least this size are aligned to it, for the GPU's large pages.
 const LARGE_PAGE: u64 = 2 << 20;
 
@@ -70,6 +73,8 @@ pub struct Buffer {
     gpus: Gpus,
     range: Arc<Mapped>,
     is_mapped: bool,
+    /// The caller's memory, if the buffer wraps it.
+    wrapped: Option<View>,
 }
 
 impl Buffer {
@@ -116,12 +121,40 @@ impl Buffer {
                 return Err(refused(errno));
             }
         };
-        let buffer = Self { handle: args.handle, len_bytes, gpus: Gpus::default(), range, is_mapped };
-        driver.note_buffer(buffer.va(), len_bytes, buffer.handle, &buffer.gpus);
-        match buffer.map_to(driver, gpu_id) {
-            Ok(()) => Ok(buffer),
+        let (handle, gpus) = (args.handle, Gpus::default());
+        Self { handle, len_bytes, gpus, range, is_mapped, wrapped: None }.mapped(driver, gpu_id)
+    }
+
+    /// Wraps existing memory of this process, writable and from a page on: the driver follows its pages and maps them in
+    /// the page table of `gpu_id`, at an address of the buffer's own.
+    ///
+    /// # Errors
+    /// The driver's, for pages that it cannot reach.
+    pub fn wrap(driver: &Driver, gpu_id: u32, host: View) -> Result<Self, CallError> {
+        let name = kfd::ALLOC_MEMORY_OF_GPU.desc.name;
+        let refused = |errno| CallError { name, errno };
+        let len_bytes = host.len_bytes().checked_next_multiple_of(PAGE).ok_or(refused(Errno::ENOMEM))?;
+        let range = Mapped::reserve(driver.port(), len_bytes, PAGE).map_err(refused)?;
+        let mut args = kfd::AllocMemoryOfGpu {
+            va_addr: range.base().0,
+            size: len_bytes,
+            gpu_id,
+            flags: Placement::Pinned.flags(),
+            mmap_offset: host.base().0,
+            ..Default::default()
+        };
+        driver.call(&kfd::ALLOC_MEMORY_OF_GPU, &mut args)?;
+        let (handle, gpus, range) = (args.handle, Gpus::default(), Arc::new(range));
+        Self { handle, len_bytes, gpus, range, is_mapped: false, wrapped: Some(host) }.mapped(driver, gpu_id)
+    }
+
+    /// The buffer, known to the connection and mapped for a GPU; freed if that fails.
+    fn mapped(self, driver: &Driver, gpu_id: u32) -> Result<Self, CallError> {
+        driver.note_buffer(self.va(), self.len_bytes, self.handle, &self.gpus);
+        match self.map_to(driver, gpu_id) {
+            Ok(()) => Ok(self),
             Err(error) => {
-                let _first_error_counts = buffer.free(driver);
+                let _first_error_counts = self.free(driver);
                 Err(error)
             }
         }
@@ -202,6 +235,14 @@ impl Bo {
         Ok(Self { driver: Arc::clone(driver), buffer: Some(buffer) })
     }
 
+    /// Wraps existing memory of this process ([`Buffer::wrap`]).
+    ///
+    /// # Errors
+    /// The driver's, for pages that it cannot reach.
+    pub fn wrap(driver: &Arc<Driver>, gpu_id: u32, host: View) -> Result<Self, CallError> {
+        Ok(Self { driver: Arc::clone(driver), buffer: Some(Buffer::wrap(driver, gpu_id, host)?) })
+    }
+
     #[must_use]
     pub fn va(&self) -> u64 {
         self.buffer.as_ref().map_or(0, Buffer::va)
@@ -219,6 +260,9 @@ impl Bo {
     /// `EACCES` for a buffer in VRAM.
     pub fn view(&self) -> Result<View, CallError> {
         let refused = CallError { name: "mmap", errno: Errno::EACCES };
+        if let Some(host) = self.buffer.as_ref().and_then(|b| b.wrapped.as_ref()) {
+            return Ok(host.clone());
+        }
         let buffer = self.buffer.as_ref().filter(|b| b.is_mapped).ok_or(refused)?;
         let view = buffer.range.view().map_err(|errno| CallError { name: "mmap", errno })?;
         Ok(View::of_device(&view))

@@ -40,10 +40,12 @@ use super::gpu::pool::Pool;
 use super::gpu::queue::{submit_runs, synchronize};
 use super::gpu::recorded::GpuList;
 use super::gpu::staging::{Staging, upload_code};
+use super::memory::check_wrapped;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
+use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Point;
 use doorbell_ioctl::port::{Errno, Port};
 use load::ParsedImage;
@@ -147,8 +149,12 @@ impl AmdDevice {
             used: self.inner.pool.used_bytes(),
             why: e.to_string(),
         })?;
-        let view = bo.view().map(|v| v.sub(0, len_bytes).unwrap_or(v));
-        let view = view.map_err(|source| core.refused("host memory", source))?;
+        self.memory_of_buffer(bo, len_bytes)
+    }
+
+    /// Makes a host-mapped buffer into a `Memory`; the buffer is freed with the last handle.
+    fn memory_of_buffer(&self, bo: Bo, len_bytes: u64) -> Result<Memory, DeviceError> {
+        let view = bo.view().map_err(|source| self.inner.core.refused("host memory", source))?.sub(0, len_bytes)?;
         let va = bo.va();
         self.inner.host.keep(bo);
         Ok(Memory::new(MemoryParts {
@@ -245,6 +251,16 @@ impl Device for AmdDevice {
 
     fn alloc_pinned(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
         self.alloc_host(len_bytes, Placement::Pinned)
+    }
+
+    /// The driver follows the pages until the last handle is dropped: what takes them away from the process meanwhile
+    /// stops the GPU's queues.
+    fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        check_wrapped(&self.tag, host, bo::PAGE)?;
+        let bo = Bo::wrap(&core.driver, core.node.gpu_id, host.clone());
+        self.memory_of_buffer(bo.map_err(|e| core.refused("wrap memory of the program", e))?, host.len_bytes())
     }
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {

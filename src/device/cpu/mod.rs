@@ -210,12 +210,12 @@ impl Device for CpuDevice {
         }))
     }
 
-    fn host_memory(&self, view: View) -> Option<Memory> {
-        Some(Memory::new(MemoryParts {
+    fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
+        Ok(Memory::new(MemoryParts {
             device: self.tag.clone(),
-            va: view.base().0,
-            len_bytes: view.len_bytes(),
-            host: Some(view),
+            va: host.base().0,
+            len_bytes: host.len_bytes(),
+            host: Some(host.clone()),
             uses: Uses::new(Some(Arc::clone(&self.compute.timeline))),
             release: Some(Arc::new(HostMemory { timeout: self.options.submit_timeout })),
         }))

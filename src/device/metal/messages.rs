@@ -5,7 +5,7 @@
 //! `Lent` is not. Everything that is sent goes through a function that this list makes: a selector that is not in the
 //! list does not compile.
 
-use super::ns::{Argument, Class, Encode, ErrorSlot, Lent, New, Outcome, Owned, Range, Size};
+use super::ns::{Argument, Block, Class, Encode, ErrorSlot, Lent, New, Outcome, Owned, Range, Size};
 use super::objc::{Id, Runtime, Sel};
 use std::ffi::{CString, c_char};
 
@@ -149,6 +149,8 @@ messages! {
         supports_family "supportsFamily:" (family: i64) -> bool;
         new_command_queue "newCommandQueueWithMaxCommandBufferCount:" (most: u64) -> New<CommandQueue>;
         new_buffer "newBufferWithLength:options:" (length: u64, options: u64) -> New<Buffer>;
+        new_buffer_in_place "newBufferWithBytesNoCopy:length:options:deallocator:"
+            (at: *mut u8, length: u64, options: u64, deallocator: Block) -> New<Buffer>;
         new_library "newLibraryWithSource:options:error:"
             (source: &Owned<NsString>, options: Option<&Owned<CompileOptions>>, error: &mut ErrorSlot) -> New<Library>;
         new_pipeline "newComputePipelineStateWithFunction:error:"

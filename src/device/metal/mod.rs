@@ -22,11 +22,12 @@ use self::core::{Core, Producer, lock};
 use super::{Command, QueueKind, Recorded, Release, Stamp, Uses, record_by_resubmission};
 use super::{Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts};
 use crate::health::Health;
+use crate::memory::check_wrapped;
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::{Point, Progress, SignalPool, Timeline};
 use doorbell_ioctl::port::{CpuPtr, DeviceView};
 use messages::{Gpu, NsArray};
-use ns::Owned;
+use ns::{Block, Owned};
 use objc::{Objc, Runtime};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -38,6 +39,8 @@ const FAMILIES: &[(i64, &str)] =
     &[(1009, "metal-apple9"), (1008, "metal-apple8"), (1007, "metal"), (1005, "metal-apple5")];
 /// Buffers are a multiple of this.
 const BUFFER_STEP: u64 = 16;
+/// A page of Apple's chips: where memory of the program can be used in place, it is whole pages.
+const PAGE: u64 = 16 << 10;
 /// Memory that host and GPU share, with hazards tracked by the framework.
 const SHARED: u64 = 0;
 /// Cores of an M1, the smallest chip of a Mac: Metal does not tell how many there are.
@@ -62,6 +65,19 @@ impl Release for Free {
         lock(&self.0.buffers).remove(&va);
         self.0.used_bytes.fetch_sub(self.1, Ordering::Relaxed);
         drop(host);
+    }
+}
+
+/// As [`Free`], for memory of the program: it stays mapped until nothing uses it any more.
+struct Unwrap(Arc<Core>);
+
+impl Release for Unwrap {
+    fn release(&self, va: u64, host: Option<View>, uses: Uses) {
+        lock(&self.0.buffers).remove(&va);
+        if uses.wait(self.0.patience).is_err() && !uses.are_done() {
+            // A command buffer that never ends may still use it.
+            std::mem::forget(host);
+        }
     }
 }
 
@@ -206,6 +222,37 @@ impl Device for MetalDevice {
             host: Some(View::of_device(&view).sub(0, len_bytes)?),
             uses: Uses::new(Some(Arc::clone(&core.timeline))),
             release: Some(Arc::new(Free(Arc::clone(core), len_bytes))),
+        }))
+    }
+
+    /// As the framework's `newBufferWithBytesNoCopy`: whole pages of 16 KiB.
+    fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
+        let core = &self.core;
+        core.check_open()?;
+        check_wrapped(&core.tag, host, PAGE)?;
+        let (at, len_bytes) = (host.base(), host.len_bytes());
+        let refused = |why: &str| DeviceError::Wrap { device: core.name.clone(), at: at.0, len_bytes, why: why.into() };
+        if !len_bytes.is_multiple_of(PAGE) {
+            return Err(refused("it is not whole pages of 16384 bytes"));
+        }
+        let max = core.gpu.max_buffer_length();
+        if len_bytes > max {
+            return Err(DeviceError::TooBig { device: core.name.clone(), asked: len_bytes, max });
+        }
+        let mut buffers = lock(&core.buffers);
+        if buffers.contains_key(&at.0) {
+            return Err(refused("it is memory of this device already"));
+        }
+        let made = core.runtime.pool(|| core.gpu.new_buffer_in_place(at.as_ptr::<u8>(), len_bytes, SHARED, Block(0)));
+        let buffer = made.filter(|b| b.contents() == at.as_ptr::<u8>());
+        buffers.insert(at.0, Arc::new(buffer.ok_or_else(|| refused("Metal makes no buffer of it"))?));
+        Ok(Memory::new(MemoryParts {
+            device: core.tag.clone(),
+            va: at.0,
+            len_bytes,
+            host: Some(host.clone()),
+            uses: Uses::new(Some(Arc::clone(&core.timeline))),
+            release: Some(Arc::new(Unwrap(Arc::clone(core)))),
         }))
     }
 

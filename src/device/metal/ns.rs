@@ -128,6 +128,22 @@ plain! {
     Sel => ":",
 }
 
+/// A block of code. The only one that is ever passed is none: 0.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block(pub usize);
+
+impl Encode for Block {
+    const CODE: &'static str = "@?";
+}
+
+impl Argument for Block {
+    type Raw = Block;
+    fn raw(self) -> Block {
+        self
+    }
+}
+
 impl Encode for Id {
     const CODE: &'static str = "@";
 }

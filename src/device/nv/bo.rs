@@ -14,7 +14,8 @@ use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{CallError, Errno, Mapped};
 use std::sync::Arc;
 
-const PAGE: u64 = 4096;
+/// Page size of all other buffers.
+pub const PAGE: u64 = 4096;
 /// Page size of VRAM buffers that have at least this size; their addresses are aligned to it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
@@ -103,20 +104,13 @@ impl Bo {
         Ok(bo)
     }
 
-    /// Wraps existing memory of this process: pins its pages and maps them all in the GPU's page table. It must start
-    /// on a 4 KiB page boundary.
+    /// Wraps existing memory of this process, writable and from a page on: pins its pages and maps them all in the GPU's
+    /// page table.
     ///
     /// # Errors
-    /// The driver's, for pages that it cannot pin. `EACCES` for read-only memory, `EINVAL` for empty memory or a start
-    /// that is not page-aligned.
+    /// The driver's, for pages that it cannot pin.
     pub fn wrap(gpu: &Arc<Gpu>, host: View) -> Result<Self, RmError> {
         let at = host.base().0;
-        if !host.is_writable() {
-            return Err(errno("pin", Errno::EACCES));
-        }
-        if host.is_empty() || !at.is_multiple_of(PAGE) {
-            return Err(errno("pin", Errno::EINVAL));
-        }
         let (mut bo, range) = Self::at_reserved(gpu, host.len_bytes(), PAGE)?;
         bo.range = Some(Arc::new(range));
         bo.memory = pin(gpu, at, bo.len_bytes)?;

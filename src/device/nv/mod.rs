@@ -51,6 +51,7 @@ use super::gpu::pool::Pool;
 use super::gpu::queue::{submit_runs, synchronize};
 use super::gpu::recorded::GpuList;
 use super::gpu::staging::{Staging, upload_code};
+use super::memory::check_wrapped;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Location, Memory,
     MemoryParts,
@@ -183,21 +184,6 @@ impl NvDevice {
             why: e.to_string(),
         })?;
         self.memory_of_buffer(bo, len_bytes)
-    }
-
-    /// Makes existing memory of the process accessible to this device: kernels and copies work on the same bytes, and
-    /// nothing is copied. The driver pins whole pages of 4 KiB, including the rest of the last one, until the last
-    /// handle is dropped; the returned memory keeps `host` mapped until then. The host must order its accesses as with
-    /// any memory mapped for both ([`Memory::host`]).
-    ///
-    /// # Errors
-    /// `Rm` with the call that was refused: memory that may not be written or does not start on a page, pages that the
-    /// driver cannot pin (mapped files of most file systems; anonymous and shared memory work). `Closed`.
-    pub fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
-        let core = &self.inner.core;
-        core.check_open()?;
-        let bo = Bo::wrap(&core.gpu, host.clone()).map_err(|e| core.refused("wrap memory of the host", e))?;
-        self.memory_of_buffer(bo, host.len_bytes())
     }
 
     /// Makes a host-mapped buffer into a `Memory`; the buffer is freed with the last handle.
@@ -356,6 +342,15 @@ impl Device for NvDevice {
 
     fn alloc_pinned(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
         self.alloc_host(len_bytes, Placement::Host)
+    }
+
+    /// The driver pins the pages until the last handle is dropped.
+    fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        check_wrapped(&self.tag, host, bo::PAGE)?;
+        let bo = Bo::wrap(&core.gpu, host.clone()).map_err(|e| core.refused("wrap memory of the program", e))?;
+        self.memory_of_buffer(bo, host.len_bytes())
     }
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {

@@ -17,11 +17,12 @@ const FRESH: u8 = 0xaa;
 /// A buffer.
 pub struct Buffer {
     at: NonNull<u8>,
-    layout: Layout,
+    /// `None`: the memory is the program's.
+    layout: Option<Layout>,
     len_bytes: u64,
 }
 
-// SAFETY: the memory belongs to the buffer until it is dropped; all accesses of this file are atomic or, for copies
+// SAFETY: the memory belongs to the buffer until it is dropped, or the program keeps it for as long; all accesses of this file are atomic or, for copies
 // between buffers, ordered by the queue as on a GPU.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
@@ -31,7 +32,9 @@ impl Body for Buffer {
     const CLASS: Class = Class::MTLBuffer;
 
     fn end(&self, machine: &Machine) {
-        machine.allocated.fetch_sub(self.len_bytes, Ordering::Relaxed);
+        if self.layout.is_some() {
+            machine.allocated.fetch_sub(self.len_bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -44,7 +47,14 @@ impl Buffer {
         let at = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         // SAFETY: the bytes were just allocated.
         unsafe { at.as_ptr().write_bytes(FRESH, layout.size()) };
-        Some(Self { at, layout, len_bytes })
+        Some(Self { at, layout: Some(layout), len_bytes })
+    }
+
+    /// Memory of the program; `None` for what is not whole pages.
+    pub fn in_place(at: *mut u8, len_bytes: u64) -> Option<Self> {
+        let page = PAGE_BYTES as u64;
+        let is_whole = at.addr().is_multiple_of(PAGE_BYTES) && len_bytes > 0 && len_bytes.is_multiple_of(page);
+        Some(Self { at: NonNull::new(at).filter(|_| is_whole)?, layout: None, len_bytes })
     }
 
     pub fn base(&self) -> *mut u8 {
@@ -84,8 +94,10 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; nobody has a view any more, as views keep the object alive.
-        unsafe { std::alloc::dealloc(self.at.as_ptr(), self.layout) };
+        if let Some(layout) = self.layout {
+            // SAFETY: allocated with this layout; nobody has a view any more, as views keep the object alive.
+            unsafe { std::alloc::dealloc(self.at.as_ptr(), layout) };
+        }
     }
 }
 

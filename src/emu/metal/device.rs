@@ -1,10 +1,10 @@
 //! The device: what it is, and what it makes.
 
 use crate::buffer::Buffer;
-use crate::encode::Sel;
+use crate::encode::{Block, Sel};
 use crate::event::Event;
 use crate::foundation::string;
-use crate::machine::Machine;
+use crate::machine::{FaultKind, Machine};
 use crate::object::{self, Body, Class, Id};
 use crate::queue::Queue;
 use crate::send::Methods;
@@ -38,6 +38,8 @@ pub fn methods(all: &mut Methods) {
     all.on(class, "supportsFamily:", supports as extern "C" fn(_, _, _) -> _);
     all.on(class, "newCommandQueueWithMaxCommandBufferCount:", new_queue as extern "C" fn(_, _, _) -> _);
     all.on(class, "newBufferWithLength:options:", new_buffer as extern "C" fn(_, _, _, _) -> _);
+    let in_place = new_buffer_in_place as extern "C" fn(_, _, _, _, _, _) -> _;
+    all.on(class, "newBufferWithBytesNoCopy:length:options:deallocator:", in_place);
     all.on(class, "newSharedEvent", new_event as extern "C" fn(_, _) -> _);
 }
 
@@ -98,6 +100,32 @@ extern "C" fn new_buffer(this: Id, _: Sel, len_bytes: u64, _options: u64) -> Id 
         }
         let Some(buffer) = Buffer::new(len_bytes) else { return Id::NIL };
         m.allocated.fetch_add(len_bytes, Ordering::Relaxed);
+        object::create(m, buffer)
+    })
+}
+
+/// Memory of the program: whole pages. What the deallocator would be called for stays the program's.
+extern "C" fn new_buffer_in_place(
+    this: Id,
+    _: Sel,
+    at: *mut u8,
+    len_bytes: u64,
+    _options: u64,
+    deallocator: Block,
+) -> Id {
+    of(this, Id::NIL, |m| {
+        if m.knobs().nil_buffer || len_bytes > m.config.max_buffer_bytes {
+            return Id::NIL;
+        }
+        if deallocator.0 != 0 {
+            m.fault(FaultKind::WrongArgument, "newBufferWithBytesNoCopy: with a deallocator, which is not modelled");
+            return Id::NIL;
+        }
+        let Some(buffer) = Buffer::in_place(at, len_bytes) else {
+            let text = format!("newBufferWithBytesNoCopy: {len_bytes} bytes at {at:p}: not whole pages of 16384 bytes");
+            m.fault(FaultKind::Range, text);
+            return Id::NIL;
+        };
         object::create(m, buffer)
     })
 }

@@ -20,6 +20,11 @@ pub struct Range {
     pub length: u64,
 }
 
+/// A block of code, or 0 for none.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block(pub usize);
+
 /// A type that a message may have as an argument or a result.
 pub trait Encode {
     /// Its code.
@@ -44,6 +49,7 @@ codes! {
     *const u8 => "r^v",
     *const std::ffi::c_char => "r*",
     *mut Id => "^@",
+    Block => "@?",
 }
 
 /// A function that answers a message.

@@ -5,6 +5,7 @@ use crate::{Config, Failure, FaultKind, Knobs, Machine, Table, rows};
 use doorbell_device::metal::messages::ROWS;
 use doorbell_device::metal::{MetalDevice, Selector};
 use doorbell_device::{Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, Memory, QueueKind};
+use doorbell_hcq::memory::View;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +107,33 @@ fn kernels_copies_and_times_and_nothing_is_left_behind() {
     assert!(on.device.state().unwrap().line.starts_with("Software Apple7, 0 of "));
     drop((list, kernel, a, b, c, commands, stamp));
     assert_eq!(on.device.memory_used(), 0);
+    on.ends_well();
+}
+
+#[test]
+fn memory_of_the_program_is_used_where_it_is() {
+    let on = On::new();
+    let kernel = on.kernel("scale").unwrap();
+    let own = View::anonymous(32 << 10, 16 << 10).unwrap();
+    let floats = |n: usize| -> Vec<u8> { (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect() };
+    own.write(0, &floats(8192)).unwrap();
+    let (wrapped, out) = (on.device.wrap_host(&own).unwrap(), on.memory(&[0.0; 16]));
+    assert_eq!((wrapped.va(), on.device.memory_used()), (own.base().0, 64), "it is no memory of the device");
+    let commands = [scale(&kernel, &wrapped, &wrapped, 2), Command::copy(out.at(0), wrapped.at(0), 64)];
+    let point = on.device.submit(QueueKind::Compute, &commands).unwrap();
+    on.device.wait(&point, Duration::from_secs(20)).unwrap();
+    assert_eq!(on.values(&out), (0..16).map(|i| i as f32 * 2.0).collect::<Vec<_>>());
+    let mut last = [0; 4];
+    own.read((32 << 10) - 4, &mut last).unwrap();
+    assert_eq!(f32::from_le_bytes(last), 16382.0);
+    let why = |view: &View| on.device.wrap_host(view).unwrap_err().to_string();
+    assert!(why(&own).ends_with("in place: it is memory of this device already"));
+    assert!(why(&own.sub(4096, 16 << 10).unwrap()).ends_with("it does not start on a page of 16384 bytes"));
+    assert!(why(&own.sub(16 << 10, 4096).unwrap()).ends_with("it is not whole pages of 16384 bytes"));
+    drop((commands, wrapped));
+    // It can be the device's again.
+    drop(on.device.wrap_host(&own).unwrap());
+    drop((kernel, out));
     on.ends_well();
 }
 

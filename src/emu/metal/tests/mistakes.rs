@@ -1,9 +1,10 @@
 //! Each mistake of a program is found, and named.
 
 use super::{Bench, settled};
-use crate::FaultKind;
-use crate::encode::Size;
+use crate::encode::{Block, Sel, Size};
 use crate::object::Id;
+use crate::{FaultKind, sel};
+use doorbell_hcq::memory::View;
 
 #[test]
 fn a_message_to_a_dead_object_and_a_release_too_many_are_found() {
@@ -34,6 +35,27 @@ fn a_selector_that_a_class_lacks_is_named() {
     b.send1::<_, ()>(b.device, "newBufferWithLength:option:", 16_u64);
     let faults = b.machine.take_faults();
     assert_eq!(faults[0].to_string(), "UnknownSelector: -[MTLDevice newBufferWithLength:option:] is no message");
+    b.ends_well();
+}
+
+#[test]
+fn memory_of_the_program_that_is_no_whole_pages_is_no_buffer() {
+    let b = Bench::new();
+    let memory = View::anonymous(32 << 10, 16 << 10).unwrap();
+    let at = memory.base().as_ptr::<u8>();
+    let make = |at: *mut u8, len_bytes: u64, block: usize| -> Id {
+        let send: extern "C" fn(Id, Sel, *mut u8, u64, u64, Block) -> Id = b.table.message();
+        let sel = Sel(sel("newBufferWithBytesNoCopy:length:options:deallocator:"));
+        send(b.device, sel, at, len_bytes, 0, Block(block))
+    };
+    let buffer = make(at, 32 << 10, 0);
+    assert_eq!(b.send::<*mut u8>(buffer, "contents"), at);
+    b.release(&[buffer]);
+    assert_eq!(make(at.wrapping_add(4096), 16 << 10, 0), Id::NIL);
+    assert_eq!(make(at, 4096, 0), Id::NIL);
+    assert_eq!(make(at, 0, 0), Id::NIL);
+    assert_eq!(make(at, 16 << 10, 1), Id::NIL);
+    assert_eq!(b.faults(), [FaultKind::Range, FaultKind::Range, FaultKind::Range, FaultKind::WrongArgument]);
     b.ends_well();
 }
 
