@@ -5,8 +5,9 @@ use doorbell::device::cpu::{CpuDevice, CpuOptions};
 use doorbell::device::{
     Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, Memory, Patch, QueueKind, time_command,
 };
+use doorbell::hcq::memory::View;
 use doorbell::hcq::queue::SubmitError;
-use doorbell::hcq::signal::{SignalPool, Timeline, WaitError};
+use doorbell::hcq::signal::{SignalPool, Timeline, WaitBy, WaitError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +133,46 @@ fn work_goes_on_while_the_host_does_not_wait() {
         assert!(start.elapsed() < LONG, "nobody runs the queue");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn memory_of_the_program_is_used_where_it_is() {
+    let d = two_threads();
+    let (k, own) = (load(&d, IOTA), View::anonymous(4096, 64).unwrap());
+    let wrapped = d.wrap_host(&own.sub(8, 800).unwrap()).unwrap();
+    let point = d.submit(QueueKind::Compute, &[Command::exec(&k, [buffer(&wrapped)], 100)]).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let mut seen = [0u64; 102];
+    own.read(0, bytemuck::cast_slice_mut(&mut seen)).unwrap();
+    assert!(seen[0] == 0 && seen[1..101].iter().copied().eq(0..100) && seen[101] == 0);
+}
+
+#[test]
+fn a_host_may_spin_or_sleep_until_its_work_is_done() {
+    for by in [WaitBy::Options, WaitBy::Spin, WaitBy::Sleep] {
+        for kind in [QueueKind::Compute, QueueKind::Copy] {
+            let d = two_threads();
+            let (k, a, b) = (load(&d, ADD), words(&d, &[0]), words(&d, &[9]));
+            let command = match kind {
+                QueueKind::Compute => Command::exec(&k, [buffer(&a), Arg::Var(2)], 1),
+                QueueKind::Copy => Command::copy(a.at(0), b.at(0), 8),
+            };
+            for _ in 0..100 {
+                let point = d.submit(kind, std::slice::from_ref(&command)).unwrap();
+                point.wait_by(LONG, by).unwrap();
+                assert!(point.is_done() && point.timeline().lacks(by).is_none());
+            }
+            assert_eq!(read(&d, &a), [if kind == QueueKind::Compute { 200 } else { 9 }]);
+        }
+    }
+    // Without workers the host is the one that runs the work, however it wants to wait.
+    let d = open(CpuOptions { threads: 1, workers: Some(0), ..CpuOptions::default() });
+    let (k, a) = (load(&d, ADD), words(&d, &[0]));
+    let point = d.submit(QueueKind::Compute, &[Command::exec(&k, [buffer(&a), Arg::Var(2)], 1)]).unwrap();
+    assert!(point.timeline().lacks(WaitBy::Options).is_none());
+    assert!(point.timeline().lacks(WaitBy::Spin).unwrap().contains("no worker threads"));
+    point.wait_by(LONG, WaitBy::Sleep).unwrap();
+    assert_eq!(read(&d, &a), [2]);
 }
 
 #[test]

@@ -207,6 +207,8 @@ pub struct Subject {
     /// Work of one run: bytes, operations, or how many things a latency is shared by.
     pub work: f64,
     pub how: How,
+    /// Most runs that one sample is the mean of; `None`: as many as fill its time.
+    pub most_runs: Option<u64>,
     /// Called after the first run.
     pub check: Check,
 }
@@ -221,19 +223,30 @@ impl Subject {
     /// Of commands on the compute queue.
     #[must_use]
     pub fn commands(work: f64, commands: Vec<Command>) -> Self {
-        Self { work, how: How::Commands { commands, queue: QueueKind::Compute }, check: Box::new(|_| Ok(())) }
+        Self::of(work, How::Commands { commands, queue: QueueKind::Compute })
     }
 
     /// Of commands on the copy queue.
     #[must_use]
     pub fn copies(work: f64, commands: Vec<Command>) -> Self {
-        Self { work, how: How::Commands { commands, queue: QueueKind::Copy }, check: Box::new(|_| Ok(())) }
+        Self::of(work, How::Commands { commands, queue: QueueKind::Copy })
     }
 
     /// Of what the host does.
     #[must_use]
     pub fn host(work: f64, timer: impl FnMut(&Machine, u64) -> Result<f64, BenchError> + 'static) -> Self {
-        Self { work, how: How::Host(Box::new(timer)), check: Box::new(|_| Ok(())) }
+        Self::of(work, How::Host(Box::new(timer)))
+    }
+
+    fn of(work: f64, how: How) -> Self {
+        Self { work, how, most_runs: None, check: Box::new(|_| Ok(())) }
+    }
+
+    /// With so many runs a sample at most: where a run takes much longer than what is measured of it.
+    #[must_use]
+    pub fn at_most(mut self, runs: u64) -> Self {
+        self.most_runs = Some(runs);
+        self
     }
 
     /// With a check of its values.

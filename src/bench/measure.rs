@@ -90,8 +90,8 @@ pub fn measure(
     settings: &Settings,
     warmth: &mut Warmth,
 ) -> Result<Measured, BenchError> {
-    let Subject { how, mut check, .. } = subject;
-    let mut timer = Timer::new(machine, how, settings.is_cold)?;
+    let Subject { how, most_runs, mut check, .. } = subject;
+    let mut timer = Timer::new(machine, (how, most_runs), settings.is_cold)?;
     let first = timer.run(machine, 1)?;
     check(machine)?;
     let mut measured = sample(machine, &mut timer, first, settings, warmth)?;
@@ -213,6 +213,8 @@ impl Block {
 /// What runs and times the subject.
 struct Timer {
     how: How,
+    /// The subject's own limit of runs.
+    most_runs: Option<u64>,
     stamps: Option<[Stamp; 2]>,
     /// The list of so many runs, with its stamps.
     list: Vec<Command>,
@@ -225,7 +227,7 @@ struct Timer {
 const MOST_COMMANDS: u64 = 512;
 
 impl Timer {
-    fn new(machine: &Machine, how: How, is_cold: bool) -> Result<Self, BenchError> {
+    fn new(machine: &Machine, (how, most_runs): (How, Option<u64>), is_cold: bool) -> Result<Self, BenchError> {
         let stamps = match &how {
             How::Commands { commands, .. } if commands.is_empty() => {
                 return Err(BenchError::Empty("there is no command to run".into()));
@@ -234,7 +236,7 @@ impl Timer {
             How::Host(_) => None,
         };
         let flush = if is_cold { crate::cases::memory::flush(machine)? } else { Vec::new() };
-        Ok(Self { how, stamps, list: Vec::new(), list_runs: 0, flush })
+        Ok(Self { how, most_runs, stamps, list: Vec::new(), list_runs: 0, flush })
     }
 
     const fn is_device(&self) -> bool {
@@ -242,10 +244,11 @@ impl Timer {
     }
 
     fn most_runs(&self) -> u64 {
-        match &self.how {
+        let fit = match &self.how {
             How::Commands { commands, .. } => (MOST_COMMANDS / commands.len() as u64).max(1),
             How::Host(_) => 1 << 20,
-        }
+        };
+        fit.min(self.most_runs.unwrap_or(fit)).max(1)
     }
 
     /// So many runs; their nanoseconds.

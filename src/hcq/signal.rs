@@ -223,12 +223,28 @@ impl std::fmt::Debug for WaitError {
     }
 }
 
+/// How a host waits for a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WaitBy {
+    /// As the device's options say: it spins for a while, runs work itself where it can, and then sleeps.
+    #[default]
+    Options,
+    /// It reads the signal until the value is there: the fastest, and a core is busy for as long.
+    Spin,
+    /// It sleeps at once, until the driver's interrupt wakes it; on a CPU, until the thread that signals does.
+    Sleep,
+}
+
 /// The queue that advances a timeline. A waiting host calls it, so that the host can run work or sleep as suits the
 /// device.
 pub trait Progress: Send + Sync {
     /// Returns when `timeline` has reached `value`, at the deadline, or when it never will, because the queue has
     /// ended.
-    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant);
+    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant, by: WaitBy);
+    /// Why a host cannot wait in that way here, if it cannot; it then waits as it can.
+    fn lacks(&self, _by: WaitBy) -> Option<String> {
+        None
+    }
     /// The queue's state for a report; the timeline's own fields are filled in by the caller.
     fn report(&self) -> Report;
     /// False once no more work will ever be done.
@@ -309,6 +325,24 @@ impl Timeline {
     /// # Errors
     /// `Timeout` with a report after `timeout`; `Lost` if the queue ended first.
     pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), WaitError> {
+        self.wait_by(value, timeout, WaitBy::Options)
+    }
+
+    /// Why a host cannot wait for this queue in that way, if it cannot.
+    #[must_use]
+    pub fn lacks(&self, by: WaitBy) -> Option<String> {
+        match self.progress.get().map(Weak::upgrade) {
+            Some(progress) => progress.and_then(|p| p.lacks(by)),
+            None if by == WaitBy::Sleep => Some("nothing wakes a host that waits for this queue".into()),
+            None => None,
+        }
+    }
+
+    /// As `wait`, in a way of one's own; where the queue lacks it ([`Timeline::lacks`]), as it can.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn wait_by(&self, value: u64, timeout: Duration, by: WaitBy) -> Result<(), WaitError> {
         if self.completed() >= value {
             return Ok(());
         }
@@ -321,7 +355,7 @@ impl Timeline {
             }
         };
         if let Some(progress) = &progress {
-            progress.advance(self, value, deadline);
+            progress.advance(self, value, deadline, by);
         }
         let completed = self.completed();
         if completed >= value {
@@ -415,6 +449,14 @@ impl Point {
     /// As [`Timeline::wait`].
     pub fn wait(&self, timeout: Duration) -> Result<(), WaitError> {
         self.timeline.wait(self.value, timeout)
+    }
+
+    /// As `wait`, in a way of one's own.
+    ///
+    /// # Errors
+    /// As [`Timeline::wait`].
+    pub fn wait_by(&self, timeout: Duration, by: WaitBy) -> Result<(), WaitError> {
+        self.timeline.wait_by(self.value, timeout, by)
     }
 }
 

@@ -15,7 +15,7 @@ use doorbell::device::{
     Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind,
 };
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
-use doorbell::hcq::signal::WaitError;
+use doorbell::hcq::signal::{WaitBy, WaitError};
 use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::fault::{Call, Faults, Plan, Trouble};
 use doorbell_ioctl::port::{Errno, Port};
@@ -537,6 +537,30 @@ fn missing_driver_wrong_version_and_unknown_gpu_say_what_they_found() {
     for selector in [Selector::Index(1), Selector::Gfx("gfx1100".into()), Selector::Bdf("0000:99:00.0".into())] {
         let error = AmdDevice::open("AMD", &driver, &selector, &small_options()).unwrap_err().to_string();
         assert!(error.contains("no such GPU; there are 1: gfx1201 at "), "{error}");
+    }
+}
+
+#[test]
+fn a_host_may_sleep_at_once_or_spin_to_the_end() {
+    for chip in CHIPS {
+        let rig = Rig::of(chip);
+        let d = rig.open_with(&AmdOptions { spin: LONG, ..small_options() }).unwrap();
+        let (k, m) = (load(&d, units::ADD_LATE), words(&d, &[0; 64]));
+        let sleeps = || rig.calls().iter().filter(|call| call.contains(kfd::WAIT_EVENTS.desc.name)).count();
+        let mut seen = vec![sleeps()];
+        for by in [WaitBy::Options, WaitBy::Spin, WaitBy::Sleep] {
+            let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 50, 1, 1)]).unwrap();
+            point.wait_by(LONG, by).unwrap();
+            assert!(point.is_done() && point.timeline().lacks(by).is_none(), "{chip:?} {by:?}");
+            seen.push(sleeps());
+        }
+        assert_eq!(read(&d, &m)[0], 150);
+        // A look for faults is a call without a sleep.
+        assert!(seen[3] > seen[2], "{chip:?}: {seen:?}");
+        let k = load(&d, units::LOAD);
+        let point = d.submit(QueueKind::Compute, &[Command::exec(&k, [Arg::Var(0x12_3456_7000)], 1)]).unwrap();
+        let error = point.wait_by(LONG, WaitBy::Spin).unwrap_err();
+        assert!(matches!(error, WaitError::Fault(_)), "{chip:?}: a host that spins sees a fault: {error}");
     }
 }
 

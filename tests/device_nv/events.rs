@@ -6,6 +6,7 @@ use super::{LONG, Rig, launch, read, small_options, words};
 use doorbell::device::nv::NvOptions;
 use doorbell::device::{Arg, Command, Device, Kernel, Memory, QueueKind};
 use doorbell::emu::nvrm::{Call, Chip, Config, Refusal};
+use doorbell::hcq::signal::WaitBy;
 use doorbell_ioctl::abi::nvrm::{self, Release};
 use doorbell_ioctl::abi::request_number;
 use doorbell_ioctl::port::PollEvents;
@@ -76,6 +77,30 @@ fn work_that_ends_at_once_asks_for_no_events() {
     let (k, m) = (rig.load(&d, "add", Does::AddLate), words(&d, &[0; 64]));
     d.wait(&d.submit(QueueKind::Compute, &[late(&k, &m, 50)]).unwrap(), LONG).unwrap();
     assert_eq!((read(&d, &m)[0], polls(&rig).len()), (50, 0));
+}
+
+#[test]
+fn a_host_may_sleep_at_once_or_spin_to_the_end() {
+    let rig = Rig::hopper();
+    let d = rig.open_with(&NvOptions { spin: LONG, ..small_options() }).unwrap();
+    let (k, m) = (rig.load(&d, "add", Does::AddLate), words(&d, &[0; 64]));
+    let mut seen = Vec::new();
+    for by in [WaitBy::Options, WaitBy::Spin, WaitBy::Sleep] {
+        let point = d.submit(QueueKind::Compute, &[late(&k, &m, 50)]).unwrap();
+        point.wait_by(LONG, by).unwrap();
+        assert!(point.timeline().lacks(by).is_none(), "{by:?}");
+        seen.push(polls(&rig).len());
+    }
+    assert!(seen[1] == 0 && seen[2] > 0, "{seen:?}");
+    assert_eq!((read(&d, &m)[0], polls(&rig).last()), (150, Some(&PollEvents::IN)));
+    // Without events a host naps.
+    let rig = Rig::hopper();
+    let d = rig.open_with(&NvOptions { events: false, ..small_options() }).unwrap();
+    let (k, m) = (rig.add(&d), words(&d, &[0; 64]));
+    let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 1, 64)]).unwrap();
+    point.wait_by(LONG, WaitBy::Sleep).unwrap();
+    let why = point.timeline().lacks(WaitBy::Sleep).unwrap();
+    assert!(why.contains("interrupt") && point.timeline().lacks(WaitBy::Spin).is_none(), "{why}");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use super::inputs::captured;
 use crate::case::{Case, Point, Subject, Unit, sizes, words};
 use crate::error::BenchError;
 use crate::machine::{Kind, Machine};
-use doorbell::device::{Command, QueueKind};
+use doorbell::device::{Command, DeviceError, Location, QueueKind};
+use doorbell::hcq::signal::{self, WaitBy};
 use doorbell::tensor::prelude::*;
 use doorbell_ioctl::port::monotonic_ns;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Launches of a list.
 const LIST: crate::case::Axis = sizes("kernels", &[16, 1000], &[16, 256], &[16]);
@@ -25,6 +26,9 @@ pub const CASES: &[Case] = &[
     entry("launch/part", "parts of a launch: submit is the host's, start from the call to the kernel's start, run the \
         kernel's, wake from its end to the host's return",
         &[words("part", &["submit", "start", "run", "wake"])], part),
+    entry("launch/wakeup", "from the end of the device's work to the return of a host that spins on the signal, or that \
+        sleeps until the driver's interrupt wakes it (on a CPU: until the worker does)",
+        &[words("by", &["spin", "sleep"])], wakeup),
 ];
 
 const fn entry(
@@ -41,6 +45,11 @@ fn nothing(machine: &Machine) -> Result<Command, BenchError> {
     if machine.kind == Kind::Nv {
         return Ok(machine.launch(&machine.hand("nothing")?, 1, 128, vec![]));
     }
+    stores_seven()
+}
+
+/// A kernel that stores the number 7, and its memory.
+fn stores_seven() -> Result<Command, BenchError> {
     let (_, captured) = captured(|| Tensor::full_of([1], 7, Scalar::I32).contiguous())?;
     captured.commands.into_iter().next().ok_or_else(|| BenchError::Empty("no kernel stores a number".into()))
 }
@@ -98,6 +107,57 @@ fn replay(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
             machine.device().wait(&point, machine.patience())?;
         }
         Ok(nanoseconds(began))
+    }))
+}
+
+/// Work that a host falls asleep over takes at least this: several times what going to sleep takes.
+const ASLEEP: Duration = Duration::from_micros(200);
+/// Launches of such work at most.
+const MOST_ASLEEP: usize = 1024;
+
+fn wakeup(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let by = if point.word("by") == "spin" { WaitBy::Spin } else { WaitBy::Sleep };
+    let one = stores_seven()?;
+    let Some(place) = one.locations().next().cloned() else {
+        return Err(BenchError::Empty("the kernel that stores a number has no memory".into()));
+    };
+    let stamp = machine.device().stamp()?;
+    // No number that the kernel would store: it is there until the kernel ran, and again after each check.
+    let blank =
+        move |machine: &Machine, place: &Location| machine.device().copy_in(&place.memory, place.offset, &[0; 4]);
+    blank(machine, &place)?;
+    let mut list = vec![one.clone().stamped(stamp.clone())];
+    let exists =
+        move |point: &signal::Point| point.timeline().lacks(by).map_or(Ok(()), |why| Err(BenchError::LeftOut(why)));
+    let last = loop {
+        let began = monotonic_ns();
+        let point = machine.device().submit(QueueKind::Compute, &list)?;
+        point.wait_by(machine.patience(), by).map_err(DeviceError::from)?;
+        exists(&point)?;
+        let took = stamp.times_ns().1.saturating_sub(began);
+        if machine.is_small || u128::from(took) >= ASLEEP.as_nanos() || list.len() >= MOST_ASLEEP {
+            break point;
+        }
+        let more = vec![one.clone(); list.len()];
+        list.splice(0..0, more);
+    };
+    let subject = Subject::host(1.0, move |machine, runs| {
+        let mut sum = 0.0;
+        for _ in 0..runs {
+            let point = machine.device().submit(QueueKind::Compute, &list)?;
+            point.wait_by(machine.patience(), by).map_err(DeviceError::from)?;
+            sum += (monotonic_ns().saturating_sub(stamp.times_ns().1) as f64).max(1.0);
+        }
+        Ok(sum)
+    });
+    Ok(subject.at_most(1).checked(move |machine| {
+        let mut bytes = [0; 4];
+        machine.device().copy_out(&place.memory, place.offset, &mut bytes)?;
+        blank(machine, &place)?;
+        // Interrupts that do not arrive are noticed after a while.
+        exists(&last)?;
+        let have = i32::from_le_bytes(bytes);
+        if have == 7 { Ok(()) } else { Err(BenchError::Wrong(format!("the kernel stored {have}, not 7"))) }
     }))
 }
 

@@ -156,6 +156,15 @@ impl Driver {
         destroy(self, event.id)
     }
 
+    /// The fault of the event's card, if there was one: a look without a sleep.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn fault_now(&self, event: SignalEvent) -> Result<Option<Fault>, CallError> {
+        self.faults_so_far()?;
+        Ok(self.events.lock().fault_of(&event))
+    }
+
     /// Sleeps until the event, a fault of its card, or the timeout; a fault of another card ends the sleep early.
     ///
     /// # Errors

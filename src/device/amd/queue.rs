@@ -337,6 +337,14 @@ impl Watch<Packets> for Event {
     /// Nothing to check: faults wake a sleeping host.
     fn look(&self, _queue: &AmdQueue) {}
 
+    fn look_awake(&self, queue: &AmdQueue) {
+        let core = queue.core();
+        match core.driver.fault_now(self.0) {
+            Ok(fault) => fault.iter().for_each(|fault| core.set_fault(fault)),
+            Err(e) => core.set_fault_text(format!("look for events: {e}")),
+        }
+    }
+
     fn sleep(&self, queue: &AmdQueue, _value: u64, _nap: &mut (), left: Duration) -> bool {
         let (core, left) = (queue.core(), left.as_millis().clamp(1, SLICE_MS));
         match core.driver.wait(self.0, u32::try_from(left).unwrap_or(1)) {

@@ -91,13 +91,13 @@ impl Consumer {
         }
     }
 
-    /// Waits, on a host thread, until `done`, running work if `helps`. Returns early at the deadline, or if the queue
-    /// has ended.
-    pub(super) fn wait(&self, helps: bool, deadline: Instant, done: impl Fn() -> bool) {
-        let mut spin_end = Instant::now() + self.spin;
+    /// Waits, on a host thread, until `done`: runs work if `helps`, and spins for so long before it sleeps. Returns
+    /// early at the deadline, or if the queue has ended.
+    pub(super) fn wait(&self, (helps, spin): (bool, Duration), deadline: Instant, done: impl Fn() -> bool) {
+        let mut spin_end = Instant::now() + spin;
         while !done() && self.is_alive() && Instant::now() < deadline {
             if helps && (self.consume(false, || done() || !self.is_alive()) || self.job.help()) {
-                spin_end = Instant::now() + self.spin;
+                spin_end = Instant::now() + spin;
                 continue;
             }
             let ready = || done() || !self.is_alive() || (helps && self.has_work());
@@ -106,7 +106,7 @@ impl Consumer {
                 let stuck = || done() || !self.is_alive() || (helps && self.job.has_work());
                 self.workers.wake(1);
                 self.hosts.sleep(stuck, Some(deadline.saturating_duration_since(Instant::now())));
-                spin_end = Instant::now() + self.spin;
+                spin_end = Instant::now() + spin;
             }
         }
     }

@@ -181,6 +181,8 @@ fn open_queue(
     let settings = QueueSettings {
         kind,
         host_helps: options.host_helps,
+        has_workers: kind == QueueKind::Copy || options.workers != Some(0),
+        spin: Duration::from_nanos(options.spin_ns),
         submit_timeout: options.submit_timeout,
         kernargs_words: options.kernargs_words,
     };

@@ -13,7 +13,7 @@ use doorbell_hcq::kernargs::Kernargs;
 use doorbell_hcq::memory::View;
 use doorbell_hcq::packet::cpu::{CpuList, Packet, describe};
 use doorbell_hcq::queue::SubmitError;
-use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
+use doorbell_hcq::signal::{Point, Progress, Report, Timeline, WaitBy};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,10 @@ pub(super) struct Producer {
 pub(super) struct QueueSettings {
     pub(super) kind: QueueKind,
     pub(super) host_helps: bool,
+    /// There are threads besides the waiting host that run the work.
+    pub(super) has_workers: bool,
+    /// How long a waiting host spins before it sleeps.
+    pub(super) spin: Duration,
     pub(super) submit_timeout: Duration,
     pub(super) kernargs_words: u64,
 }
@@ -287,8 +291,21 @@ impl EncodedList {
 const TAIL_DWORDS: usize = 48;
 
 impl Progress for CpuQueue {
-    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant) {
-        self.consumer.wait(self.settings.host_helps, deadline, || timeline.completed() >= value);
+    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant, by: WaitBy) {
+        let options = (self.settings.host_helps, self.settings.spin);
+        let (helps, spin) = match by {
+            // Nobody else would do the work.
+            _ if !self.settings.has_workers => options,
+            WaitBy::Options => options,
+            WaitBy::Spin => (false, deadline.saturating_duration_since(Instant::now())),
+            WaitBy::Sleep => (false, Duration::ZERO),
+        };
+        self.consumer.wait((helps, spin), deadline, || timeline.completed() >= value);
+    }
+
+    fn lacks(&self, by: WaitBy) -> Option<String> {
+        let runs_it = by != WaitBy::Options && !self.settings.has_workers;
+        runs_it.then(|| "there are no worker threads: a host that waits runs the work itself".into())
     }
 
     fn report(&self) -> Report {

@@ -172,8 +172,18 @@ pub trait Watch<E: Encode>: Debug + Send + Sync {
     /// Checks whether the driver has reported a fault; if so, sets it.
     fn look(&self, queue: &GpuQueue<E>);
 
+    /// As `look`, for a host that never sleeps, where it is a sleep that brings the driver's report.
+    fn look_awake(&self, queue: &GpuQueue<E>) {
+        self.look(queue);
+    }
+
     /// Sleeps for `left` at most, or until something may have happened. Returns whether to check for errors at once.
     fn sleep(&self, queue: &GpuQueue<E>, value: u64, nap: &mut Self::Nap, left: Duration) -> bool;
+
+    /// Why nothing wakes a host that sleeps, if so: it then polls.
+    fn lacks_wakes(&self, _queue: &GpuQueue<E>) -> Option<String> {
+        None
+    }
 
     /// Ends the queue, even if it is running: first its ring, then the driver's objects that the watch holds.
     ///

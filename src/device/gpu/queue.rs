@@ -11,7 +11,7 @@ use super::last_kernels::LastKernels;
 use crate::in_flight::{InFlight, Kept, RoomWait, commit, ring_full_error};
 use crate::{Command, DeviceError, DeviceTag, Kernel, Location, Memory, QueueKind, Stamp};
 use doorbell_hcq::queue::SubmitError;
-use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
+use doorbell_hcq::signal::{Point, Progress, Report, Timeline, WaitBy};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -401,14 +401,23 @@ impl<E: Encode> Submission<'_, E> {
 }
 
 impl<E: Encode> Progress for GpuQueue<E> {
-    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant) {
+    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant, by: WaitBy) {
         let (health, start) = (self.core.health(), Instant::now());
-        let spin = start + self.core.spin().min(deadline.saturating_duration_since(start));
+        let left = deadline.saturating_duration_since(start);
+        let spin = start
+            + match by {
+                WaitBy::Options => self.core.spin().min(left),
+                WaitBy::Spin => left,
+                WaitBy::Sleep => Duration::ZERO,
+            };
         let (mut look, mut nap) = (start + WATCH, <E::Watch as Watch<E>>::Nap::default());
         loop {
             let now = Instant::now();
             if now >= look || now >= deadline {
-                self.watch.look(self);
+                match by {
+                    WaitBy::Spin => self.watch.look_awake(self),
+                    WaitBy::Options | WaitBy::Sleep => self.watch.look(self),
+                }
                 look = now + WATCH;
             }
             let is_over = health.fault().is_some() || health.is_closed();
@@ -422,6 +431,10 @@ impl<E: Encode> Progress for GpuQueue<E> {
                 look = now;
             }
         }
+    }
+
+    fn lacks(&self, by: WaitBy) -> Option<String> {
+        (by == WaitBy::Sleep).then(|| self.watch.lacks_wakes(self)).flatten()
     }
 
     fn report(&self) -> Report {

@@ -10,7 +10,7 @@ use super::objc::Runtime;
 use crate::health::Health;
 use crate::in_flight::InFlight;
 use crate::{DeviceError, DeviceTag, Stamp};
-use doorbell_hcq::signal::{Progress, Report, Signal, Timeline};
+use doorbell_hcq::signal::{Progress, Report, Signal, Timeline, WaitBy};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -196,15 +196,20 @@ pub fn watch(core: &Core) {
 }
 
 impl Progress for Core {
-    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant) {
+    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant, by: WaitBy) {
         let begun = Instant::now();
+        let spin = match by {
+            WaitBy::Options => SPIN,
+            WaitBy::Spin => deadline.saturating_duration_since(begun),
+            WaitBy::Sleep => Duration::ZERO,
+        };
         loop {
             self.collect();
             let now = Instant::now();
             if timeline.completed() >= value || !self.is_alive() || now >= deadline {
                 return;
             }
-            if now < begun + SPIN {
+            if now < begun + spin {
                 std::hint::spin_loop();
                 continue;
             }

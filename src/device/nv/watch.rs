@@ -143,6 +143,10 @@ impl Watch<Methods> for ChannelWatch {
         false
     }
 
+    fn lacks_wakes(&self, queue: &NvQueue) -> Option<String> {
+        queue.core().events().is_none().then(|| "no interrupt of the driver wakes this process".into())
+    }
+
     fn end(&self, _core: &Core, methods: Methods) -> Result<(), DeviceError> {
         // The notifier's last view is dropped first, because the notifier is unmapped with the channel.
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
