@@ -156,10 +156,14 @@ pub fn judge(before: &[Vec<f64>], now: &[f64], limits: Limits) -> (Judgement, f6
 #[must_use]
 pub fn compare(before: &[Record], now: &Record, limits: Limits) -> Vec<Comparison> {
     let mut all: Vec<Comparison> = now.results.iter().map(|r| one(&known(before, r), r, limits)).collect();
-    let gone = before.iter().flat_map(|b| &b.results).filter(|r| r.status == Status::Ok);
-    for r in gone {
+    let good = before.iter().flat_map(|b| &b.results).filter(|r| r.status == Status::Ok);
+    for r in good {
         if !all.iter().any(|c| (&c.device, &c.id) == (&r.device, &r.id)) {
-            all.push(missing(r, "it is not in the new record"));
+            let unopened = now.results.iter().find(|n| n.device == r.device && n.is_unopened());
+            all.push(match unopened {
+                Some(n) => Comparison { judgement: Judgement::Broken, reason: n.reason.clone(), ..gone(r) },
+                None => gone(r),
+            });
         }
     }
     all
@@ -184,6 +188,10 @@ pub(crate) fn missing(r: &CaseRecord, why: &str) -> Comparison {
     }
 }
 
+fn gone(r: &CaseRecord) -> Comparison {
+    Comparison { before: r.value, now: None, ..missing(r, "it is not in the new record") }
+}
+
 fn one(before: &[&CaseRecord], now: &CaseRecord, limits: Limits) -> Comparison {
     if before.is_empty() {
         return missing(now, "there is no result to compare with");
@@ -198,6 +206,9 @@ fn one(before: &[&CaseRecord], now: &CaseRecord, limits: Limits) -> Comparison {
     }
     if before.iter().any(|r| r.work != now.work) {
         return missing(now, "the work is not the same");
+    }
+    if before.iter().any(|r| r.together != now.together) {
+        return missing(now, "other devices ran it at the same time on one side");
     }
     let new = observations(&now.samples);
     let (judgement, ratio, interval) = judge(&runs, &new, limits);

@@ -2,9 +2,9 @@
 //! every device that the library opens, without a vendor's library.
 //!
 //! Structure: `case` and `cases` (the table: one file a family, one entry a case) → `machine` (an open device and its
-//! hand-written kernels) → `measure` (warm-up, samples, when to stop) → `stats` → `record` (the results as data) →
-//! `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `paired` (two programs in turns); `burn` (load that is checked on the device); `verdict` (what
-//! all of it says of a device).
+//! hand-written kernels) → `measure` (warm-up, samples, when to stop), `together` (of several devices at the same time) →
+//! `stats` → `record` (the results as data) → `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `paired` (two
+//! programs in turns); `burn` (load that is checked on the device); `verdict` (what all of it says of a device).
 //! Layer: above the library; the command line is the only user. Left out: power of NVIDIA's cards, whose commands are
 //! not public.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod telemetry;
+pub mod together;
 pub mod verdict;
 
 pub use case::{Case, Point, Subject, Unit};

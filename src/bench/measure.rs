@@ -11,6 +11,7 @@ use crate::case::{Check, How, Subject};
 use crate::error::BenchError;
 use crate::machine::{Kind, Machine};
 use crate::stats;
+use crate::together::Part;
 use doorbell::device::{Command, QueueKind, Stamp};
 use std::time::{Duration, Instant};
 
@@ -27,12 +28,22 @@ pub struct Settings {
     pub passes: usize,
     /// Caches are emptied before each run, which is then a sample of its own.
     pub is_cold: bool,
+    /// All devices run the same case at the same time, instead of one device after the other.
+    pub is_together: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let budget = Duration::from_millis(500);
-        Self { budget, precision: 0.005, least_samples: 20, most_samples: 2000, passes: 1, is_cold: false }
+        Self {
+            budget,
+            precision: 0.005,
+            least_samples: 20,
+            most_samples: 2000,
+            passes: 1,
+            is_cold: false,
+            is_together: false,
+        }
     }
 }
 
@@ -66,7 +77,8 @@ pub struct Measured {
     /// Nanoseconds of one run, in order.
     pub samples: Vec<f64>,
     pub runs: u64,
-    pub throttled: usize,
+    /// First and end of the samples that were taken while the clock was low.
+    pub throttled: Vec<[usize; 2]>,
     pub clock_mhz: Option<[f64; 2]>,
     pub ended: &'static str,
     pub is_device_clock: bool,
@@ -80,7 +92,7 @@ pub struct Warmth {
     is_warm: bool,
 }
 
-/// Runs, checks and measures a subject.
+/// Runs, checks and measures a subject; with a part in a meeting, at the same time as the others there.
 ///
 /// # Errors
 /// The device's; a check that fails; times of zero.
@@ -89,13 +101,24 @@ pub fn measure(
     subject: Subject,
     settings: &Settings,
     warmth: &mut Warmth,
+    mut part: Option<Part<'_>>,
 ) -> Result<Measured, BenchError> {
     let Subject { how, most_runs, mut check, .. } = subject;
     let mut timer = Timer::new(machine, (how, most_runs), settings.is_cold)?;
     let first = timer.run(machine, 1)?;
     check(machine)?;
-    let mut measured = sample(machine, &mut timer, first, settings, warmth)?;
+    let once = warm_up(machine, &mut timer, first, warmth)?;
+    if let Some(part) = &mut part {
+        part.ready();
+    }
+    let mut measured = sample(machine, &mut timer, once, settings, warmth)?;
     measured.is_device_clock = timer.is_device();
+    if let Some(part) = &mut part {
+        part.done();
+        while !part.is_over() {
+            timer.run(machine, measured.runs)?;
+        }
+    }
     last_check(machine, &mut check)?;
     Ok(measured)
 }
@@ -111,11 +134,10 @@ fn last_check(machine: &Machine, check: &mut Check) -> Result<(), BenchError> {
 fn sample(
     machine: &Machine,
     timer: &mut Timer,
-    first: f64,
+    once: f64,
     settings: &Settings,
     warmth: &mut Warmth,
 ) -> Result<Measured, BenchError> {
-    let once = warm_up(machine, timer, first, warmth)?;
     let target = if machine.kind == Kind::Cpu { CPU_SAMPLE } else { SAMPLE };
     let fit = target.as_nanos() as f64 / once.max(1.0);
     let runs = if settings.is_cold || machine.is_small { 1 } else { (fit as u64).clamp(1, timer.most_runs()) };
@@ -202,7 +224,7 @@ impl Block {
             let [low, high] = all.clock_mhz.unwrap_or([mhz; 2]);
             all.clock_mhz = Some([low.min(mhz), high.max(mhz)]);
             if mhz < LOW * warmth.best_mhz {
-                all.throttled += all.samples.len() - self.first;
+                all.throttled.push([self.first, all.samples.len()]);
             }
         }
         (self.began, self.first) = (Instant::now(), all.samples.len());
@@ -253,14 +275,14 @@ impl Timer {
 
     /// So many runs; their nanoseconds.
     fn run(&mut self, machine: &Machine, runs: u64) -> Result<f64, BenchError> {
+        if !self.flush.is_empty() {
+            machine.run(QueueKind::Compute, &self.flush)?;
+        }
         let ns = match (&mut self.how, &self.stamps) {
             (How::Commands { commands, queue }, Some(stamps)) => {
                 if self.list_runs != runs {
                     self.list = stamped(commands, runs, stamps);
                     self.list_runs = runs;
-                }
-                if !self.flush.is_empty() {
-                    machine.run(QueueKind::Compute, &self.flush)?;
                 }
                 machine.run(*queue, &self.list)?;
                 between(stamps, commands.len() as u64 * runs == 1)

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// Number of this form of the file.
 pub const SCHEMA: u32 = 1;
 
+/// What stands in place of a case's name for a device that could not be opened.
+pub const UNOPENED: &str = "open";
+
 /// How a case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +43,12 @@ impl Status {
         }
     }
 
+    /// Whether the device does no more work.
+    #[must_use]
+    pub const fn ends_device(self) -> bool {
+        matches!(self, Self::Hung | Self::Lost)
+    }
+
     /// Whether something is wrong with the device or the program.
     #[must_use]
     pub const fn is_bad(self) -> bool {
@@ -67,7 +76,11 @@ pub struct Host {
     pub name: String,
     pub kernel: String,
     pub cpu: String,
+    /// Cores that the process may use.
     pub cores: usize,
+    /// Which ones, as the system lists them (`0-3,8`). The threads of a CPU device are not pinned to single ones.
+    #[serde(default)]
+    pub allowed: String,
 }
 
 /// A device of the run.
@@ -109,10 +122,16 @@ pub struct CaseRecord {
     pub samples: Vec<Vec<f64>>,
     /// Numbers of samples (through all passes) that were taken while the clock was low.
     pub throttled: usize,
+    /// Which ones: pass, first sample and the one after the last, from 0 on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttled_at: Vec<[usize; 3]>,
     /// MHz of a core, counted in kernels: lowest and highest during the case.
     pub clock_mhz: Option<[f64; 2]>,
     /// Nanoseconds that making, the first run and the check took.
     pub made_ns: u64,
+    /// The other devices that ran it at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub together: Vec<String>,
     /// How sampling ended: `precision`, `budget` or `samples`.
     pub ended: String,
     /// What the driver said of the device after the samples.
@@ -120,6 +139,18 @@ pub struct CaseRecord {
 }
 
 impl CaseRecord {
+    /// Whether it stands for a device that could not be opened.
+    #[must_use]
+    pub fn is_unopened(&self) -> bool {
+        self.case == UNOPENED && self.status.is_bad()
+    }
+
+    /// Whether a sample was taken while the clock was low.
+    #[must_use]
+    pub fn is_throttled(&self, pass: usize, sample: usize) -> bool {
+        self.throttled_at.iter().any(|[of, first, end]| *of == pass && (*first..*end).contains(&sample))
+    }
+
     /// All samples.
     #[must_use]
     pub fn all_samples(&self) -> Vec<f64> {

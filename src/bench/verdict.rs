@@ -196,8 +196,8 @@ fn range(r: &CaseRecord, device: &DeviceRecord, learnt: &[Record]) -> Option<(f6
         |d: &&DeviceRecord| (&d.arch, d.units, d.is_software) == (&device.arch, device.units, device.is_software);
     let of_record = |record: &Record| -> Vec<f64> {
         let names: Vec<&str> = record.devices.iter().filter(alike).map(|d| d.name.as_str()).collect();
-        let same =
-            record.results.iter().filter(|o| names.contains(&o.device.as_str()) && o.id == r.id && o.work == r.work);
+        let is_of = |o: &&CaseRecord| names.contains(&o.device.as_str()) && o.together == r.together;
+        let same = record.results.iter().filter(is_of).filter(|o| o.id == r.id && o.work == r.work);
         same.filter(|o| o.status == Status::Ok).filter_map(|o| o.ns.map(|ns| ns.median)).collect()
     };
     let times: Vec<f64> = learnt.iter().flat_map(of_record).collect();

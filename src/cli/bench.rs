@@ -4,6 +4,7 @@ mod versus;
 
 use super::{CliError, Output};
 use clap::{Args, Subcommand};
+use doorbell::device::Registry;
 use doorbell::engine::session;
 use doorbell_bench::compare::{self, Comparison, Limits};
 use doorbell_bench::machine::Machine;
@@ -54,6 +55,9 @@ struct BurnArgs {
     /// Pause after each product, in milliseconds: load that comes and goes
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pause: u64,
+    /// Burn all devices of --device at the same time, not one after the other
+    #[arg(long)]
+    together: bool,
     /// Small sizes (always so on a software GPU)
     #[arg(long)]
     quick: bool,
@@ -98,6 +102,9 @@ struct RunArgs {
     /// Empty the caches before each run
     #[arg(long)]
     cold: bool,
+    /// Run each case on all devices of --device at the same time, not on one device after the other
+    #[arg(long)]
+    together: bool,
     /// Small sizes and few samples: values are checked, times mean little (always so on a software GPU)
     #[arg(long)]
     quick: bool,
@@ -179,27 +186,66 @@ impl RunArgs {
         let budget = Duration::from_secs_f64(self.budget);
         let wanted = Settings { budget, precision: self.precision, ..Settings::default() };
         let settings = if is_small { Settings::quick() } else { wanted };
-        Settings { passes: self.passes as usize, is_cold: self.cold, ..settings }
+        Settings { passes: self.passes as usize, is_cold: self.cold, is_together: self.together, ..settings }
     }
 }
 
-/// Opens the devices; what cannot be opened is an error of the command.
-fn open(devices: &str, is_quick: bool) -> Result<Vec<Machine>, CliError> {
+/// Devices of the command line.
+struct Opened {
+    machines: Vec<Machine>,
+    /// Those that cannot be opened, and why.
+    others: Vec<(String, BenchError)>,
+}
+
+/// Opens the devices. One that cannot be opened holds up none of the others; if there are no others, it is an error of
+/// the command. Devices that work at the same time are several, and each stands once.
+fn open(devices: &str, is_quick: bool, is_together: bool) -> Result<Opened, CliError> {
     let options = session()?.options.clone();
-    let open =
-        |name: &str| Machine::open(name, options.clone(), is_quick).map_err(|e| CliError::CouldNotRun(e.to_string()));
-    devices.split(',').filter(|name| !name.is_empty()).map(open).collect()
+    let mut opened = Opened { machines: Vec::new(), others: Vec::new() };
+    for name in devices.split(',').filter(|name| !name.is_empty()) {
+        match Machine::open(name, options.clone(), is_quick) {
+            Ok(machine) => opened.machines.push(machine),
+            Err(e) => {
+                // As a record has it, so that comparisons find it.
+                let known = Registry::global().name(name).map_or_else(|_| name.into(), |name| name.to_string());
+                opened.others.push((known, e));
+            }
+        }
+    }
+    if opened.machines.is_empty() {
+        let why = opened.others.first().map_or_else(|| "no device is named".into(), |(_, e)| e.to_string());
+        return Err(CliError::CouldNotRun(why));
+    }
+    if is_together {
+        check_together(devices, &opened)?;
+    }
+    Ok(opened)
+}
+
+fn check_together(devices: &str, opened: &Opened) -> Result<(), CliError> {
+    let machines = &opened.machines;
+    if machines.len() + opened.others.len() < 2 {
+        return Err(CliError::Usage(format!(
+            "--together is for several devices, as --device NV,NV:1; this is {devices}"
+        )));
+    }
+    let twice = machines.iter().enumerate().find(|(n, m)| machines[..*n].iter().any(|other| other.name == m.name));
+    match twice {
+        Some((_, m)) => Err(CliError::Usage(format!("--together: {} stands twice in --device {devices}", m.name))),
+        None => Ok(()),
+    }
 }
 
 fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
     let mut all = Vec::new();
-    for machine in open(devices, args.quick)? {
+    let opened = open(devices, args.quick, args.together)?;
+    for machine in &opened.machines {
         let settings = args.settings(machine.is_small);
-        let planned = run::plan(&machine, &args.filter());
+        let planned = run::plan(machine, &args.filter());
         let mut runs = 0;
         for one in &planned {
             let id = one.0.id(&one.1);
-            let why = run::left_out(&machine, one);
+            let why = run::left_out(machine, one);
             runs += usize::from(why.is_none());
             let told = why.as_deref().map_or_else(String::new, |why| format!("left out: {why}"));
             output.say(&format!("{:<10} {id:<52} {told}", machine.name));
@@ -208,13 +254,23 @@ fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
         let most = settings.budget.as_secs_f64() * (runs * settings.passes) as f64;
         output.say(&format!("{}: {runs} of {} cases, at most {most:.0} s of samples", machine.name, planned.len()));
     }
-    output.result(&serde_json::json!({"plan": all}));
+    for (name, why) in &opened.others {
+        output.say(&format!("{name}: {why}"));
+        all.push(serde_json::json!({"device": name, "id": "open", "left_out": why.to_string()}));
+    }
+    if args.together {
+        output.say("all devices at the same time, case by case");
+    }
+    output.result(&serde_json::json!({"plan": all, "together": args.together}));
     Ok(())
 }
 
 /// Progress and results for a person.
+#[derive(Clone)]
 struct Live {
     output: Output,
+    /// Lines begin with the device's name.
+    tells_device: bool,
     is_terminal: bool,
     stop: Arc<AtomicBool>,
 }
@@ -226,10 +282,9 @@ impl Watch for Live {
         }
     }
     fn ended(&mut self, record: &CaseRecord) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
-        self.output.say(&table::line(record));
+        self.clear_line();
+        let device = if self.tells_device { format!("{:<16} ", record.device) } else { String::new() };
+        self.output.say(&(device + &table::line(record)));
     }
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -237,8 +292,16 @@ impl Watch for Live {
 }
 
 impl Live {
+    /// Takes the line of progress away.
+    fn clear_line(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+
     fn new(output: Output) -> Live {
-        Live { output, is_terminal: std::io::stderr().is_terminal(), stop: until_interrupted() }
+        let is_terminal = std::io::stderr().is_terminal();
+        Live { output, tells_device: false, is_terminal, stop: until_interrupted() }
     }
 }
 
@@ -276,17 +339,27 @@ fn burn_devices(args: &BurnArgs, devices: &str, output: Output) -> Result<(), Cl
         ..burn::Options::default()
     };
     let mut live = Live::new(output);
+    let opened = open(devices, args.quick, args.together)?;
     let mut reports = Vec::new();
-    for machine in open(devices, args.quick)? {
-        let report = burn::burn(&machine, &options, &mut live);
-        if live.is_terminal {
-            eprint!("\r\x1b[K");
+    if args.together {
+        reports = burn::together(&opened.machines, &options, vec![live.clone(); opened.machines.len()]);
+        live.clear_line();
+        reports.iter().for_each(|report| say_burn(report, output));
+    } else {
+        for machine in &opened.machines {
+            let report = burn::burn(machine, &options, &mut live);
+            live.clear_line();
+            say_burn(&report, output);
+            reports.push(report);
         }
+    }
+    for (name, why) in &opened.others {
+        let report = burn::unopened(name, why);
         say_burn(&report, output);
         reports.push(report);
     }
     let is_good = reports.iter().all(burn::Report::is_good);
-    output.result(&serde_json::json!({"burn": reports, "ok": is_good}));
+    output.result(&serde_json::json!({"burn": reports, "together": args.together, "ok": is_good}));
     if is_good { Ok(()) } else { Err(CliError::Reported) }
 }
 
@@ -355,13 +428,23 @@ fn say_verdict(verdict: &verdict::Verdict, output: Output) {
 }
 
 fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
-    let machines = open(devices, args.quick)?;
+    let Opened { machines, others } = open(devices, args.quick, args.together)?;
     let is_small = machines.iter().all(|m| m.is_small);
-    output.say(&table::head());
-    let mut live = Live::new(output);
-    let record = run::run(&machines, &args.filter(), &args.settings(is_small), &mut live);
+    let mut live = Live { tells_device: machines.len() + others.len() > 1, ..Live::new(output) };
+    let device = if live.tells_device { format!("{:<16} ", "device") } else { String::new() };
+    output.say(&(device + &table::head()));
+    if args.together {
+        output.say("all devices at the same time, case by case");
+    }
+    let mut record = run::run(&machines, &args.filter(), &args.settings(is_small), &mut live);
+    for (name, why) in &others {
+        let unopened = run::unopened(name, why);
+        live.ended(&unopened);
+        record.results.push(unopened);
+    }
     write_files(args, &record)?;
-    let bad: Vec<&str> = record.results.iter().filter(|r| r.status.is_bad()).map(|r| r.id.as_str()).collect();
+    let bad = record.results.iter().filter(|r| r.status.is_bad()).map(|r| format!("{} {}", r.device, r.id));
+    let bad: Vec<String> = bad.collect();
     output.say(&format!("{} results in {:.1} s, {} bad", record.results.len(), record.seconds, bad.len()));
     output.result(&serde_json::to_value(&record).unwrap_or_default());
     if bad.is_empty() {

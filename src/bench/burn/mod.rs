@@ -8,7 +8,7 @@ mod memory;
 mod product;
 
 use crate::error::BenchError;
-use crate::machine::Machine;
+use crate::machine::{Kind, Machine};
 use memory::MemoryTest;
 use product::ProductTest;
 use serde::Serialize;
@@ -86,6 +86,27 @@ pub trait Watch {
     fn is_stopped(&self) -> bool {
         false
     }
+}
+
+/// Burns devices at the same time, each with a watch of its own. CPUs share the host's memory.
+pub fn together<W: Watch + Send>(machines: &[Machine], options: &Options, watches: Vec<W>) -> Vec<Report> {
+    let cpus = machines.iter().filter(|m| m.kind == Kind::Cpu).count().max(1);
+    let of_cpu = Options { share: options.share / cpus as f64, ..options.clone() };
+    std::thread::scope(|s| {
+        let mut started = Vec::new();
+        for (machine, mut watch) in machines.iter().zip(watches) {
+            let options = if machine.kind == Kind::Cpu { &of_cpu } else { options };
+            started.push(s.spawn(move || burn(machine, options, &mut watch)));
+        }
+        started.into_iter().map(|thread| thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
+    })
+}
+
+/// What is told of a device that could not be opened.
+#[must_use]
+pub fn unopened(name: &str, why: &BenchError) -> Report {
+    let finding = Finding { test: "device", round: 0, text: why.to_string(), element: None, address: None, count: 1 };
+    Report { device: name.into(), findings: vec![finding], ended: "device", ..Report::default() }
 }
 
 /// Burns a device.

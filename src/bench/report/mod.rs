@@ -28,6 +28,7 @@ pub const COLUMNS: &[&str] = &[
     "throttled",
     "clock_mhz_low",
     "clock_mhz_high",
+    "together",
 ];
 
 /// A line a case.
@@ -68,17 +69,20 @@ fn fields(r: &CaseRecord) -> Vec<String> {
         r.throttled.to_string(),
         number(r.clock_mhz.map(|[low, _]| low)),
         number(r.clock_mhz.map(|[_, high]| high)),
+        r.together.join(" "),
     ]
 }
 
-/// A line of JSON for each sample: device, id, pass, number, nanoseconds.
+/// A line of JSON for each sample: device, id, pass, number, nanoseconds, whether the clock was low.
 #[must_use]
 pub fn samples(record: &Record) -> String {
     let mut out = String::new();
     for r in &record.results {
         for (pass, list) in r.samples.iter().enumerate() {
             for (n, ns) in list.iter().enumerate() {
-                let line = serde_json::json!({"device": r.device, "id": r.id, "pass": pass, "sample": n, "ns": ns});
+                let is_low = r.is_throttled(pass, n);
+                let line = serde_json::json!({
+                    "device": r.device, "id": r.id, "pass": pass, "sample": n, "ns": ns, "throttled": is_low});
                 let _ = writeln!(out, "{line}");
             }
         }
@@ -91,8 +95,12 @@ pub fn samples(record: &Record) -> String {
 #[must_use]
 pub fn junit(record: &Record) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"doorbell bench\">\n");
-    let mut names: Vec<&str> = record.results.iter().map(|r| r.device.as_str()).collect();
-    names.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for r in &record.results {
+        if !names.contains(&r.device.as_str()) {
+            names.push(&r.device);
+        }
+    }
     for name in names {
         let of = || record.results.iter().filter(|r| r.device == name);
         let count = |statuses: &[Status]| of().filter(|r| statuses.contains(&r.status)).count();

@@ -2,6 +2,7 @@
 //! time asserted. What a device lacks is left out, and how much that is is known.
 
 use doorbell::engine::Options;
+use doorbell_bench::compare::{Judgement, Limits, compare};
 use doorbell_bench::machine::Machine;
 use doorbell_bench::measure::Settings;
 use doorbell_bench::record::{Record, Status};
@@ -64,6 +65,39 @@ fn products_and_programs_on_a_software_hopper() {
     let record = cases("NV:emu=sm_90", &["product", "program", "compile"]);
     counts(&record);
     assert_eq!(left_out(&record), [""; 0]);
+}
+
+/// Both ways of a wake-up, and memory of the program used in place, exist on every device.
+#[test]
+fn wake_ups_and_memory_of_the_program_on_every_kind_of_device() {
+    for device in ["CPU", "NV:emu=sm_90", "AMD:emu=gfx1100", "METAL:emu"] {
+        let record = cases(device, &["launch/wakeup", "copies/wrapped"]);
+        counts(&record);
+        let by_kernel = left_out(&record).iter().all(|id| id.contains("by=kernel"));
+        let has_own = device.starts_with("NV") || device.starts_with("AMD");
+        assert_eq!((by_kernel, left_out(&record).len()), (true, if has_own { 0 } else { 2 }), "{device}");
+    }
+}
+
+#[test]
+fn devices_run_the_same_cases_at_the_same_time() {
+    let open = |name: &str| Machine::open(name, Options::default(), true).unwrap();
+    let machines = [open("CPU"), open("CPU:1"), open("METAL:emu")];
+    let filter = Filter { only: vec!["memory/scale".into(), "arithmetic/clock".into()], without: Vec::new() };
+    let settings = Settings { is_together: true, passes: 2, ..Settings::quick() };
+    let record = run(&machines, &filter, &settings, &mut Quiet);
+    counts(&record);
+    // Ordered by device, as those of a run in turn; what one device lacks holds up none of the others.
+    let told: Vec<(&str, &str, usize)> =
+        record.results.iter().map(|r| (r.device.as_str(), r.case.as_str(), r.samples.len())).collect();
+    let all = ["CPU", "CPU:1", "METAL:emu"].map(|d| [(d, "arithmetic/clock"), (d, "memory/scale")]).concat();
+    assert_eq!(told.iter().map(|(device, case, _)| (*device, *case)).collect::<Vec<_>>(), all);
+    assert!(told.iter().filter(|t| t.1 == "memory/scale").all(|t| t.2 == 2), "{told:?}");
+    assert_eq!(record.results[0].together, ["CPU:1", "METAL:emu"]);
+    assert_eq!(record.settings["together"], true);
+    let alone = run(&machines[..1], &filter, &Settings::quick(), &mut Quiet);
+    let compared = compare(&[alone], &record, Limits::default());
+    assert!(compared.iter().all(|c| c.judgement == Judgement::Missing), "{compared:?}");
 }
 
 #[test]

@@ -178,6 +178,52 @@ fn burning_and_verdict_of_the_cpu_check_and_say_so() {
 }
 
 #[test]
+fn devices_are_measured_and_burnt_together() {
+    let both = ["--device", "CPU,CPU:1", "--together", "--quick", "--json"];
+    let (code, out, err) = run(doorbell().args(["bench", "run", "memory/scale"]).args(both));
+    assert_eq!(code, 0, "{err}");
+    let record = last(&out);
+    let told = |n: usize| (record["results"][n]["device"].clone(), record["results"][n]["together"].clone());
+    assert_eq!(told(0), (Value::from("CPU"), serde_json::json!(["CPU:1"])));
+    assert_eq!(told(1), (Value::from("CPU:1"), serde_json::json!(["CPU"])));
+    assert_eq!(record["settings"]["together"], Value::Bool(true));
+    let lines: Vec<&str> = err.lines().filter(|l| l.contains("memory/scale")).collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("CPU ") && lines[1].starts_with("CPU:1 "), "{err}");
+    let (code, out, err) = run(doorbell().args(["bench", "burn", "--seconds", "0.1"]).args(both));
+    assert_eq!((code, last(&out)["burn"].as_array().unwrap().len()), (0, 2), "{out}{err}");
+    for (devices, why) in [("CPU", "--together is for several devices"), ("CPU,CPU:0", "CPU stands twice")] {
+        let (code, _, err) = run(doorbell().args(["bench", "run", "--together", "--device", devices]));
+        assert!(code == 3 && err.contains(why), "{err}");
+    }
+}
+
+/// Of two devices one cannot be opened: the other is measured and burnt, and the first is told as bad.
+#[test]
+fn a_device_that_cannot_be_opened_holds_up_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = dir.path().join("now.json");
+    let devices = ["--device", "cpu,nv:7", "--quick", "--json"];
+    let (code, out, err) = run(doorbell().args(["bench", "run", "memory/scale", "--out"]).arg(&now).args(devices));
+    assert_eq!(code, 1, "{err}");
+    let results = &last(&out)["results"];
+    assert_eq!((&results[0]["device"], &results[0]["status"]), (&Value::from("CPU"), &Value::from("ok")));
+    assert_eq!((&results[1]["device"], &results[1]["status"]), (&Value::from("NV:7"), &Value::from("failed")));
+    assert!(err.contains("1 cases failed: NV:7 open"), "{err}");
+    let (code, out, _) = run(doorbell().args(["bench", "burn", "--seconds", "0.1"]).args(devices));
+    let burn = last(&out);
+    assert_eq!((code, &burn["burn"][0]["findings"], &burn["ok"]), (1, &serde_json::json!([]), &Value::Bool(false)));
+    assert_eq!(burn["burn"][1]["findings"][0]["test"], "device");
+    // What it did before is broken now.
+    let text = std::fs::read_to_string(record(dir.path(), "before.json", 1.0, "ok")).unwrap();
+    let before = dir.path().join("before.json");
+    std::fs::write(&before, text.replace("\"CPU\"", "\"NV:7\"")).unwrap();
+    let (code, out, err) = run(doorbell().args(["bench", "compare"]).args([&before, &now]));
+    assert!(code == 1 && out.lines().any(|l| l.starts_with("BROKEN") && l.contains("NV:7")), "{out}{err}");
+    let (code, _, err) = run(doorbell().args(["bench", "run", "--device", "NV:7"]));
+    assert!(code == 2 && err.contains("NV:7"), "{err}");
+}
+
+#[test]
 fn wrong_usage_is_refused() {
     for args in [&["bench"][..], &["bench", "run", "--budget", "0"], &["bench", "compare", "one.json"]] {
         assert_eq!(run(doorbell().args(args)).0, 3, "{args:?}");
