@@ -29,6 +29,18 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// A word that no case of these devices has: most likely a slip of the pen.
+    #[must_use]
+    pub fn unknown(&self, machines: &[Machine]) -> Option<&str> {
+        let has = |word: &&String| {
+            let alone = Filter { only: vec![(*word).clone()], without: Vec::new() };
+            machines.iter().any(|machine| !plan(machine, &alone).is_empty())
+        };
+        self.only.iter().find(|word| !has(word)).map(String::as_str)
+    }
+}
+
 /// A case with its parameters.
 pub type Planned = (&'static Case, Point);
 

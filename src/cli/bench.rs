@@ -6,10 +6,10 @@ use super::{CliError, Output};
 use clap::{Args, Subcommand};
 use doorbell::device::Registry;
 use doorbell::engine::session;
-use doorbell_bench::compare::{self, Comparison, Limits};
+use doorbell_bench::compare::{self, Comparison, Judgement, Limits};
 use doorbell_bench::machine::Machine;
 use doorbell_bench::measure::Settings;
-use doorbell_bench::record::{CaseRecord, Record};
+use doorbell_bench::record::{CaseRecord, Record, Status};
 use doorbell_bench::report::{self, table};
 use doorbell_bench::run::{self, Filter, Watch};
 use doorbell_bench::{BenchError, burn, cases, verdict};
@@ -236,9 +236,17 @@ fn check_together(devices: &str, opened: &Opened) -> Result<(), CliError> {
     }
 }
 
+/// Tells of a word that no case has, which is most likely a slip: what was wanted is then not all done (exit code 2).
+fn unknown_word(filter: &Filter, machines: &[Machine]) -> Result<(), CliError> {
+    let Some(word) = filter.unknown(machines) else { return Ok(()) };
+    eprintln!("doorbell: no case's name contains {word:?}: `doorbell bench list` has the names");
+    Err(CliError::NoAnswer)
+}
+
 fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
     let mut all = Vec::new();
     let opened = open(devices, args.quick, args.together)?;
+    let words = unknown_word(&args.filter(), &opened.machines);
     for machine in &opened.machines {
         let settings = args.settings(machine.is_small);
         let planned = run::plan(machine, &args.filter());
@@ -252,7 +260,7 @@ fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
             all.push(serde_json::json!({"device": machine.name, "id": id, "left_out": why}));
         }
         let most = settings.budget.as_secs_f64() * (runs * settings.passes) as f64;
-        output.say(&format!("{}: {runs} of {} cases, at most {most:.0} s of samples", machine.name, planned.len()));
+        output.say(&format!("{}: {runs} of {} cases, at most {most:.1} s of samples", machine.name, planned.len()));
     }
     for (name, why) in &opened.others {
         output.say(&format!("{name}: {why}"));
@@ -262,7 +270,7 @@ fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
         output.say("all devices at the same time, case by case");
     }
     output.result(&serde_json::json!({"plan": all, "together": args.together}));
-    Ok(())
+    words
 }
 
 /// Progress and results for a person.
@@ -429,6 +437,8 @@ fn say_verdict(verdict: &verdict::Verdict, output: Output) {
 
 fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
     let Opened { machines, others } = open(devices, args.quick, args.together)?;
+    let words = unknown_word(&args.filter(), &machines);
+    check_files(args)?;
     let is_small = machines.iter().all(|m| m.is_small);
     let mut live = Live { tells_device: machines.len() + others.len() > 1, ..Live::new(output) };
     let device = if live.tells_device { format!("{:<16} ", "device") } else { String::new() };
@@ -445,13 +455,24 @@ fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError
     write_files(args, &record)?;
     let bad = record.results.iter().filter(|r| r.status.is_bad()).map(|r| format!("{} {}", r.device, r.id));
     let bad: Vec<String> = bad.collect();
-    output.say(&format!("{} results in {:.1} s, {} bad", record.results.len(), record.seconds, bad.len()));
+    let left_out = record.results.iter().filter(|r| r.status == Status::LeftOut).count();
+    let (results, seconds) = (record.results.len(), record.seconds);
+    output.say(&format!("{results} results in {seconds:.1} s, {} bad, {left_out} left out", bad.len()));
     output.result(&serde_json::to_value(&record).unwrap_or_default());
     if bad.is_empty() {
-        return Ok(());
+        return words;
     }
     eprintln!("doorbell: {} cases failed: {}", bad.len(), bad.join(", "));
     Err(CliError::Reported)
+}
+
+/// Whether the files can be written: before the cases run, which may take an hour.
+fn check_files(args: &RunArgs) -> Result<(), CliError> {
+    for path in [&args.out, &args.csv, &args.junit, &args.jsonl, &args.svg].into_iter().flatten() {
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))?;
+    }
+    Ok(())
 }
 
 fn write_files(args: &RunArgs, record: &Record) -> Result<(), CliError> {
@@ -490,7 +511,14 @@ fn say_comparison(c: &Comparison, output: Output) {
 fn judged(compared: &[Comparison], output: Output) -> Result<(), CliError> {
     let fails = compare::fails(compared);
     output.result(&serde_json::json!({"comparisons": compared, "fails": fails}));
-    if fails { Err(CliError::Reported) } else { Ok(()) }
+    match () {
+        () if fails => Err(CliError::Reported),
+        () if compared.iter().all(|c| c.judgement == Judgement::Missing) => {
+            eprintln!("doorbell: the records have no result in common");
+            Err(CliError::NoAnswer)
+        }
+        () => Ok(()),
+    }
 }
 
 impl From<BenchError> for CliError {

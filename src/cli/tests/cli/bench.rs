@@ -228,4 +228,25 @@ fn wrong_usage_is_refused() {
     for args in [&["bench"][..], &["bench", "run", "--budget", "0"], &["bench", "compare", "one.json"]] {
         assert_eq!(run(doorbell().args(args)).0, 3, "{args:?}");
     }
+    for command in ["plan", "run"] {
+        let words = ["launch/wait", "lanch", "--device", "CPU", "--quick"];
+        let (code, out, err) = run(doorbell().args(["bench", command]).args(words));
+        assert!(code == 2 && err.contains("no case's name contains \"lanch\""), "{err}");
+        assert!(out.contains("launch/wait"), "what there is is done: {out}");
+    }
+    // Before anything is measured.
+    let out = ["--out", "/nowhere/now.json", "--device", "CPU"];
+    let (code, out, err) = run(doorbell().args(["bench", "run", "launch/wait"]).args(out));
+    assert!(code == 2 && err.contains("/nowhere/now.json") && !out.contains("launch/wait"), "{out}{err}");
+}
+
+#[test]
+fn records_without_a_result_in_common_are_no_comparison() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = record(dir.path(), "before.json", 1.0, "ok");
+    let text = std::fs::read_to_string(&before).unwrap();
+    let now = dir.path().join("now.json");
+    std::fs::write(&now, text.replace("\"CPU\"", "\"NV\"")).unwrap();
+    let (code, out, err) = run(doorbell().args(["bench", "compare"]).args([&before, &now]));
+    assert!(code == 2 && err.contains("no result in common") && out.starts_with("MISSING"), "{out}{err}");
 }
