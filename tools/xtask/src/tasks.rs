@@ -33,7 +33,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes: Takes::Nothing },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on software GPUs, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on software GPUs, a sample of other people's GPU code, tests",
         steps: chosen_test_steps,
         takes: Takes::OneOf(&["quick"]),
     },
@@ -215,6 +215,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(aarch64_steps(&[]));
     steps.extend(mpi_steps(&[]));
     steps.extend(capi_test_steps());
+    steps.extend(crate::corpus::steps(&["sample".to_owned()]));
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
     steps
 }
