@@ -85,6 +85,29 @@ pub enum Values {
     },
 }
 
+/// `a, b`, or the sizes by kind of device.
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Words(words) => f.write_str(&words.join(", ")),
+            Self::Sizes { gpu, cpu, small } if gpu == cpu && cpu == small => f.write_str(&list(gpu)),
+            Self::Sizes { gpu, cpu, .. } => write!(f, "{} on a GPU, {} on a CPU", list(gpu), list(cpu)),
+        }
+    }
+}
+
+impl Values {
+    /// The same as data.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Words(words) => serde_json::json!(words),
+            Self::Sizes { gpu, cpu, small } => serde_json::json!({"gpu": gpu, "cpu": cpu, "small": small}),
+        }
+    }
+}
+
 /// A parameter of words.
 #[must_use]
 pub const fn words(name: &'static str, values: &'static [&'static str]) -> Axis {

@@ -170,8 +170,15 @@ fn list(output: Output) -> Result<(), CliError> {
         let axes: Vec<&str> = case.axes.iter().map(|axis| axis.name).collect();
         let parameters = if axes.is_empty() { String::new() } else { format!("[{}]", axes.join(",")) };
         output.say(&format!("{:<42} {:<6} {}", format!("{}{parameters}", case.name), case.unit.symbol(), case.about));
+        let values: Vec<String> = case.axes.iter().map(|axis| format!("{}={}", axis.name, axis.values)).collect();
+        if !values.is_empty() {
+            output.say(&format!("    {}", values.join("; ")));
+        }
         let unit = case.unit.symbol();
-        all.push(serde_json::json!({"case": case.name, "about": case.about, "unit": unit, "parameters": axes}));
+        let values: serde_json::Map<_, _> =
+            case.axes.iter().map(|axis| (axis.name.into(), axis.values.json())).collect();
+        all.push(serde_json::json!({
+            "case": case.name, "about": case.about, "unit": unit, "parameters": axes, "values": values}));
     }
     output.result(&serde_json::json!({"cases": all}));
     Ok(())

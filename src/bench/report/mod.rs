@@ -153,3 +153,34 @@ pub fn escaped(text: &str) -> String {
     };
     text.chars().map(one).collect::<String>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::BenchError;
+    use crate::run::{host, unopened};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_reader_of_csv_and_one_of_xml_get_back_a_reason_of_any_text() {
+        let reason = "line 1, \"quoted\"\nline 2; <a & b>";
+        let failed = unopened("NV:1", &BenchError::Empty(reason.into()));
+        let record = Record {
+            schema: crate::record::SCHEMA,
+            version: String::new(),
+            unix_time: 0,
+            host: host(),
+            settings: BTreeMap::new(),
+            devices: Vec::new(),
+            results: vec![failed],
+            seconds: 0.0,
+        };
+        let text = csv(&record).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        assert!(reader.headers().unwrap().iter().eq(COLUMNS.iter().copied()));
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!((rows.len(), &rows[0][0], &rows[0][3], &rows[0][4]), (1, "NV:1", "failed", reason));
+        let xml = junit(&record);
+        assert!(xml.contains("errors=\"1\"") && xml.contains("&quot;quoted&quot; line 2; &lt;a &amp; b&gt;"), "{xml}");
+    }
+}

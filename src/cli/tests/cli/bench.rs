@@ -27,6 +27,9 @@ fn list_and_plan_name_cases_and_what_is_left_out() {
     assert_eq!(code, 0);
     let cases = last(&out)["cases"].as_array().unwrap().len();
     assert!(cases >= 25, "{cases}");
+    let all = last(&out)["cases"].clone();
+    let wakeup = all.as_array().unwrap().iter().find(|c| c["case"] == "launch/wakeup").unwrap();
+    assert_eq!(wakeup["values"], serde_json::json!({"by": ["spin", "sleep"]}));
     let (code, out, _) = run(doorbell().args(["bench", "plan", "--device", "CPU", "matrix", "launch/wait", "--json"]));
     assert_eq!(code, 0);
     let plan = last(&out);
