@@ -369,9 +369,8 @@ fn burn_devices(args: &BurnArgs, devices: &str, output: Output) -> Result<(), Cl
         }
     }
     for (name, why) in &opened.others {
-        let report = burn::unopened(name, why);
-        say_burn(&report, output);
-        reports.push(report);
+        output.say(&format!("{name}: not burnt: {why}"));
+        reports.push(burn::unopened(name, why));
     }
     let is_good = reports.iter().all(burn::Report::is_good);
     output.result(&serde_json::json!({"burn": reports, "together": args.together, "ok": is_good}));
@@ -379,15 +378,12 @@ fn burn_devices(args: &BurnArgs, devices: &str, output: Output) -> Result<(), Cl
 }
 
 fn say_burn(report: &burn::Report, output: Output) {
-    let rate = report.operations / report.seconds.max(1e-9) / 1e12;
+    let rate = table::short(report.operations / report.seconds.max(1e-9) / 1e9);
+    let bytes = report.memory_bytes_a_round;
+    let memory = if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) };
     output.say(&format!(
-        "{}: {} rounds in {:.1} s, {rate:.3} Top/s over all, {} elements compared, {} MiB of memory a round; ended by {}",
-        report.device,
-        report.rounds,
-        report.seconds,
-        report.elements,
-        report.memory_bytes_a_round >> 20,
-        report.ended
+        "{}: {} rounds in {:.1} s, {rate} Gop/s over all, {} elements compared, {memory} of memory a round; ended by {}",
+        report.device, report.rounds, report.seconds, report.elements, report.ended
     ));
     for f in &report.findings {
         output.say(&format!("{}: WRONG in round {}, {}: {}", report.device, f.round, f.test, f.text));
