@@ -3,9 +3,12 @@
 use crate::explain::{Failure, fail};
 use crate::ladder::Climb;
 use crate::raw::{Queue, Shared};
-use doorbell::device::amd::{HwRing, Placement, RingKind, Woken};
+use doorbell::device::amd::{Bo, HwRing, Placement, RingKind, Woken};
+use doorbell::hcq::memory::View;
 use doorbell::hcq::packet::pm4::{self, chip::AcquireScope};
 use doorbell::hcq::packet::{GpuVa, aql, sdma};
+use doorbell_ioctl::port::{MapRequest, Mapped};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub fn queues(climb: &mut Climb) -> Result<String, Failure> {
@@ -94,6 +97,27 @@ impl CopyEngine<'_> {
             .into()),
         }
     }
+
+    /// Into memory that the program had already, mapped for the GPU twice at the same time, a half by each address.
+    fn into_wrapped(&mut self) -> Result<(), Failure> {
+        const HALF: u64 = 32 << 10;
+        let core = self.climb.core()?;
+        let ours = Mapped::new(core.driver.port(), &MapRequest::anonymous_shared(2 * HALF)).map_err(fail)?;
+        let ours = View::of_device(&Arc::new(ours).view().map_err(fail)?);
+        let wrap = || {
+            let bo = Bo::wrap(&core.driver, core.node.gpu_id, ours.clone());
+            bo.map_err(|e| Failure::from(format!("memory of the program: {e}")))
+        };
+        let (one, other) = (wrap()?, wrap()?);
+        let (from, data) = (Shared::new(self.climb, "copies", 2 * HALF)?, pattern(2 * HALF as usize, 77));
+        from.put(0, &data)?;
+        self.copy(one.va(), from.va(), HALF)?;
+        self.copy(other.va() + HALF, from.va() + HALF, HALF)?;
+        self.fence("copies to memory of the program")?;
+        let mut back = vec![0; data.len()];
+        ours.read(0, &mut back).map_err(fail)?;
+        if back == data { Ok(()) } else { Err("memory of the program has other bytes than the GPU wrote".into()) }
+    }
 }
 
 pub fn sdma(climb: &mut Climb) -> Result<String, Failure> {
@@ -114,6 +138,7 @@ pub fn sdma(climb: &mut Climb) -> Result<String, Failure> {
             largest = (len, engine.round_trip(offset, len)?);
         }
     }
+    engine.into_wrapped()?;
     // Three times around the ring, with packets that do not divide it.
     let source = Shared::new(climb, "copies", 4096)?;
     let laps = 3 * climb.core()?.options.ring_bytes / (28 + 16);
@@ -124,7 +149,11 @@ pub fn sdma(climb: &mut Climb) -> Result<String, Failure> {
         }
     }
     engine.fence("the fence after three laps of the ring")?;
-    Ok(format!("clock and fences, copies up to {} MiB at {:.2} GB/s, ring wrapped", largest.0 >> 20, largest.1 / 1e9))
+    Ok(format!(
+        "clock and fences, copies up to {} MiB at {:.2} GB/s, also to the program's own memory, ring wrapped",
+        largest.0 >> 20,
+        largest.1 / 1e9
+    ))
 }
 
 /// Dwords of PM4 that end with RELEASE_MEM of `value` to the start of a page.
