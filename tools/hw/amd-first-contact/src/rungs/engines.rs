@@ -99,7 +99,7 @@ impl CopyEngine<'_> {
     }
 
     /// Into memory that the program had already, mapped for the GPU twice at the same time, a half by each address.
-    fn into_wrapped(&mut self) -> Result<(), Failure> {
+    fn fill_wrapped(&mut self) -> Result<(), Failure> {
         const HALF: u64 = 32 << 10;
         let core = self.climb.core()?;
         let ours = Mapped::new(core.driver.port(), &MapRequest::anonymous_shared(2 * HALF)).map_err(fail)?;
@@ -138,7 +138,7 @@ pub fn sdma(climb: &mut Climb) -> Result<String, Failure> {
             largest = (len, engine.round_trip(offset, len)?);
         }
     }
-    engine.into_wrapped()?;
+    engine.fill_wrapped()?;
     // Three times around the ring, with packets that do not divide it.
     let source = Shared::new(climb, "copies", 4096)?;
     let laps = 3 * climb.core()?.options.ring_bytes / (28 + 16);
