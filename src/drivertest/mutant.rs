@@ -316,6 +316,10 @@ impl Port for Mutated {
         self.inner.read_dir(path)
     }
 
+    fn page_bytes(&self) -> u64 {
+        self.inner.page_bytes()
+    }
+
     fn doorbell(&self, at: CpuPtr, value: u64) {
         if self.mutant != Mutant::DoorbellLost {
             self.inner.doorbell(at, value);

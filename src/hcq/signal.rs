@@ -7,6 +7,7 @@
 //! stores its own ticks, the pool's clock converts them.
 
 use super::memory::{MemError, View, Word64};
+use doorbell_ioctl::port::see_device_stores;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -123,8 +124,10 @@ impl Signal {
     #[must_use]
     #[inline]
     pub fn value(&self) -> u64 {
-        // ORDER: acquire; makes the signaller's earlier stores visible.
-        self.value.atomic().load(Ordering::Acquire)
+        // ORDER: acquire, also of a device's stores; makes the signaller's earlier stores visible.
+        let value = self.value.atomic().load(Ordering::Acquire);
+        see_device_stores();
+        value
     }
 
     /// Signals from the host.

@@ -166,6 +166,31 @@ fn every_chip_opens_copies_and_closes_clean() {
     }
 }
 
+/// Pages that hosts of AArch64 have. The machine refuses what is not whole pages of them.
+#[test]
+fn hosts_with_large_pages_compute_copy_and_close_clean() {
+    for page_bytes in [16 << 10, 64 << 10] {
+        for no_uvm in [false, true] {
+            let rig = Rig::new(Config { page_bytes, no_uvm, ..Config::new(Chip::Sm90) });
+            let d = rig.open();
+            let data = pattern(100_003);
+            let (k, m, other) = (rig.add(&d), words(&d, &data), words(&d, &[1; 64]));
+            let host = d.alloc_host(5000, Placement::Host).unwrap();
+            d.submit(QueueKind::Compute, &[launch(&k, &other, 5, 1, 64)]).unwrap();
+            let point = d.submit(QueueKind::Copy, &[Command::copy(host.at(4), other.at(0), 256)]).unwrap();
+            d.wait(&point, LONG).unwrap();
+            let mut near = [0u32; 64];
+            host.host().unwrap().read(4, bytemuck::cast_slice_mut(&mut near)).unwrap();
+            assert_eq!(near, [6; 64]);
+            assert!(read(&d, &m) == data, "uvm {} {page_bytes}", !no_uvm);
+            drop((k, m, other, host, point));
+            d.close().unwrap();
+            drop(d);
+            assert_eq!(rig.complaints(), Vec::<String>::new(), "uvm {} {page_bytes}", !no_uvm);
+        }
+    }
+}
+
 #[test]
 fn launches_find_their_arguments_code_and_geometry() {
     let rig = Rig::hopper();

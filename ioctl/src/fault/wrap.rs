@@ -176,6 +176,10 @@ impl Port for Faults {
         self.inner.read_dir(path)
     }
 
+    fn page_bytes(&self) -> u64 {
+        self.inner.page_bytes()
+    }
+
     fn doorbell(&self, at: CpuPtr, value: u64) {
         let mut lost = false;
         for trouble in self.troubles(&[Call::Doorbell]) {

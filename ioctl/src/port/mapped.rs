@@ -4,22 +4,45 @@
 
 use super::{CpuPtr, DeviceView, Errno, Fd, MapRequest, Mapping, Port, Prot, ViewError};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 /// Stores before it are visible to a device before stores after it, including those in a write-combining buffer (a ring
-/// or a pointer in the device's own memory), which a release does not drain. Loads are not ordered, and it does not
-/// wait for the stores to arrive.
+/// or a pointer in the device's own memory), which a release does not drain. Loads are not ordered.
+///
+/// On AArch64 a fence of Rust orders memory among processors (`dmb ish`) and not towards a device; `dsb st` does both,
+/// and drains. Source: Linux, arch/arm64 `wmb`; rdma-core, util/udma_barrier.h `mmio_flush_writes`.
 #[inline]
 pub fn drain_stores() {
-    use std::sync::atomic::{Ordering, fence};
-    #[cfg(target_arch = "x86_64")]
-    {
-        // ORDER: for threads that play a device, and for the compiler; no instruction.
-        fence(Ordering::Release);
-        // SAFETY: the instruction is part of x86-64 itself, and touches no memory.
-        unsafe { core::arch::x86_64::_mm_sfence() };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
+    // ORDER: for threads that play a device, and for the compiler; on x86-64 no instruction.
+    fence(Ordering::Release);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fence(Ordering::SeqCst);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is part of x86-64 itself, and touches no memory.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction changes no register and no memory.
+    unsafe {
+        core::arch::asm!("dsb st", options(nostack, preserves_flags));
+    }
+}
+
+/// Loads after it see what a device stored before the value that a load before it has seen: to be used between a
+/// signal and what it is a signal of.
+///
+/// Source: Linux, arch/arm64 `dma_rmb`; rdma-core, util/udma_barrier.h `udma_from_device_barrier`. Other machines
+/// order a device's stores as those of a thread.
+#[inline]
+pub fn see_device_stores() {
+    // ORDER: acquire, for threads that play a device.
+    fence(Ordering::Acquire);
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction changes no register and no memory.
+    unsafe {
+        core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
 }
 
 /// A range mapped through a port; unmapped on drop.
@@ -44,12 +67,12 @@ impl Mapped {
         Ok(Self { port: Arc::clone(port), base, len_bytes: request.len_bytes, prot: request.prot })
     }
 
-    /// Addresses without memory, aligned to `align` (a power of two, at least a page).
+    /// Addresses without memory, aligned to `align` (a power of two) and to a page.
     ///
     /// # Errors
     /// The port's.
     pub fn reserve(port: &Arc<dyn Port>, len_bytes: u64, align: u64) -> Result<Self, Errno> {
-        let slack = if align > super::page_bytes() { align } else { 0 };
+        let slack = if align > port.page_bytes() { align } else { 0 };
         let total = len_bytes.checked_add(slack).ok_or(Errno::ENOMEM)?;
         let mut kept = Self::new(port, &MapRequest::reserve(total))?;
         if slack == 0 {

@@ -30,12 +30,12 @@ pub use errno::Errno;
 #[cfg(target_os = "linux")]
 pub use linux::LinuxPort;
 pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, machine_memory_bytes, page_bytes};
-pub use mapped::{Doorbell, Mapped, drain_stores};
+pub use mapped::{Doorbell, Mapped, drain_stores, see_device_stores};
 #[cfg(target_os = "linux")]
 pub use process::{read_process, write_process};
 pub use seam::{Fd, KERNEL_LOG, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
 #[cfg(target_os = "linux")]
-pub use space::{AddressSpace, Backing, SharedMemory, alias_shared};
+pub use space::{AddressSpace, Backing, SharedMemory};
 pub use tiles::request_tiles;
 pub use view::{DeviceView, ViewError};
 

@@ -185,6 +185,11 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// As `read_file`.
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno>;
 
+    /// Bytes of a page of the kernel behind it: what addresses, lengths and offsets of mappings are multiples of.
+    fn page_bytes(&self) -> u64 {
+        super::page_bytes()
+    }
+
     /// Called right after the store of `value` (64 bits, or 32 where the device's doorbells are that wide) to a
     /// doorbell at `at`. The kernel needs nothing more; a software GPU wakes up here.
     fn doorbell(&self, at: CpuPtr, value: u64);

@@ -222,6 +222,10 @@ impl Port for Trace {
         self.traced(|p| p.read_dir(path), |r| What::ReadDir { path: path.into(), result: r.clone() })
     }
 
+    fn page_bytes(&self) -> u64 {
+        self.inner.page_bytes()
+    }
+
     fn doorbell(&self, at: CpuPtr, value: u64) {
         if self.on.load(Ordering::Relaxed) {
             self.look();

@@ -13,8 +13,6 @@ use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::{CallError, Errno, Fd, MapRequest, Mapped};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Page size; the smallest piece of memory that the driver maps.
-pub const PAGE: u64 = 4096;
 /// VRAM buffers of at least this size are aligned to it, for the GPU's large pages.
 const LARGE_PAGE: u64 = 2 << 20;
 
@@ -92,9 +90,9 @@ impl Buffer {
     ) -> Result<Self, CallError> {
         let name = kfd::ALLOC_MEMORY_OF_GPU.desc.name;
         let refused = |errno| CallError { name, errno };
-        let len_bytes = len_bytes.max(1).checked_next_multiple_of(PAGE).ok_or(refused(Errno::ENOMEM))?;
-        let port = driver.port();
-        let align = if placement == Placement::Vram && len_bytes >= LARGE_PAGE { LARGE_PAGE } else { PAGE };
+        let (port, page) = (driver.port(), driver.page_bytes());
+        let len_bytes = len_bytes.max(1).checked_next_multiple_of(page).ok_or(refused(Errno::ENOMEM))?;
+        let align = if placement == Placement::Vram && len_bytes >= LARGE_PAGE { LARGE_PAGE } else { page };
         let range = match placement {
             Placement::Pinned => Mapped::new(port, &MapRequest::anonymous_shared(len_bytes)),
             _ => Mapped::reserve(port, len_bytes, align),
@@ -133,8 +131,9 @@ impl Buffer {
     pub fn wrap(driver: &Driver, gpu_id: u32, host: View) -> Result<Self, CallError> {
         let name = kfd::ALLOC_MEMORY_OF_GPU.desc.name;
         let refused = |errno| CallError { name, errno };
-        let len_bytes = host.len_bytes().checked_next_multiple_of(PAGE).ok_or(refused(Errno::ENOMEM))?;
-        let range = Mapped::reserve(driver.port(), len_bytes, PAGE).map_err(refused)?;
+        let page = driver.page_bytes();
+        let len_bytes = host.len_bytes().checked_next_multiple_of(page).ok_or(refused(Errno::ENOMEM))?;
+        let range = Mapped::reserve(driver.port(), len_bytes, page).map_err(refused)?;
         let mut args = kfd::AllocMemoryOfGpu {
             va_addr: range.base().0,
             size: len_bytes,

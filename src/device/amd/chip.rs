@@ -122,16 +122,15 @@ pub struct SaveArea {
     pub buffer: u64,
 }
 
-const PAGE: u64 = 4096;
 const SGPR_BYTES: u64 = 0x4000;
 const HWREG_BYTES: u64 = 0x1000;
 const HEADER_BYTES: u64 = 40;
 
 impl SaveArea {
     /// The sizes that the kernel expects for this node: the topology's numbers if it has them, else computed in the
-    /// same way as the kernel.
+    /// same way as the kernel, whose pages have `page` bytes.
     #[must_use]
-    pub fn of(chip: &Chip, node: &Node) -> Self {
+    pub fn of(chip: &Chip, node: &Node, page: u64) -> Self {
         let xcc = node.xcc_count();
         let cu = node.cu_count() / xcc;
         let is_gfx9 = chip.gfx == Gfx::Gfx9;
@@ -139,12 +138,12 @@ impl SaveArea {
         let waves = if is_gfx9 { (cu * 40).min(engines * 512) } else { cu * 32 };
         let lds = u64::from(chip.lds_bytes);
         let per_cu = chip.save_vgpr_bytes + SGPR_BYTES + lds + HWREG_BYTES;
-        let computed = (HEADER_BYTES + waves * chip.save_wave_bytes + 8).next_multiple_of(PAGE);
+        let computed = (HEADER_BYTES + waves * chip.save_wave_bytes + 8).next_multiple_of(page);
         let printed = |key: &str| Some(node.value(key)).filter(|n| *n != 0);
         let ctl_stack = printed("ctl_stack_size").unwrap_or(computed);
-        let context = printed("cwsr_size").unwrap_or(computed + (cu * per_cu).next_multiple_of(PAGE));
+        let context = printed("cwsr_size").unwrap_or(computed + (cu * per_cu).next_multiple_of(page));
         let debug = (waves * 32).next_multiple_of(64);
-        Self { ctl_stack, context, debug, buffer: ((context + debug) * xcc).next_multiple_of(PAGE) }
+        Self { ctl_stack, context, debug, buffer: ((context + debug) * xcc).next_multiple_of(page) }
     }
 }
 
@@ -160,7 +159,7 @@ mod tests {
     fn save_areas_are_the_kernels_numbers() {
         // The table of docs/amd.md 1.6: active CUs, and the sizes that the kernel computes from them.
         let sizes = |version, pairs: &[(&str, u64)]| {
-            let s = SaveArea::of(Chip::of_version(version).unwrap(), &node(pairs));
+            let s = SaveArea::of(Chip::of_version(version).unwrap(), &node(pairs), 4096);
             [s.ctl_stack, s.context, s.debug, s.buffer]
         };
         let rdna = |simds| {
@@ -188,7 +187,7 @@ mod tests {
     fn numbers_that_the_kernel_prints_win() {
         let n =
             node(&[("simd_count", 192), ("simd_per_cu", 2), ("cwsr_size", 0x1000_0000), ("ctl_stack_size", 0xb000)]);
-        let s = SaveArea::of(Chip::of_version(110_000).unwrap(), &n);
+        let s = SaveArea::of(Chip::of_version(110_000).unwrap(), &n, 4096);
         assert_eq!((s.ctl_stack, s.context), (0xb000, 0x1000_0000));
     }
 

@@ -106,6 +106,12 @@ impl Driver {
         &self.port
     }
 
+    /// Bytes of a page of the host, which the kernel's sizes of buffers and doorbells are multiples of.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.port.page_bytes()
+    }
+
     #[must_use]
     pub fn kfd(&self) -> Fd {
         self.kfd

@@ -258,7 +258,7 @@ impl Device for AmdDevice {
     fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
         let core = &self.inner.core;
         core.check_open()?;
-        check_wrapped(&self.tag, host, bo::PAGE)?;
+        check_wrapped(&self.tag, host, core.driver.page_bytes())?;
         let bo = Bo::wrap(&core.driver, core.node.gpu_id, host.clone());
         self.memory_of_buffer(bo.map_err(|e| core.refused("wrap memory of the program", e))?, host.len_bytes())
     }

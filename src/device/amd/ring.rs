@@ -19,7 +19,6 @@ use std::sync::atomic::{Ordering, fence};
 /// Offsets of the pointers in their page: those of an `amd_queue_t`, which AQL firmware requires and the others allow.
 const WRITE_POINTER: u64 = aql::queue::queue_offset::WRITE_DISPATCH_ID;
 const READ_POINTER: u64 = aql::queue::queue_offset::READ_DISPATCH_ID;
-const PAGE: u64 = 4096;
 /// Bytes of the EOP buffer; the kernel requires this size on every chip so far.
 const EOP_BYTES: u64 = 4096;
 /// Dwords of the ring that a report decodes at most.
@@ -88,9 +87,10 @@ impl HwRing {
     /// `Driver` with the call that was refused.
     pub fn new(core: &Arc<Core>, kind: RingKind) -> Result<Self, DeviceError> {
         let refused = |source| core.refused("create queue", source);
-        let size_bytes = core.options.ring_bytes.next_power_of_two().max(u64::from(kfd::MIN_QUEUE_RING_SIZE)).max(PAGE);
+        let page = core.driver.page_bytes();
+        let size_bytes = core.options.ring_bytes.next_power_of_two().max(u64::from(kfd::MIN_QUEUE_RING_SIZE)).max(page);
         let ring = core.own_bo("ring", size_bytes, Placement::Host)?;
-        let pointers = core.own_bo("queue pointers", PAGE, Placement::Host)?;
+        let pointers = core.own_bo("queue pointers", page, Placement::Host)?;
         let (view, pages) = (ring.view().map_err(refused)?, pointers.view().map_err(refused)?);
         let mut args = kfd::CreateQueue {
             ring_base_address: ring.va(),
@@ -105,7 +105,7 @@ impl HwRing {
         };
         let mut buffers = vec![ring, pointers];
         if kind != RingKind::Sdma {
-            let save = SaveArea::of(core.chip, &core.node);
+            let save = SaveArea::of(core.chip, &core.node, page);
             let eop = core.own_bo("EOP buffer", EOP_BYTES, Placement::Vram)?;
             // In system memory, because the kernel writes its header, and the host may read it after a fault.
             let area = core.own_bo("context save area", save.buffer, Placement::Host)?;
@@ -277,10 +277,11 @@ fn destroy(core: &Core, queue_id: u32) -> Result<(), CallError> {
 
 /// The doorbell of a queue in the process's doorbell slice, which is mapped once per device.
 fn map_doorbell(core: &Arc<Core>, doorbell_offset: u64) -> Result<Doorbell, DeviceError> {
-    let page_offset = doorbell_offset % kfd::DOORBELL_SLICE_BYTES;
+    let slice_bytes = kfd::DOORBELL_SLICE_BYTES.next_multiple_of(core.driver.page_bytes());
+    let page_offset = doorbell_offset % slice_bytes;
     let refused = |errno| core.refused("map doorbells", CallError { name: "mmap", errno });
     let page = core.driver.doorbells(core.node.gpu_id, || {
-        let request = MapRequest::file(core.driver.kfd(), doorbell_offset - page_offset, kfd::DOORBELL_SLICE_BYTES);
+        let request = MapRequest::file(core.driver.kfd(), doorbell_offset - page_offset, slice_bytes);
         Mapped::new(core.driver.port(), &request).map(Arc::new)
     });
     let view = page.and_then(|page| page.view()).map_err(refused)?;

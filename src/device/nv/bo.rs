@@ -14,8 +14,6 @@ use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{CallError, Errno, Mapped};
 use std::sync::Arc;
 
-/// Page size of all other buffers.
-pub const PAGE: u64 = 4096;
 /// Page size of VRAM buffers that have at least this size; their addresses are aligned to it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
@@ -80,7 +78,7 @@ impl Bo {
     /// The driver's; `ENOMEM` when memory or address space is exhausted.
     pub fn new(gpu: &Arc<Gpu>, len_bytes: u64, placement: Placement) -> Result<Self, RmError> {
         let is_vram = matches!(placement, Placement::Vram | Placement::VramMapped);
-        let align = if is_vram && len_bytes >= HUGE_PAGE { HUGE_PAGE } else { PAGE };
+        let align = if is_vram && len_bytes >= HUGE_PAGE { HUGE_PAGE } else { gpu.driver.page_bytes() };
         let (mut bo, range) = Self::at_reserved(gpu, len_bytes, align)?;
         let (va, len_bytes) = (bo.va, bo.len_bytes);
         bo.is_mapped = placement != Placement::Vram;
@@ -110,12 +108,12 @@ impl Bo {
     /// # Errors
     /// The driver's, for pages that it cannot pin.
     pub fn wrap(gpu: &Arc<Gpu>, host: View) -> Result<Self, RmError> {
-        let at = host.base().0;
-        let (mut bo, range) = Self::at_reserved(gpu, host.len_bytes(), PAGE)?;
+        let (at, page) = (host.base().0, gpu.driver.page_bytes());
+        let (mut bo, range) = Self::at_reserved(gpu, host.len_bytes(), page)?;
         bo.range = Some(Arc::new(range));
         bo.memory = pin(gpu, at, bo.len_bytes)?;
         bo.wrapped = Some(host);
-        bo.put(PAGE, false)?;
+        bo.put(page, false)?;
         Ok(bo)
     }
 

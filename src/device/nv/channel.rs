@@ -18,10 +18,11 @@ use doorbell_hcq::bits::join;
 use doorbell_hcq::memory::{Dwords, View};
 use doorbell_hcq::packet::nv::gpfifo::{Entry, USERD_GP_GET, USERD_GP_PUT};
 use doorbell_ioctl::abi::{nvrm, uvm};
-use doorbell_ioctl::port::{Doorbell, Mapped, drain_stores};
+use doorbell_ioctl::port::{Doorbell, Mapped, drain_stores, see_device_stores};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Bytes of USERD and of the error notifier; a buffer is a page of the host at least.
 const PAGE: u64 = 4096;
 const ENTRY_BYTES: u64 = 8;
 /// Alignment of the address range for contexts.
@@ -54,10 +55,16 @@ impl Notification {
     #[must_use]
     pub fn read(notifier: &View) -> Option<Self> {
         let mut bytes = [0; 16];
+        notifier.read(14, &mut bytes[14..]).ok()?;
+        if bytes[14..] == [0; 2] {
+            return None;
+        }
+        // ORDER: the driver stores the status last.
+        see_device_stores();
         notifier.read(0, &mut bytes).ok()?;
         let word = |n: usize| u32::from_le_bytes([bytes[n], bytes[n + 1], bytes[n + 2], bytes[n + 3]]);
         let (engine, status) = ((word(12) & 0xffff) as u16, (word(12) >> 16) as u16);
-        (status != 0).then(|| Self { code: word(8), engine, status, time_ns: join(word(0), word(4)) })
+        Some(Self { code: word(8), engine, status, time_ns: join(word(0), word(4)) })
     }
 }
 

@@ -284,6 +284,12 @@ impl Driver {
         &self.port
     }
 
+    /// Bytes of a page of the host, which addresses and sizes of buffers are multiples of.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.port.page_bytes()
+    }
+
     #[must_use]
     pub fn ctl(&self) -> Fd {
         self.ctl

@@ -348,7 +348,7 @@ impl Device for NvDevice {
     fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
         let core = &self.inner.core;
         core.check_open()?;
-        check_wrapped(&self.tag, host, bo::PAGE)?;
+        check_wrapped(&self.tag, host, core.gpu.driver.page_bytes())?;
         let bo = Bo::wrap(&core.gpu, host.clone()).map_err(|e| core.refused("wrap memory of the program", e))?;
         self.memory_of_buffer(bo, host.len_bytes())
     }

@@ -14,7 +14,6 @@ use super::gpu::Gpu;
 use bytemuck::Zeroable;
 use doorbell_ioctl::abi::{nvrm, uvm};
 
-const PAGE: u64 = 4096;
 /// NVOS32_ALLOC_FLAGS of a range: FIXED_ADDRESS_ALLOCATE, ALIGNMENT_FORCE (to its pages, not to the larger ones of
 /// compressed memory), MAP_NOT_REQUIRED, VIRTUAL.
 const RANGE_FLAGS: u32 = 0x10 | 0x100 | 0x8000 | 0x8_0000;
@@ -49,8 +48,8 @@ pub enum Mapping {
 }
 
 impl Mapping {
-    /// Maps a whole memory object in the GPU's page table. Address and length are multiples of `page`, which is 4 KiB
-    /// or 2 MiB.
+    /// Maps a whole memory object in the GPU's page table. Address and length are multiples of `page`, which is a
+    /// page of the host or 2 MiB.
     ///
     /// # Errors
     /// The driver's; everything is released then.
@@ -92,7 +91,7 @@ fn put_by_rm(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> R
         attr: if is_huge { ATTR_PAGE_SIZE_HUGE } else { ATTR_PAGE_SIZE_4K },
         attr2: if is_huge { ATTR2_PAGE_SIZE_2M } else { 0 },
         size: len_bytes,
-        alignment: page.max(PAGE),
+        alignment: page,
         // The fixed address.
         offset: va,
         h_va_space: gpu.vaspace,

@@ -136,7 +136,6 @@ pub struct SaveArea {
     pub total_bytes: u64,
 }
 
-const PAGE: u32 = 4096;
 const SGPR_SAVE_BYTES: u32 = 0x4000;
 const LDS_SAVE_BYTES: u32 = 0x1_0000;
 const HWREG_SAVE_BYTES: u32 = 0x1000;
@@ -148,9 +147,10 @@ impl ChipFacts {
         self.simd_count / self.simd_per_cu / self.num_xcc
     }
 
-    /// The size that the kernel requires for a queue's context-save area (docs/amd.md 1.6).
+    /// The size that a kernel with such pages requires for a queue's context-save area (docs/amd.md 1.6).
     #[must_use]
-    pub const fn save_area(&self) -> SaveArea {
+    pub const fn save_area(&self, page_bytes: u64) -> SaveArea {
+        let page = page_bytes as u32;
         let cu = self.cu_per_xcc();
         let is_gfx9 = matches!(self.gfx, Gfx::Gfx9);
         let waves = if is_gfx9 {
@@ -160,10 +160,10 @@ impl ChipFacts {
             cu * 32
         };
         let per_cu = self.vgpr_save_bytes + SGPR_SAVE_BYTES + LDS_SAVE_BYTES + HWREG_SAVE_BYTES;
-        let ctl = (40 + waves * (if is_gfx9 { 8 } else { 12 }) + 8).next_multiple_of(PAGE);
-        let cwsr = ctl + (cu * per_cu).next_multiple_of(PAGE);
+        let ctl = (40 + waves * (if is_gfx9 { 8 } else { 12 }) + 8).next_multiple_of(page);
+        let cwsr = ctl + (cu * per_cu).next_multiple_of(page);
         let debug = (waves * 32).next_multiple_of(64);
-        let total = ((cwsr + debug) as u64 * self.num_xcc as u64).next_multiple_of(PAGE as u64);
+        let total = ((cwsr + debug) as u64 * self.num_xcc as u64).next_multiple_of(page_bytes);
         SaveArea { ctl_stack_bytes: ctl, cwsr_bytes: cwsr, debug_bytes: debug, total_bytes: total }
     }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn save_areas_are_the_tables_of_the_kernel() {
-        let area = |chip: Chip| chip.facts().save_area();
+        let area = |chip: Chip| chip.facts().save_area(4096);
         let of = |ctl_stack_bytes, cwsr_bytes, debug_bytes, total_bytes| SaveArea {
             ctl_stack_bytes,
             cwsr_bytes,

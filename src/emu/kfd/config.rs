@@ -3,6 +3,8 @@
 use super::chip::Chip;
 use super::defect::Defect;
 use crate::amdgpu::Strict;
+use doorbell_ioctl::abi::kfd::DOORBELL_SLICE_BYTES;
+use doorbell_ioctl::port::page_bytes;
 
 /// The machine and its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub struct Config {
     pub gpus: usize,
     /// Minor of the interface: 11 (Linux 6.1) to 17 (6.12).
     pub kfd_minor: u32,
+    /// Pages of the host, a power of two: the system's at least. Larger ones take and give whole pages too.
+    pub page_bytes: u64,
     /// VRAM of one card.
     pub vram_bytes: u64,
     /// VRAM with PUBLIC is refused, as without a resizable BAR.
@@ -49,6 +53,7 @@ impl Config {
             chip,
             gpus: 1,
             kfd_minor: 17,
+            page_bytes: page_bytes(),
             vram_bytes: 4 << 30,
             small_bar: false,
             check_queue_buffers: true,
@@ -63,6 +68,11 @@ impl Config {
             tells_hangs: false,
             defect: None,
         }
+    }
+
+    /// Bytes of a process's doorbells of one card.
+    pub(super) fn doorbell_slice(&self) -> u64 {
+        DOORBELL_SLICE_BYTES.next_multiple_of(self.page_bytes)
     }
 
     /// The CPU is node 0, hidden nodes follow it, then the cards.

@@ -7,7 +7,7 @@ use super::chip::EOP_BYTES;
 use super::defect::Defect;
 use super::driver::{State, bound, device_index};
 use super::gpu::Gpu;
-use super::memory::{PAGE, mmap_gpu_bits};
+use super::memory::mmap_gpu_bits;
 use super::queue::{Kind, Queue, Setup};
 use super::{SoftKfd, vm::Vm};
 use doorbell_ioctl::abi::kfd::{
@@ -71,7 +71,11 @@ impl SoftKfd {
                 return Err(Errno::EINVAL);
             }
         }
-        let pinned = if self.config.check_queue_buffers { check_buffers(gpu, args, kind)? } else { Vec::new() };
+        let pinned = if self.config.check_queue_buffers {
+            check_buffers(gpu, args, kind, self.config.page_bytes)?
+        } else {
+            Vec::new()
+        };
         self.check_budget(gpu, kind)?;
         let slot = free_slot(gpu, kind).ok_or(Errno::ENOMEM)?;
         let id = state.take_queue_id();
@@ -143,7 +147,7 @@ impl SoftKfd {
         let (gpu, queue) = self.find_queue(args.queue_id).ok_or(Errno::EFAULT)?;
         let (va, bytes) = (args.ring_base_address, u64::from(args.ring_size));
         let runs = va != 0 && bytes != 0;
-        if runs && self.config.check_queue_buffers && !is_buffer(&gpu.vm, va, bytes) {
+        if runs && self.config.check_queue_buffers && !is_buffer(&gpu.vm, va, bytes, self.config.page_bytes) {
             return Err(Errno::EFAULT);
         }
         if self.config.defect == Some(Defect::UpdateIgnored) {
@@ -184,23 +188,23 @@ impl SoftKfd {
 }
 
 /// A mapping starts at `va` and has exactly these pages. As in the kernel, less than a page fits any mapping.
-fn is_buffer(vm: &Vm, va: u64, len_bytes: u64) -> bool {
-    let whole_pages = len_bytes / PAGE * PAGE;
+fn is_buffer(vm: &Vm, va: u64, len_bytes: u64, page: u64) -> bool {
+    let whole_pages = len_bytes / page * page;
     vm.extent(va).is_some_and(|(start, have)| start == va && (whole_pages == 0 || have == whole_pages))
 }
 
 /// The buffers that CREATE_QUEUE names, by their first addresses.
-fn check_buffers(gpu: &Gpu, args: &CreateQueue, kind: Kind) -> Result<Vec<u64>, Errno> {
+fn check_buffers(gpu: &Gpu, args: &CreateQueue, kind: Kind, page: u64) -> Result<Vec<u64>, Errno> {
     let mut held = Vec::new();
     let mut hold = |va: u64, len_bytes: u64| {
-        if !is_buffer(&gpu.vm, va, len_bytes) {
+        if !is_buffer(&gpu.vm, va, len_bytes, page) {
             return Err(Errno::EINVAL);
         }
         held.push(va);
         Ok(())
     };
-    hold(args.write_pointer_address & !(PAGE - 1), PAGE)?;
-    hold(args.read_pointer_address & !(PAGE - 1), PAGE)?;
+    hold(args.write_pointer_address & !(page - 1), page)?;
+    hold(args.read_pointer_address & !(page - 1), page)?;
     hold(args.ring_base_address, u64::from(args.ring_size))?;
     if matches!(kind, Kind::Sdma { .. }) {
         return Ok(held);
@@ -209,15 +213,15 @@ fn check_buffers(gpu: &Gpu, args: &CreateQueue, kind: Kind) -> Result<Vec<u64>, 
         if args.eop_buffer_size != EOP_BYTES {
             return Err(Errno::EINVAL);
         }
-        hold(args.eop_buffer_address, EOP_BYTES)?;
+        hold(args.eop_buffer_address, EOP_BYTES.next_multiple_of(page))?;
     }
     let facts = gpu.facts();
-    let area = facts.save_area();
+    let area = facts.save_area(page);
     if args.ctl_stack_size != area.ctl_stack_bytes || args.ctx_save_restore_size < area.cwsr_bytes {
         return Err(Errno::EINVAL);
     }
     let one = u64::from(args.ctx_save_restore_size) + u64::from(area.debug_bytes);
-    hold(args.ctx_save_restore_address, (one * u64::from(facts.num_xcc)).next_multiple_of(PAGE))?;
+    hold(args.ctx_save_restore_address, (one * u64::from(facts.num_xcc)).next_multiple_of(page))?;
     Ok(held)
 }
 

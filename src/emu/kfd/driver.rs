@@ -5,8 +5,9 @@
 //! GET_QUEUE_WAVE_STATE of stopped queues, SMI_EVENTS, DBG_TRAP. SVM returns EPERM, as a kernel built without it;
 //! CRIU_OP EACCES, as without the capability.
 
+use super::config::Config;
 use super::defect::Defect;
-use super::memory::{Bo, GPUVM_BASE, GPUVM_LIMIT, PAGE, handle_gpu};
+use super::memory::{Bo, GPUVM_BASE, GPUVM_LIMIT, handle_gpu};
 use super::report::ReportKind;
 use super::{SoftKfd, sysfs};
 use bytemuck::Pod;
@@ -89,20 +90,20 @@ const FIRST_FD: i32 = 1000;
 impl State {
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(gpus: usize) -> Result<Self, Errno> {
+    pub fn new(config: &Config) -> Result<Self, Errno> {
         let device = |_| {
             Ok(Device {
                 vm_file: None,
                 bos: BTreeMap::new(),
                 vram_used: 0,
-                doorbells: Arc::new(SharedMemory::new(kfd::DOORBELL_SLICE_BYTES)?),
-                mmio: Arc::new(SharedMemory::new(PAGE)?),
+                doorbells: Arc::new(SharedMemory::new(config.doorbell_slice())?),
+                mmio: Arc::new(SharedMemory::new(config.page_bytes)?),
             })
         };
         Ok(Self {
             files: BTreeMap::new(),
             next_file: 1,
-            devices: (0..gpus).map(device).collect::<Result<_, Errno>>()?,
+            devices: (0..config.gpus).map(device).collect::<Result<_, Errno>>()?,
             doorbell_maps: Vec::new(),
             next_mmap_offset: 0,
             queue_ids: BTreeSet::new(),

@@ -12,14 +12,12 @@ use super::{SoftKfd, report::ReportKind};
 use doorbell_ioctl::abi::kfd::{
     ALLOC_MEM_FLAGS_AQL_QUEUE_MEM, ALLOC_MEM_FLAGS_DOORBELL, ALLOC_MEM_FLAGS_EXECUTABLE, ALLOC_MEM_FLAGS_GTT,
     ALLOC_MEM_FLAGS_MMIO_REMAP, ALLOC_MEM_FLAGS_PUBLIC, ALLOC_MEM_FLAGS_USERPTR, ALLOC_MEM_FLAGS_VRAM,
-    ALLOC_MEM_FLAGS_WRITABLE, AllocMemoryOfGpu, DOORBELL_SLICE_BYTES, ExportDmabuf, GetDmabufInfo, ImportDmabuf,
-    MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT, MapMemoryToGpu,
+    ALLOC_MEM_FLAGS_WRITABLE, AllocMemoryOfGpu, ExportDmabuf, GetDmabufInfo, ImportDmabuf, MMAP_TYPE_MMIO,
+    MMAP_TYPE_SHIFT, MapMemoryToGpu,
 };
-use doorbell_ioctl::port::{CpuPtr, DeviceView, Errno, SharedMemory, alias_shared, read_process};
+use doorbell_ioctl::port::{CpuPtr, DeviceView, Errno, SharedMemory, read_process};
 use std::sync::Arc;
 
-/// Pages of host and card.
-pub const PAGE: u64 = 4096;
 /// First address of the window that buffers may lie in, and the last.
 pub const GPUVM_BASE: u64 = 0x4000;
 pub const GPUVM_LIMIT: u64 = 0x7fff_ffff_ffff;
@@ -84,9 +82,9 @@ impl Device {
 }
 
 /// Refuses ranges that are not whole pages of the window.
-fn check_range(va: u64, len_bytes: u64) -> Result<(), Errno> {
+fn check_range(va: u64, len_bytes: u64, page: u64) -> Result<(), Errno> {
     let end = va.checked_add(len_bytes).ok_or(Errno::EINVAL)?;
-    let whole = va.is_multiple_of(PAGE) && len_bytes.is_multiple_of(PAGE) && len_bytes > 0;
+    let whole = va.is_multiple_of(page) && len_bytes.is_multiple_of(page) && len_bytes > 0;
     if whole && va >= GPUVM_BASE && end - 1 <= GPUVM_LIMIT { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
@@ -104,7 +102,7 @@ impl SoftKfd {
         if args.flags & ALLOC_MEM_FLAGS_AQL_QUEUE_MEM != 0 {
             return Err(Errno::EINVAL);
         }
-        check_range(args.va_addr, args.size)?;
+        check_range(args.va_addr, args.size, self.config.page_bytes)?;
         let (backing, view) = self.backing(state, index, args)?;
         let mmap_offset = match &backing {
             Backing::User(at) => at.0,
@@ -149,23 +147,23 @@ impl SoftKfd {
         }
         if flag(ALLOC_MEM_FLAGS_USERPTR) {
             let at = CpuPtr(args.mmap_offset);
-            if at.0 == 0 || !at.0.is_multiple_of(PAGE) {
+            if at.0 == 0 || !at.0.is_multiple_of(self.config.page_bytes) {
                 return Err(Errno::EINVAL);
             }
-            let view = alias_shared(at, args.size).inspect_err(|_| {
+            let view = self.space.alias(at, args.size).inspect_err(|_| {
                 let text = format!("USERPTR at {:#x}: only memory that is mapped shared, in one piece", at.0);
                 self.gpus[index].report(ReportKind::Unmodelled, None, text);
             })?;
             return Ok((Backing::User(at), view));
         }
         if flag(ALLOC_MEM_FLAGS_DOORBELL) {
-            if args.size != DOORBELL_SLICE_BYTES {
+            if args.size != self.config.doorbell_slice() {
                 return Err(Errno::EINVAL);
             }
             return shared(Arc::clone(&state.devices[index].doorbells));
         }
         if flag(ALLOC_MEM_FLAGS_MMIO_REMAP) {
-            if args.size != PAGE {
+            if args.size != self.config.page_bytes {
                 return Err(Errno::EINVAL);
             }
             return shared(Arc::clone(&state.devices[index].mmio));
@@ -278,7 +276,7 @@ impl SoftKfd {
         let (bo, _) = state.dmabuf(args.dmabuf_fd).ok_or(Errno::EINVAL)?;
         let index = device_index(self, args.gpu_id).ok_or(Errno::EINVAL)?;
         bound(state, index, Errno::ENODEV)?;
-        check_range(args.va_addr, bo.len_bytes)?;
+        check_range(args.va_addr, bo.len_bytes, self.config.page_bytes)?;
         if bo.vram_of.is_some_and(|owner| owner != index) && !self.config.peer_links {
             return Err(Errno::EINVAL);
         }

@@ -37,16 +37,14 @@ pub use report::{Report, ReportKind};
 pub use units::ComputeUnits;
 
 use compute::Compute;
-use doorbell_ioctl::abi::kfd::{
-    DOORBELL_SLICE_BYTES, MINOR_EVENT_AGE, MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT,
-};
+use doorbell_ioctl::abi::kfd::{MINOR_EVENT_AGE, MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT};
 use doorbell_ioctl::port::{
     AddressSpace, Backing as PortBacking, CpuPtr, Errno, Fd, KERNEL_LOG, MapRequest, OpenFlags, PollFd, Port,
 };
 use driver::{DoorbellMap, Open, State};
 use event::Events;
 use gpu::{Gpu, Shared};
-use memory::{Backing, PAGE, mmap_gpu_bits};
+use memory::{Backing, mmap_gpu_bits};
 use report::Reports;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,10 +86,10 @@ impl SoftKfd {
         };
         let card = |gpu| Arc::new(Gpu::new(sysfs::gpu_id(gpu), &shared, &config));
         Ok(Arc::new(Self {
-            space: AddressSpace::new(),
+            space: AddressSpace::of_driver(config.page_bytes),
             sysfs: Sysfs::new(&config),
             gpus: (0..config.gpus).map(card).collect(),
-            state: Mutex::new(State::new(config.gpus)?),
+            state: Mutex::new(State::new(&config)?),
             config,
             events: shared.events,
             clock: shared.clock,
@@ -153,15 +151,15 @@ impl SoftKfd {
     fn map_kfd(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
         let card = |gpu: &Arc<Gpu>| mmap_gpu_bits(gpu.gpu_id) == map.offset & mmap_gpu_bits(u32::MAX);
         let gpu = self.gpus.iter().position(card).ok_or(Errno::EINVAL)?;
-        let mut state = self.state();
+        let (mut state, page) = (self.state(), self.config.page_bytes);
         match map.offset >> MMAP_TYPE_SHIFT {
-            MMAP_TYPE_DOORBELL if map.len_bytes == DOORBELL_SLICE_BYTES => {
+            MMAP_TYPE_DOORBELL if map.len_bytes.next_multiple_of(page) == self.config.doorbell_slice() => {
                 let at = self.space.map(map, PortBacking::Shared(&state.devices[gpu].doorbells, 0))?;
                 forget_doorbells(&mut state, at, map.len_bytes);
                 state.doorbell_maps.push(DoorbellMap { at, len_bytes: map.len_bytes, gpu });
                 Ok(at)
             }
-            MMAP_TYPE_MMIO if map.len_bytes == PAGE => {
+            MMAP_TYPE_MMIO if map.len_bytes.next_multiple_of(page) == page => {
                 self.space.map(map, PortBacking::Shared(&state.devices[gpu].mmio, 0))
             }
             _ => Err(Errno::EINVAL),
@@ -238,6 +236,10 @@ impl Port for SoftKfd {
 
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
         self.sysfs.list(path)
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.config.page_bytes
     }
 
     fn doorbell(&self, at: CpuPtr, value: u64) {

@@ -1,7 +1,7 @@
 //! A hardware queue as driver and engine share it: where its ring is, the last doorbell value, whether it may run.
 
 use super::cp::Stop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -161,6 +161,8 @@ impl Queue {
                 return Err(None);
             }
             if active && ready().map_err(Some)? {
+                // ORDER: acquire; what was stored before the awaited word is seen by what follows.
+                fence(Ordering::Acquire);
                 return Ok(());
             }
             looks += 1;

@@ -206,7 +206,7 @@ fn properties(config: &Config, gpu: usize) -> String {
         let _never_fails = writeln!(text, "{key} {value}");
     }
     if config.kfd_minor >= MINOR_WITH_SAVE_SIZES {
-        let area = facts.save_area();
+        let area = facts.save_area(config.page_bytes);
         let _never_fails = writeln!(text, "cwsr_size {}\nctl_stack_size {}", area.cwsr_bytes, area.ctl_stack_bytes);
     }
     text

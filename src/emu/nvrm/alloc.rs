@@ -245,7 +245,7 @@ impl SoftNv {
 
     fn pin(&self, gpu: usize, at: u64, limit: u64) -> Result<Arc<Memory>, Status> {
         let len_bytes = limit.checked_add(1).ok_or(status::INVALID_LIMIT)?;
-        let memory = Memory::pinned(gpu, CpuPtr(at), len_bytes).inspect_err(|error| {
+        let memory = Memory::pinned(gpu, &self.space, CpuPtr(at), len_bytes).inspect_err(|error| {
             if *error == status::INVALID_ADDRESS {
                 self.unmodelled(format!("pinned memory at {at:#x} that is not mapped shared, in one piece"));
             }

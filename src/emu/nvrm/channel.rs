@@ -4,7 +4,7 @@
 use super::engine::Stop;
 use super::space::VaSpace;
 use doorbell_ioctl::port::DeviceView;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -300,6 +300,8 @@ impl Channel {
                 return Err(None);
             }
             if scheduled && ready().map_err(Some)? {
+                // ORDER: acquire; what was stored before the awaited word is seen by what follows.
+                fence(Ordering::Acquire);
                 return Ok(());
             }
             looks += 1;

@@ -4,6 +4,7 @@ use super::chip::Chip;
 use super::defect::Defect;
 use crate::sass::Options;
 use doorbell_ioctl::abi::nvrm::Release;
+use doorbell_ioctl::port::page_bytes;
 
 /// What a refusal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Config {
     /// Cards of that chip.
     pub gpus: usize,
     pub release: Release,
+    /// Pages of the host, a power of two: the system's at least. Larger ones take and give whole pages too.
+    pub page_bytes: u64,
     /// VRAM of one card.
     pub vram_bytes: u64,
     /// The window through which the CPU sees VRAM.
@@ -84,6 +87,7 @@ impl Config {
             chip,
             gpus: 1,
             release: Release { major: 580, minor: 159, patch: 4 },
+            page_bytes: page_bytes(),
             vram_bytes: 16 << 30,
             bar1_bytes: 16 << 30,
             peer_links: true,

@@ -58,11 +58,12 @@ impl SoftNv {
         if end > size {
             return Err(if args.offset >= size { status::INVALID_BASE } else { status::INVALID_LIMIT });
         }
-        if !args.offset.is_multiple_of(PAGE) {
+        let page = self.config.page_bytes;
+        if !args.offset.is_multiple_of(page) {
             return Err(status::INVALID_ARGUMENT);
         }
         let armed = self.mapping_file(state, file, fd, gpu, on_card)?;
-        let bytes = charge.map(|bytes| bytes.next_multiple_of(PAGE));
+        let bytes = charge.map(|bytes| bytes.next_multiple_of(page));
         let used = &self.gpus[gpu].bar1_used;
         let bar1 = match bytes {
             None => None,
@@ -74,7 +75,7 @@ impl SoftNv {
             client: args.h_client,
             object: args.h_memory,
             target,
-            len_bytes: args.length.next_multiple_of(PAGE),
+            len_bytes: args.length.next_multiple_of(page),
             writable: args.flags & 3 != ACCESS_READ_ONLY,
             file: armed,
             _bar1: bar1,
@@ -121,7 +122,7 @@ impl SoftNv {
             return Err(Errno::EINVAL);
         }
         let armed = state.mappings.values().find(|mapping| mapping.file == file).ok_or(Errno::EINVAL)?;
-        if map.len_bytes.next_multiple_of(PAGE) != armed.len_bytes {
+        if map.len_bytes.next_multiple_of(self.config.page_bytes) != armed.len_bytes {
             return Err(Errno::ENXIO);
         }
         if map.prot.contains(doorbell_ioctl::port::Prot::WRITE) && !armed.writable {

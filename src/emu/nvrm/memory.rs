@@ -5,10 +5,11 @@
 
 use super::status;
 use doorbell_ioctl::abi::nvrm::{MemoryAlloc, Status};
-use doorbell_ioctl::port::{CpuPtr, DeviceView, SharedMemory, alias_shared};
+use doorbell_ioctl::port::{AddressSpace, CpuPtr, DeviceView, SharedMemory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The smallest pages of a card.
 pub const PAGE: u64 = 4096;
 pub const BIG_PAGE: u64 = 64 << 10;
 pub const HUGE_PAGE: u64 = 2 << 20;
@@ -148,16 +149,17 @@ impl Memory {
         Self::driver_made(gpu, Location::System, params, PAGE, None)
     }
 
-    /// Class NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: `len_bytes` of the process's memory at `at`, both whole pages.
+    /// Class NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: `len_bytes` of the process's memory at `at`, whole pages of the host.
     ///
     /// # Errors
     /// A status: memory that is not there, or that this driver cannot share.
-    pub fn pinned(gpu: usize, at: CpuPtr, len_bytes: u64) -> Result<Self, Status> {
-        if !at.0.is_multiple_of(PAGE) || len_bytes == 0 {
+    pub fn pinned(gpu: usize, space: &AddressSpace, at: CpuPtr, len_bytes: u64) -> Result<Self, Status> {
+        let page = space.page_bytes();
+        if !at.0.is_multiple_of(page) || len_bytes == 0 {
             return Err(status::INVALID_ARGUMENT);
         }
-        let len_bytes = len_bytes.checked_next_multiple_of(PAGE).ok_or(status::INVALID_LIMIT)?;
-        let view = alias_shared(at, len_bytes).map_err(|_| status::INVALID_ADDRESS)?;
+        let len_bytes = len_bytes.checked_next_multiple_of(page).ok_or(status::INVALID_LIMIT)?;
+        let view = space.alias(at, len_bytes).map_err(|_| status::INVALID_ADDRESS)?;
         let location = Location::User;
         Ok(Self {
             gpu,

@@ -93,7 +93,7 @@ impl SoftNv {
         let card = |gpu| Arc::new(Gpu::new(gpu, &shared, &config));
         let usermode = |_| Usermode::new(&shared.clock);
         Ok(Arc::new(Self {
-            space: AddressSpace::new(),
+            space: AddressSpace::of_driver(config.page_bytes),
             sysfs: Sysfs::new(&config),
             gpus: (0..config.gpus).map(card).collect(),
             usermodes: (0..config.gpus).map(usermode).collect::<Result<_, Errno>>()?,
@@ -259,6 +259,10 @@ impl Port for SoftNv {
 
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
         self.sysfs.list(path)
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.config.page_bytes
     }
 
     fn doorbell(&self, at: CpuPtr, value: u64) {

@@ -84,9 +84,9 @@ fn with<T: Pod>(
     Ok(0)
 }
 
-fn is_whole_pages(base: u64, len_bytes: u64) -> bool {
-    base.is_multiple_of(PAGE)
-        && len_bytes.is_multiple_of(PAGE)
+fn is_whole_pages(base: u64, len_bytes: u64, page: u64) -> bool {
+    base.is_multiple_of(page)
+        && len_bytes.is_multiple_of(page)
         && len_bytes > 0
         && base.checked_add(len_bytes).is_some()
         && base > 0
@@ -118,8 +118,8 @@ impl UvmSpace {
     }
 
     /// Adds a range for memory of RM.
-    fn create_external(&mut self, base: u64, len_bytes: u64) -> Result<(), Status> {
-        if !is_whole_pages(base, len_bytes) {
+    fn create_external(&mut self, base: u64, len_bytes: u64, page: u64) -> Result<(), Status> {
+        if !is_whole_pages(base, len_bytes, page) {
             return Err(status::INVALID_ADDRESS);
         }
         self.add(base, Range::External { len_bytes })
@@ -287,7 +287,7 @@ impl SoftNv {
             () if is(&u::CREATE_EXTERNAL_RANGE.desc) => with(
                 bytes,
                 |a: &mut u::CreateExternalRange| &mut a.rm_status,
-                |a| space.create_external(a.base, a.length),
+                |a| space.create_external(a.base, a.length, self.config.page_bytes),
             ),
             () if is(&u::MAP_EXTERNAL_ALLOCATION.desc) => with(
                 bytes,
@@ -360,7 +360,7 @@ impl SoftNv {
     }
 
     fn unmap_external(&self, space: &UvmSpace, args: &uvm::UnmapExternal) -> Result<(), Status> {
-        if !is_whole_pages(args.base, args.length) {
+        if !is_whole_pages(args.base, args.length, self.config.page_bytes) {
             return Err(status::INVALID_ADDRESS);
         }
         space.external(args.base, args.length)?;
@@ -469,7 +469,7 @@ impl SoftNv {
         if !members.iter().any(computes) {
             return Err(status::INVALID_OBJECT);
         }
-        if !is_whole_pages(args.base, args.length) {
+        if !is_whole_pages(args.base, args.length, self.config.page_bytes) {
             return Err(status::INVALID_ADDRESS);
         }
         if args.base + args.length > self.config.chip.facts().channel_va_limit {
@@ -494,7 +494,7 @@ impl SoftNv {
         attributes: &[uvm::GpuMappingAttributes],
         count: u64,
     ) -> Result<(), Status> {
-        if !is_whole_pages(ask.base, ask.len_bytes) {
+        if !is_whole_pages(ask.base, ask.len_bytes, self.config.page_bytes) {
             return Err(status::INVALID_ADDRESS);
         }
         if count == 0 || count > MAX_GPUS.min(attributes.len() as u64) {
