@@ -18,6 +18,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// Graphs are many small nodes made and freed, which this allocator does faster than the C library's.
+#[cfg(target_arch = "x86_64")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

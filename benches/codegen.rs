@@ -5,6 +5,7 @@ use doorbell::codegen::{self, OptChoice};
 use std::hint::black_box;
 
 /// Graphs are many small nodes made and freed, which this allocator does faster than the C library's.
+#[cfg(target_arch = "x86_64")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,6 +1,7 @@
 //! The CPU device from outside: kernels made of hand-assembled bytes, ordering, deadlines, replays, shutdown, stress.
-#![cfg(target_arch = "x86_64")]
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
+use code::{ADD, COUNT, HOLD, IOTA, STEP};
 use doorbell::device::cpu::{CpuDevice, CpuOptions};
 use doorbell::device::{
     Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, Memory, Patch, QueueKind, time_command,
@@ -13,20 +14,51 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// `mov rax, [rdi]; mov rcx, [rdi+8]; add [rax], rcx; ret`: *args[0] += args[1].
-const ADD: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x8b, 0x4f, 0x08, 0x48, 0x01, 0x08, 0xc3];
-/// `mov rax, [rdi]; mov [rax+rsi*8], rsi; ret`: args[0][tid] = tid.
-const IOTA: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x34, 0xf0, 0xc3];
-/// `mov rax, [rdi]; lock inc qword [rax+rsi*8]; ret`: args[0][tid] += 1.
-const COUNT: &[u8] = &[0x48, 0x8b, 0x07, 0xf0, 0x48, 0xff, 0x04, 0xf0, 0xc3];
-/// `mov rax, [rdi]; mov rcx, [rdi+8]; mov rdx, [rcx]; imul rdx, rdx, 3; inc rdx; mov [rax], rdx; ret`: *args[0] = 3 *
-/// *args[1] + 1.
-const STEP: &[u8] = &[
-    0x48, 0x8b, 0x07, 0x48, 0x8b, 0x4f, 0x08, 0x48, 0x8b, 0x11, 0x48, 0x6b, 0xd2, 0x03, 0x48, 0xff, 0xc2, 0x48, 0x89,
-    0x10, 0xc3,
-];
-/// `mov rax, [rdi]; l: pause; cmp qword [rax], 0; je l; ret`: spins until *args[0] is set.
-const HOLD: &[u8] = &[0x48, 0x8b, 0x07, 0xf3, 0x90, 0x48, 0x83, 0x38, 0x00, 0x74, 0xf8, 0xc3];
+/// The kernels.
+#[cfg(target_arch = "x86_64")]
+mod code {
+    /// `mov rax, [rdi]; mov rcx, [rdi+8]; add [rax], rcx; ret`: *args[0] += args[1].
+    pub const ADD: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x8b, 0x4f, 0x08, 0x48, 0x01, 0x08, 0xc3];
+    /// `mov rax, [rdi]; mov [rax+rsi*8], rsi; ret`: args[0][tid] = tid.
+    pub const IOTA: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x34, 0xf0, 0xc3];
+    /// `mov rax, [rdi]; lock inc qword [rax+rsi*8]; ret`: args[0][tid] += 1.
+    pub const COUNT: &[u8] = &[0x48, 0x8b, 0x07, 0xf0, 0x48, 0xff, 0x04, 0xf0, 0xc3];
+    /// `mov rax, [rdi]; mov rcx, [rdi+8]; mov rdx, [rcx]; imul rdx, rdx, 3; inc rdx; mov [rax], rdx; ret`: *args[0] =
+    /// 3 * *args[1] + 1.
+    pub const STEP: &[u8] = &[
+        0x48, 0x8b, 0x07, 0x48, 0x8b, 0x4f, 0x08, 0x48, 0x8b, 0x11, 0x48, 0x6b, 0xd2, 0x03, 0x48, 0xff, 0xc2, 0x48,
+        0x89, 0x10, 0xc3,
+    ];
+    /// `mov rax, [rdi]; l: pause; cmp qword [rax], 0; je l; ret`: spins until *args[0] is set.
+    pub const HOLD: &[u8] = &[0x48, 0x8b, 0x07, 0xf3, 0x90, 0x48, 0x83, 0x38, 0x00, 0x74, 0xf8, 0xc3];
+}
+
+/// The same kernels.
+#[cfg(target_arch = "aarch64")]
+mod code {
+    /// `ldr x2, [x0]; ldr x3, [x0, #8]; ldr x4, [x2]; add x4, x4, x3; str x4, [x2]; ret`.
+    pub const ADD: &[u8] = &[
+        0x02, 0x00, 0x40, 0xf9, 0x03, 0x04, 0x40, 0xf9, 0x44, 0x00, 0x40, 0xf9, 0x84, 0x00, 0x03, 0x8b, 0x44, 0x00,
+        0x00, 0xf9, 0xc0, 0x03, 0x5f, 0xd6,
+    ];
+    /// `ldr x2, [x0]; str x1, [x2, x1, lsl #3]; ret`.
+    pub const IOTA: &[u8] = &[0x02, 0x00, 0x40, 0xf9, 0x41, 0x78, 0x21, 0xf8, 0xc0, 0x03, 0x5f, 0xd6];
+    /// `ldr x2, [x0]; add x2, x2, x1, lsl #3; l: ldaxr x3, [x2]; add x3, x3, #1; stlxr w4, x3, [x2]; cbnz w4, l; ret`.
+    pub const COUNT: &[u8] = &[
+        0x02, 0x00, 0x40, 0xf9, 0x42, 0x0c, 0x01, 0x8b, 0x43, 0xfc, 0x5f, 0xc8, 0x63, 0x04, 0x00, 0x91, 0x43, 0xfc,
+        0x04, 0xc8, 0xa4, 0xff, 0xff, 0x35, 0xc0, 0x03, 0x5f, 0xd6,
+    ];
+    /// `ldr x2, [x0]; ldr x3, [x0, #8]; ldr x3, [x3]; add x3, x3, x3, lsl #1; add x3, x3, #1; str x3, [x2]; ret`.
+    pub const STEP: &[u8] = &[
+        0x02, 0x00, 0x40, 0xf9, 0x03, 0x04, 0x40, 0xf9, 0x63, 0x00, 0x40, 0xf9, 0x63, 0x04, 0x03, 0x8b, 0x63, 0x04,
+        0x00, 0x91, 0x43, 0x00, 0x00, 0xf9, 0xc0, 0x03, 0x5f, 0xd6,
+    ];
+    /// `ldr x2, [x0]; l: yield; ldar x3, [x2]; cbz x3, l; ret`.
+    pub const HOLD: &[u8] = &[
+        0x02, 0x00, 0x40, 0xf9, 0x3f, 0x20, 0x03, 0xd5, 0x43, 0xfc, 0xdf, 0xc8, 0xc3, 0xff, 0xff, 0xb4, 0xc0, 0x03,
+        0x5f, 0xd6,
+    ];
+}
 
 fn open(options: CpuOptions) -> CpuDevice {
     CpuDevice::open("CPU", &options).unwrap()
@@ -65,7 +97,9 @@ fn kernel_gets_addresses_and_variables() {
     assert_eq!(read(&d, &m), [15, u64::MAX]);
 }
 
+#[cfg(target_arch = "x86_64")]
 /// Tables and function pointers at fixed addresses: without -fPIC these are fields of 32 bits.
+#[cfg(target_arch = "x86_64")]
 const FIXED_PLACE: &str = r"
     typedef unsigned long u64;
     void *memcpy(void *, const void *, u64);
@@ -80,6 +114,7 @@ const FIXED_PLACE: &str = r"
         out[tid] = 100 * calls[tid & 1](table[tid]) + state[0];
     }";
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn object_of_gcc_for_a_fixed_place_runs_in_low_memory() {
     let dir = tempfile::tempdir().unwrap();

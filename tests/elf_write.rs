@@ -115,7 +115,7 @@ fn object_crate_reads_what_was_written() {
 
 #[test]
 fn linked_sample_has_distances_stub_and_addresses_in_place() {
-    let image = elf::link_object(&sample()).unwrap();
+    let image = elf::link_object(&sample(), elf::PAGE_BYTES).unwrap();
     let perms: Vec<_> = image.segments().iter().map(|s| (s.range.clone(), s.perm)).collect();
     assert_eq!(perms, [(0..4096, elf::Perm::Rx), (4096..8192, elf::Perm::R), (8192..12288, elf::Perm::Rw)]);
     assert_eq!(image.entry("kernel"), Some(0));
@@ -138,14 +138,14 @@ fn linked_sample_has_distances_stub_and_addresses_in_place() {
 
 #[test]
 fn undefined_symbol_is_named() {
-    let error = elf::link_object(&sample()).unwrap().relocated(0, &|_| None).unwrap_err();
+    let error = elf::link_object(&sample(), elf::PAGE_BYTES).unwrap().relocated(0, &|_| None).unwrap_err();
     assert_eq!(error, ElfError::Undefined { name: "expf".into() });
     assert_eq!(error.to_string(), "ELF: undefined symbol expf");
 }
 
 #[test]
 fn base_that_is_not_page_aligned_or_wraps_is_refused() {
-    let image = elf::link_object(&sample()).unwrap();
+    let image = elf::link_object(&sample(), elf::PAGE_BYTES).unwrap();
     assert!(matches!(image.relocated(0x1008, &|_| Some(0)), Err(ElfError::BadBase { base: 0x1008, .. })));
     assert!(matches!(image.relocated(u64::MAX - 0xfff, &|_| Some(0)), Err(ElfError::BadBase { .. })));
 }

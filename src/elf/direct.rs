@@ -4,13 +4,13 @@
 //! absolute addresses, an object that contradicts itself) goes through the file, whose reader knows all of it and says
 //! what is wrong. The image is the same either way.
 
-use super::image::{Field, Image, MAX_IMAGE_BYTES, PAGE_BYTES, Perm, Segment, store};
+use super::image::{Field, Image, MAX_IMAGE_BYTES, Perm, Segment, store};
 use super::num::{align_up, index, wide};
 use super::object::{Machine, Object, RelocKind, Section, Symbol, Target};
 use super::x86_64::{INT3, STUB_BYTES};
 
 /// The linked object; `None`: it has to go through its file.
-pub(super) fn link(object: &Object) -> Option<Image> {
+pub(super) fn link(object: &Object, page_bytes: u64) -> Option<Image> {
     let plain = |s: &Symbol| {
         let inside = s.section.is_some_and(|section| s.offset_bytes <= object.section_len(section));
         inside && !s.name.is_empty() && !s.name.contains('\0')
@@ -22,9 +22,9 @@ pub(super) fn link(object: &Object) -> Option<Image> {
         return None;
     }
     let (text, rodata) = (wide(object.text.len()), wide(object.rodata.len()));
-    let text_end = align_up(text, PAGE_BYTES)?;
-    let rodata_end = align_up(text_end.checked_add(rodata)?, PAGE_BYTES)?;
-    let size_bytes = align_up(rodata_end.checked_add(object.bss_len)?, PAGE_BYTES)?;
+    let text_end = align_up(text, page_bytes)?;
+    let rodata_end = align_up(text_end.checked_add(rodata)?, page_bytes)?;
+    let size_bytes = align_up(rodata_end.checked_add(object.bss_len)?, page_bytes)?;
     if size_bytes == 0 || size_bytes > MAX_IMAGE_BYTES {
         return None;
     }
@@ -59,14 +59,14 @@ pub(super) fn link(object: &Object) -> Option<Image> {
     let segments = used.map(|&(start, end, perm)| Segment { range: index(start)..index(end), perm }).collect();
     let is_entry = |s: &&Symbol| s.global && s.func && s.section == Some(Section::Text) && s.offset_bytes < text;
     let entries = object.symbols.iter().filter(is_entry).map(|s| (s.name.clone(), s.offset_bytes)).collect();
-    Some(Image { bytes, size_bytes, segments, fixups: Vec::new(), externals: Vec::new(), entries })
+    Some(Image { bytes, size_bytes, page_bytes, segments, fixups: Vec::new(), externals: Vec::new(), entries })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::Relocation;
-    use crate::{link as link_file, write};
+    use crate::{PAGE_BYTES, link_in_pages, write};
 
     fn object(text: usize, rodata: usize, bss_len: u64) -> Object {
         let fill = |n: usize| (0..n).map(|k| k as u8).collect::<Vec<u8>>();
@@ -92,7 +92,13 @@ mod tests {
             if rodata > 8 {
                 o.relocations.push(distance(Section::Rodata, 8, Target::Symbol(0), 2));
             }
-            assert_eq!(link(&o).unwrap(), link_file(&write(&o).unwrap()).unwrap(), "{text} {rodata} {bss}");
+            for page in [PAGE_BYTES, 16 << 10, 64 << 10] {
+                let image = link(&o, page).unwrap();
+                assert_eq!(image, link_in_pages(&write(&o).unwrap(), page).unwrap(), "{text} {rodata} {bss} {page}");
+                let ends = image.segments().iter().flat_map(|s| [s.range.start, s.range.end]);
+                assert!(ends.chain([image.align(), image.size()]).all(|at| (at as u64).is_multiple_of(page)));
+                assert!(image.relocated(page / 2, &|_| None).is_err());
+            }
         }
     }
 
@@ -112,7 +118,7 @@ mod tests {
         far.relocations.push(distance(Section::Text, 0, Target::Section(Section::Text), i64::MAX));
         let gpu = Object { machine: Machine::Amdgpu, ..object(8, 0, 0) };
         for o in [external, absolute, outside, far, gpu, Object::new(Machine::X86_64)] {
-            assert_eq!(link(&o), None, "{o:?}");
+            assert_eq!(link(&o, PAGE_BYTES), None, "{o:?}");
         }
     }
 }

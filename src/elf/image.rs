@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::error::ElfError;
 use super::num::{index, wide};
 
-/// Segments begin and end at multiples of this: the smallest unit of memory protection of the supported hosts.
+/// The smallest pages of the supported hosts (AArch64 also has pages of 16 and 64 KiB).
 pub const PAGE_BYTES: u64 = 4096;
 /// Largest image: any two places in it must be within a signed 32-bit distance, with room to spare.
 pub const MAX_IMAGE_BYTES: u64 = 1 << 30;
@@ -28,7 +28,7 @@ pub enum Perm {
 /// Consecutive pages of the image with one permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Bytes from the image's start; both ends are multiples of [`PAGE_BYTES`], and the segments tile the image.
+    /// Bytes from the image's start; both ends are multiples of the image's pages, and the segments tile the image.
     pub range: Range<usize>,
     pub perm: Perm,
 }
@@ -80,6 +80,8 @@ pub struct Image {
     /// The image without its tail of zeros.
     pub(super) bytes: Vec<u8>,
     pub(super) size_bytes: u64,
+    /// The pages that segments are made of.
+    pub(super) page_bytes: u64,
     pub(super) segments: Vec<Segment>,
     pub(super) fixups: Vec<Fixup>,
     pub(super) externals: Vec<External>,
@@ -88,14 +90,14 @@ pub struct Image {
 }
 
 impl Image {
-    /// Bytes of memory that the image needs, a multiple of [`PAGE_BYTES`].
+    /// Bytes of memory that the image needs: whole pages.
     pub fn size(&self) -> usize {
         index(self.size_bytes)
     }
 
     /// The base address must be a multiple of this many bytes.
     pub fn align(&self) -> usize {
-        index(PAGE_BYTES)
+        index(self.page_bytes)
     }
 
     /// The segments in address order; they tile `0..size()` without gaps.
@@ -146,12 +148,12 @@ impl Image {
         base: u64,
         resolve: &dyn Fn(&str) -> Option<u64>,
     ) -> Result<(), ElfError> {
-        let size_bytes = self.size_bytes;
+        let Self { size_bytes, page_bytes: align_bytes, .. } = *self;
         if wide(out.len()) != size_bytes {
             return Err(ElfError::BadBuffer { found_bytes: wide(out.len()), size_bytes });
         }
-        if !base.is_multiple_of(PAGE_BYTES) || base.checked_add(size_bytes).is_none() {
-            return Err(ElfError::BadBase { base, size_bytes, align_bytes: PAGE_BYTES });
+        if !base.is_multiple_of(align_bytes) || base.checked_add(size_bytes).is_none() {
+            return Err(ElfError::BadBase { base, size_bytes, align_bytes });
         }
         let addresses = self.resolve_externals(resolve)?;
         let (head, tail) = out.split_at_mut(self.bytes.len()); // PANIC: `bytes` is never longer than the image

@@ -73,7 +73,13 @@ pub(super) fn classify(section: &FileSection) -> Result<Option<Class>, ElfError>
 ///
 /// # Errors
 /// A section that cannot be loaded, a bad alignment, an image beyond [`MAX_IMAGE_BYTES`], nothing to load.
-pub(super) fn place(file: &ElfFile, classes: &[Option<Class>], stubs: u64, slots: u64) -> Result<Layout, ElfError> {
+pub(super) fn place(
+    file: &ElfFile,
+    classes: &[Option<Class>],
+    stubs: u64,
+    slots: u64,
+    page_bytes: u64,
+) -> Result<Layout, ElfError> {
     let mut cursor = Cursor { at: 0 };
     let mut layout = Layout { section_at: vec![None; file.sections().len()], ..Layout::default() };
     let mut sections = |cursor: &mut Cursor, class| -> Result<(), ElfError> {
@@ -87,15 +93,15 @@ pub(super) fn place(file: &ElfFile, classes: &[Option<Class>], stubs: u64, slots
     };
     sections(&mut cursor, Class::Text)?;
     layout.stubs_at = cursor.take(stubs.saturating_mul(STUB_BYTES), STUB_BYTES, 0)?;
-    let text_end = cursor.next_page()?;
+    let text_end = cursor.next_page(page_bytes)?;
     sections(&mut cursor, Class::Rodata)?;
     layout.got_at = cursor.take(slots.saturating_mul(SLOT_BYTES), SLOT_BYTES, 0)?;
-    let rodata_end = cursor.next_page()?;
+    let rodata_end = cursor.next_page(page_bytes)?;
     sections(&mut cursor, Class::Data)?;
     layout.filled_bytes = cursor.at;
     sections(&mut cursor, Class::Bss)?;
     layout.common_at = place_common(file, &mut cursor)?;
-    layout.size_bytes = cursor.next_page()?;
+    layout.size_bytes = cursor.next_page(page_bytes)?;
     if layout.size_bytes == 0 {
         return Err(ElfError::NothingToLoad { file_bytes: file.file_bytes() });
     }
@@ -136,7 +142,8 @@ impl Cursor {
         Ok(end - len_bytes)
     }
 
-    fn next_page(&mut self) -> Result<u64, ElfError> {
-        self.take(0, PAGE_BYTES, 0)
+    fn next_page(&mut self, page_bytes: u64) -> Result<u64, ElfError> {
+        self.at = align_up(self.at, page_bytes).unwrap_or(u64::MAX);
+        self.take(0, 1, 0)
     }
 }

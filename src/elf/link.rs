@@ -8,23 +8,31 @@ use std::collections::BTreeMap;
 
 use super::abi::*;
 use super::error::ElfError;
-use super::image::{Anchor, External, Field, Fixup, Image, store};
+use super::image::{Anchor, External, Field, Fixup, Image, PAGE_BYTES, store};
 use super::layout::{Class, Layout, SLOT_BYTES, classify, place};
 use super::num::{index, wide};
 use super::object::{Machine, Object, RelocKind};
 use super::parse::{ElfFile, FileSection, FileSymbol, Place};
 use super::x86_64::{self, INT3, Row, STUB, STUB_BYTES, STUB_FIELD};
 
-/// Links one relocatable ELF64 file, ours or a compiler's.
+/// Links one relocatable ELF64 file, ours or a compiler's, for a host with the smallest pages.
 ///
 /// # Errors
 /// A malformed file, or one that needs what this loader does not provide.
 pub fn link(elf_bytes: &[u8]) -> Result<Image, ElfError> {
+    link_in_pages(elf_bytes, PAGE_BYTES)
+}
+
+/// As [`link`], for a host with pages of so many bytes, a power of two of at least [`PAGE_BYTES`].
+///
+/// # Errors
+/// As [`link`].
+pub fn link_in_pages(elf_bytes: &[u8], page_bytes: u64) -> Result<Image, ElfError> {
     let file = ElfFile::parse(elf_bytes)?;
     let classes = file.sections().iter().map(classify).collect::<Result<Vec<_>, _>>()?;
     let requests = collect_requests(&file, &classes)?;
     let tables = Tables::for_requests(&file, &requests);
-    let layout = place(&file, &classes, wide(tables.stub_owners.len()), wide(tables.slot_owners.len()))?;
+    let layout = place(&file, &classes, wide(tables.stub_owners.len()), wide(tables.slot_owners.len()), page_bytes)?;
     let mut linker = Linker { file: &file, tables, layout, bytes: Vec::new(), fixups: Vec::new() };
     linker.fill(&classes)?;
     linker.fill_tables()?;
@@ -34,15 +42,16 @@ pub fn link(elf_bytes: &[u8]) -> Result<Image, ElfError> {
     let entries = linker.entries(&classes)?;
     let Linker { tables, layout, bytes, fixups, .. } = linker;
     let Layout { size_bytes, segments, .. } = layout;
-    Ok(Image { bytes, size_bytes, segments, fixups, externals: tables.externals, entries })
+    Ok(Image { bytes, size_bytes, page_bytes, segments, fixups, externals: tables.externals, entries })
 }
 
-/// Links the output of `isa`; through its ELF file only where it refers to symbols outside itself.
+/// Links the output of `isa` for a host with such pages (as [`link_in_pages`]); through its ELF file only where it
+/// refers to symbols outside itself.
 ///
 /// # Errors
 /// An object that contradicts itself, see [`write`](super::write), and what [`link`] refuses.
-pub fn link_object(object: &Object) -> Result<Image, ElfError> {
-    super::direct::link(object).map_or_else(|| link(&super::write(object)?), Ok)
+pub fn link_object(object: &Object, page_bytes: u64) -> Result<Image, ElfError> {
+    super::direct::link(object, page_bytes).map_or_else(|| link_in_pages(&super::write(object)?, page_bytes), Ok)
 }
 
 /// One relocation of a loaded section, checked.

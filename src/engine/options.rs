@@ -35,7 +35,7 @@ pub struct Options {
     /// Write a trace for Perfetto here when the session ends, the program's with the program (`PROFILE=1` or
     /// `PROFILE=path`).
     pub profile: Option<PathBuf>,
-    /// `avx2`, `avx512` or `amx`, instead of the CPU's best (`ARCH`).
+    /// `avx2`, `avx512` or `amx`, instead of the CPU's best; `neon` is the one of AArch64 (`ARCH`).
     pub arch: Option<String>,
     /// Cores that the CPU device may use, `None`: all (`THREADS`).
     pub threads: Option<usize>,

@@ -298,9 +298,13 @@ impl Session {
     pub fn device_options(&self) -> DeviceOptions {
         let mut d = DeviceOptions::default();
         d.cpu.threads = self.options.threads.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
-        // `avx2`, `avx512` and `amx` are short for the full names.
-        let short = |a: &str| a.starts_with("avx") || a == "amx";
-        d.cpu.arch = self.options.arch.as_ref().map(|a| if short(a) { format!("x86_64-{a}") } else { a.clone() });
+        // Short for the full names.
+        let full = |a: &String| match a.as_str() {
+            "neon" => format!("aarch64-{a}"),
+            "avx2" | "avx512" | "amx" => format!("x86_64-{a}"),
+            _ => a.clone(),
+        };
+        d.cpu.arch = self.options.arch.as_ref().map(full);
         #[cfg(feature = "nv")]
         {
             d.nv.any_release = self.options.nv_any_driver;

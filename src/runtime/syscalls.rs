@@ -40,9 +40,22 @@ const ALL: &[&str] = &[
 ];
 /// The CPU: threads, if it has workers.
 const CPU: &[&str] = &["clone3", "gettid", "prctl"];
-/// AMD's and NVIDIA's drivers: devices are found by the files of the kernel and spoken to by ioctls.
-const GPU: &[&str] =
-    &["clone3", "eventfd2", "fcntl", "getdents64", "getpid", "gettid", "ioctl", "lseek", "poll", "readlink"];
+/// AMD's and NVIDIA's drivers: devices are found by the files of the kernel and spoken to by ioctls. AArch64 has `ppoll`
+/// and `readlinkat` alone.
+const GPU: &[&str] = &[
+    "clone3",
+    "eventfd2",
+    "fcntl",
+    "getdents64",
+    "getpid",
+    "gettid",
+    "ioctl",
+    "lseek",
+    "poll",
+    "ppoll",
+    "readlink",
+    "readlinkat",
+];
 
 /// The system calls for a device of that name, sorted; `None` for a device that has none of its own.
 #[must_use]

@@ -4,7 +4,7 @@
 
 use doorbell_aarch64::{Aarch64, MachineCode, compile};
 use doorbell_codegen::{self as codegen, OptChoice, Program};
-use doorbell_elf::link_object;
+use doorbell_elf::{PAGE_BYTES, link_object};
 use doorbell_isa::Backend;
 use doorbell_uop::{Arg, AxisKind, ConstVal, DType, Op, Scalar, UOp, cast_const, eval_alu, from_bits, to_bits};
 
@@ -107,7 +107,7 @@ fn each_place(ranges: &[UOp], at: &mut Vec<(UOp, i64)>, body: &mut dyn FnMut(&mu
 
 /// Runs a kernel's chunks.
 fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>]) {
-    let image = link_object(&code.object).expect("our own object links");
+    let image = link_object(&code.object, PAGE_BYTES).expect("our own object links");
     let mut map = memmap2::MmapOptions::new().len(image.size().max(1)).map_anon().expect("memory for code");
     let bytes = image.relocated(map.as_ptr() as u64, &|_| None).expect("no open symbols");
     map[..bytes.len()].copy_from_slice(&bytes);

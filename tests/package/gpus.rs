@@ -20,12 +20,16 @@ fn package_computes_what_the_recording_does_on_metal() {
     same_as_recorded("METAL:emu");
 }
 
+/// A level of every CPU like this machine's.
+#[cfg(all(feature = "amd", feature = "nv"))]
+const CPU: &str = if cfg!(target_arch = "aarch64") { "aarch64-neon" } else { "x86_64-avx2" };
+
 /// Recorded on the CPU, compiled for a CPU and two GPUs: each runs it from the one file, as if it had recorded it.
 #[cfg(all(feature = "amd", feature = "nv"))]
 #[test]
 fn one_file_has_code_for_several_targets() {
     let x = classifier_input(7);
-    let targets = ["x86_64-avx2", "gfx1100", "sm_90"].map(String::from).to_vec();
+    let targets = [CPU, "gfx1100", "sm_90"].map(String::from).to_vec();
     let on = |device: &str| Session::open(Options { device: device.into(), ..Options::default() }).unwrap();
     let file = {
         let s = on("CPU");
@@ -35,7 +39,7 @@ fn one_file_has_code_for_several_targets() {
     };
     let file = PackageFile::from_bytes(&file.package).unwrap();
     assert_eq!(file.package().contents.archs(), targets.join(", "));
-    for (device, arch) in [("CPU", "x86_64-avx2"), ("AMD:emu=gfx1100", "gfx1100"), ("NV:emu=sm_90", "sm_90")] {
+    for (device, arch) in [("CPU", CPU), ("AMD:emu=gfx1100", "gfx1100"), ("NV:emu=sm_90", "sm_90")] {
         let s = on(device);
         let _in_it = s.enter();
         let mut package = Packaged::on(device, &file).unwrap();
@@ -43,7 +47,7 @@ fn one_file_has_code_for_several_targets() {
         let x = classifier_input(7);
         let have = package.call(&[("x", &x["x"])]).unwrap();
         if device == "CPU" {
-            continue; // another level of the instruction set than the recording's
+            continue; // perhaps another level of the instruction set than the recording's
         }
         let want = recorded(classifier(), &x).call(&x).unwrap();
         for (name, t) in have {

@@ -1,7 +1,7 @@
 //! Runs compiled kernels in this process, and the same program in the interpreter.
 
 use doorbell::codegen::{ParamInfo, Program};
-use doorbell::elf::link_object;
+use doorbell::elf::{PAGE_BYTES, link_object};
 use doorbell::engine::interp::{Vars, run_program};
 use doorbell::isa::x86_64::{Arch, MachineCode, compile};
 use doorbell::uop::{Arg, Op, Scalar, UOp, USet, from_bits};
@@ -80,7 +80,7 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
 
 /// Executes the code once for each chunk on arguments, whose buffers must be as long as the program touches.
 pub fn call(code: &MachineCode, p: &Program, args: &[u64]) {
-    let image = link_object(&code.object).expect("our own object links");
+    let image = link_object(&code.object, PAGE_BYTES).expect("our own object links");
     let mut map = memmap2::MmapOptions::new().len(image.size().max(1)).map_anon().expect("memory for code");
     let bytes = image.relocated(map.as_ptr() as u64, &|_| None).expect("no open symbols");
     map[..bytes.len()].copy_from_slice(&bytes);

@@ -9,7 +9,7 @@
 //! them from handles (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
 
 use crate::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
-use doorbell_elf::{Image, Machine, Perm, link, link_object};
+use doorbell_elf::{Image, Machine, Perm, link_in_pages, link_object};
 use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, Protection, page_bytes};
 use std::ops::Range;
 use std::sync::Arc;
@@ -213,8 +213,10 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
                 return refuse("its code is not for this machine".into());
             }
             let linked = match image.code {
-                Code::Object { object, .. } => link_object(object),
-                Code::Elf { bytes, .. } | Code::Cubin { bytes, .. } | Code::Raw(bytes) => link(bytes),
+                Code::Object { object, .. } => link_object(object, page_bytes()),
+                Code::Elf { bytes, .. } | Code::Cubin { bytes, .. } | Code::Raw(bytes) => {
+                    link_in_pages(bytes, page_bytes())
+                }
             };
             let linked = linked.map_err(|e| refusal(device, image.name, e))?;
             let Some(at) = linked.entry(entry) else { return refuse(format!("it has no global function {entry}")) };
@@ -249,12 +251,16 @@ fn fill(device: &DeviceTag, batch: &[BatchImage<'_>], len_bytes: u64) -> Result<
     writer.seal(&ranges).map_err(|e| fail(first, e.to_string()))
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
 
     /// `mov rax, [rdi]; mov [rax], rsi; ret`: stores tid to the first argument.
+    #[cfg(target_arch = "x86_64")]
     const STORE_TID: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x30, 0xc3];
+    /// `ldr x2, [x0]; str x1, [x2]; ret`: the same.
+    #[cfg(target_arch = "aarch64")]
+    const STORE_TID: &[u8] = &[0x02, 0x00, 0x40, 0xf9, 0x41, 0x00, 0x00, 0xf9, 0xc0, 0x03, 0x5f, 0xd6];
 
     #[test]
     fn batch_of_raw_kernels_runs_where_it_was_placed() {

@@ -5,6 +5,7 @@
 //!
 //! Exit codes: 0 ok, 1 a step failed, 2 a step could not start, 3 wrong usage.
 
+mod aarch64;
 mod corpus;
 mod dist;
 mod fuzz;

@@ -90,6 +90,18 @@ pub fn in_order(steps: &[Step]) -> Result<(), Failure> {
 /// # Errors
 /// The program is missing, or ends with anything but 0.
 pub fn program(step: &str, words: &[String]) -> Result<(), Failure> {
+    let (mut command, name) = command(step, words)?;
+    let status = command
+        .status()
+        .map_err(|error| Failure::NotStarted { step: step.to_owned(), reason: format!("{name}: {error}") })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::Failed { step: step.to_owned(), status: status.to_string() })
+}
+
+/// The command of these words in the clone's root, and its program's name.
+fn command<'a>(step: &str, words: &'a [String]) -> Result<(Command, &'a str), Failure> {
     let Some((name, args)) = words.split_first() else {
         return Err(Failure::NotStarted { step: step.to_owned(), reason: "no program given".to_owned() });
     };
@@ -101,13 +113,21 @@ pub fn program(step: &str, words: &[String]) -> Result<(), Failure> {
             command.env_remove(key);
         }
     }
-    let status = command
-        .status()
-        .map_err(|error| Failure::NotStarted { step: step.to_owned(), reason: format!("{name}: {error}") })?;
-    if status.success() {
-        return Ok(());
+    Ok((command, name))
+}
+
+/// As [`program`]; returns what it printed.
+///
+/// # Errors
+/// As [`program`].
+pub fn output(step: &str, words: &[String]) -> Result<String, Failure> {
+    let (mut command, name) = command(step, words)?;
+    let failed = |error| Failure::NotStarted { step: step.to_owned(), reason: format!("{name}: {error}") };
+    let done = command.stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
+    match done.status.success() {
+        true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+        false => Err(Failure::Failed { step: step.to_owned(), status: done.status.to_string() }),
     }
-    Err(Failure::Failed { step: step.to_owned(), status: status.to_string() })
 }
 
 /// True when the program starts and ends with 0; its output is dropped.

@@ -1,5 +1,6 @@
 //! The table of sub-commands and the steps of each.
 
+use crate::aarch64;
 use crate::run::{Failure, Step, answers, call, program, start};
 use crate::setup;
 
@@ -51,9 +52,9 @@ pub const TASKS: &[Task] = &[
     },
     Task {
         name: "aarch64",
-        about: "kernels of the AArch64 back end, run by qemu; installs it (apt-get) and Rust's library for the target (rustup)",
-        steps: aarch64_steps,
-        takes: Takes::Nothing,
+        about: "kernels, Tensors, packages and software GPUs on AArch64, run by qemu; all: with the slow tests too",
+        steps: aarch64::steps,
+        takes: Takes::OneOf(&["all"]),
     },
     Task {
         name: "mpi",
@@ -212,7 +213,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(feature_steps());
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
-    steps.extend(aarch64_steps(&[]));
+    steps.extend(aarch64::steps(&[]));
     steps.extend(mpi_steps(&[]));
     steps.extend(capi_test_steps());
     steps.extend(crate::corpus::steps(&["sample".to_owned()]));
@@ -232,18 +233,6 @@ fn suite_steps(_: &[String]) -> Vec<Step> {
     let run = run_tests(&tests, &tests);
     let on = |(name, device): &(&'static str, &str)| start(name, &format!("env DEV={device} RANDOM_GRAPHS=200 {run}"));
     SUITE_DEVICES.iter().map(on).collect()
-}
-
-/// Kernels of the AArch64 back end, built for it and run by an emulator of its user mode. Its crates are few; they are
-/// built without optimisation, in a folder of their own.
-fn aarch64_steps(_: &[String]) -> Vec<Step> {
-    let target = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL";
-    let env = format!(
-        "env CARGO_TARGET_DIR=target/aarch64 CARGO_PROFILE_DEV_OPT_LEVEL=0 {target}_LINKER=rust-lld \
-         {target}_RUSTFLAGS=-Clink-self-contained=yes {target}_RUNNER=qemu-aarch64-static"
-    );
-    let test = format!("cargo test --quiet --target {} --package doorbell-aarch64 --test run", setup::AARCH64);
-    vec![call("aarch64", setup::aarch64_library), start("aarch64", &format!("{env} {test}"))]
 }
 
 /// What is built with the feature `mpi`.
@@ -360,7 +349,7 @@ mod tests {
         let used: Vec<&str> = text
             .split("cargo xtask ")
             .skip(1)
-            .filter_map(|t| t.split(|c: char| !c.is_ascii_lowercase()).next())
+            .filter_map(|t| t.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit()).next())
             .collect();
         assert!(used.contains(&"test"), "the README says how to run the tests");
         for name in used.into_iter().filter(|n| !n.is_empty()) {
