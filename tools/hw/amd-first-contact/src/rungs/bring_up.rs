@@ -25,10 +25,11 @@ pub fn topology(climb: &mut Climb) -> Result<String, Failure> {
         .ok_or_else(|| format!("chip {} is unknown, known are {}", node.gfx(), Chip::names()))?;
     // The kernel's own numbers are used; that the computed ones are equal shows that older kernels get the right ones
     // too.
-    let (given, mut bare) = (SaveArea::of(chip, &node), node.clone());
+    let page = port.page_bytes();
+    let (given, mut bare) = (SaveArea::of(chip, &node, page), node.clone());
     bare.properties.remove("cwsr_size");
     bare.properties.remove("ctl_stack_size");
-    let computed = SaveArea::of(chip, &bare);
+    let computed = SaveArea::of(chip, &bare, page);
     let save =
         if given == computed { "as computed".into() } else { format!("computed {computed:x?}, printed {given:x?}") };
     let bar = if node.banks.iter().any(|(heap, _)| *heap == 2) { "small BAR" } else { "whole VRAM visible" };
