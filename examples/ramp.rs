@@ -12,9 +12,11 @@ use doorbell::uop::{DType, Op, Pat, PatternMatcher, Rule, UOp, graph_rewrite, tr
 use std::error::Error;
 use std::sync::Arc;
 
-type Step = Result<(), Box<dyn Error>>;
+/// What a part ends with.
+pub type Step = Result<(), Box<dyn Error>>;
 
-fn main() -> Step {
+/// All parts, in their order.
+pub fn main() -> Step {
     tensors()?;
     kernels()?;
     uops()?;

@@ -1,4 +1,4 @@
-//! The examples run, here with small settings.
+//! The examples run, here with small settings where they have any.
 
 #[cfg(feature = "datasets")]
 #[allow(dead_code)]
@@ -14,9 +14,17 @@ mod parallel;
 #[path = "../examples/lstm.rs"]
 mod lstm;
 
+#[path = "../examples/ramp.rs"]
+mod ramp;
+
 #[allow(dead_code)]
 #[path = "../examples/transformer.rs"]
 mod transformer;
+
+#[test]
+fn the_ramp_shows_what_it_says() {
+    ramp::main().unwrap();
+}
 
 #[cfg(feature = "datasets")]
 #[test]

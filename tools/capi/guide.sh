@@ -5,8 +5,9 @@ cd "$(dirname "$0")/../.."
 mkdir -p target/embed
 if [ -z "${DOORBELL:-}" ]; then
     cargo build --quiet --package doorbell-cli
-    DOORBELL=$PWD/target/debug/doorbell
+    DOORBELL=target/debug/doorbell
 fi
+case $DOORBELL in /*) ;; *) DOORBELL=$PWD/$DOORBELL ;; esac
 doorbell() { "$DOORBELL" "$@"; }
 # Where the kernel gives no user namespaces, root can change the root folder without one.
 if [ "$(id -u)" = 0 ] && ! unshare --map-root-user true 2>/dev/null; then

@@ -3,6 +3,7 @@
 # usage: install.sh [--prefix DIR] [--target TRIPLE] [--features LIST] [--profile NAME]
 #   --features LIST  instead of all: runtime (packages alone), cpu, amd, nv, compiler, emu; separated by commas
 #   CC               the C compiler that links the shared library (musl-gcc for *-linux-musl)
+#   BESIDE           another package that is built with it, where both are wanted: cargo then builds what they share once
 set -eu
 cd "$(dirname "$0")/../.."
 prefix=/usr/local target= features= profile=dist
@@ -20,7 +21,7 @@ case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 soname=libdoorbell.so.0
 
-cargo build --quiet --package doorbell-capi --profile "$profile" ${target:+--target "$target"} \
+cargo build --quiet --package doorbell-capi ${BESIDE:+--package "$BESIDE"} --profile "$profile" ${target:+--target "$target"} \
     ${features:+--no-default-features --features "$features"}
 folder=$profile
 [ "$profile" != dev ] || folder=debug

@@ -6,9 +6,9 @@ cd "$(dirname "$0")/../.."
 runs=${1:-1000000}
 out=$PWD/target/capi
 mkdir -p "$out"
-sh tools/capi/install.sh --prefix "$out" --profile dev
+BESIDE=doorbell-cli sh tools/capi/install.sh --prefix "$out" --profile dev
 package=$out/mlp.dbp
-cargo run --quiet --package doorbell-cli -- compile mlp --target x86_64-avx2,x86_64-avx512 -o "$package"
+"${CARGO_TARGET_DIR:-target}/debug/doorbell" compile mlp --target x86_64-avx2,x86_64-avx512 -o "$package"
 export PKG_CONFIG_PATH="$out/lib/pkgconfig"
 flags="$(pkg-config --cflags doorbell) -Wall -Wextra -Werror"
 shared="$(pkg-config --libs doorbell) -Wl,-rpath,$out/lib"

@@ -34,7 +34,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes: Takes::Nothing },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on software GPUs, a sample of other people's GPU code, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, sanitized tests, the suite on software GPUs, a sample of other people's GPU code, tests",
         steps: chosen_test_steps,
         takes: Takes::OneOf(&["quick"]),
     },
@@ -100,9 +100,6 @@ pub const TASKS: &[Task] = &[
         takes: Takes::Anything,
     },
 ];
-
-/// Examples that assert what they show, so that running them is a test.
-const EXAMPLES: &[&str] = &["ramp"];
 
 /// Tests that go through all unsafe code of the library: mappings, views of shared memory, the jump into machine code.
 const SANITIZED: &[&str] = &["device_cpu", "device_disk", "device_custom", "jit", "jit_edges", "realize"];
@@ -182,19 +179,19 @@ fn chosen_test_steps(rest: &[String]) -> Vec<Step> {
 /// Tests that need no GPU and no software GPU.
 const CPU_ALONE: &[&str] = &["device_cpu", "jit", "realize", "tensor"];
 
-/// The choices of features that embedders make: the CPU alone, of which tests run and the program trains; GPUs without
-/// a CPU device, which builds.
+/// The choices of features that embedders make: the CPU alone, of which tests run (with `mpi`, so that they share the
+/// build of its own) and the program trains; GPUs without a CPU device, which builds.
 fn feature_steps() -> Vec<Step> {
     let alone = "--package doorbell-cli --no-default-features --features cpu";
     let tests: String = CPU_ALONE.iter().map(|t| format!(" --test {t}")).collect();
-    let tested = format!("--package doorbell --no-default-features --features cpu,datasets{tests}");
     vec![
         start("features", &format!("cargo clippy --quiet {alone} -- -D warnings")),
         start(
             "features",
             "cargo clippy --quiet --package doorbell --no-default-features --features amd,nv,emu -- -D warnings",
         ),
-        start("features", &format!("cargo test --quiet {tested}")),
+        call("mpi", setup::mpi_packages),
+        start("features", &format!("cargo test --quiet {MPI_BUILD}{tests}")),
         start("features", &format!("cargo run --quiet {alone} -- train --epochs 1 --out target")),
     ]
 }
@@ -205,11 +202,6 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(fmt_steps(&[]));
     steps.extend(clippy_steps(&[]));
     steps.push(start("doc tests", "cargo test --quiet --doc --workspace"));
-    for name in EXAMPLES {
-        if crate::run::root().join(format!("examples/{name}.rs")).exists() {
-            steps.push(start("example", &format!("cargo run --quiet --example {name}")));
-        }
-    }
     steps.extend(feature_steps());
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
@@ -297,9 +289,10 @@ fn capi_steps(rest: &[String]) -> Vec<Step> {
     vec![start("capi", &format!("sh tools/capi/install.sh {}", rest.join(" ")))]
 }
 
-/// libdoorbell as a C program sees it, and the guide to it.
+/// libdoorbell as a C program sees it, and the guide to it with the program that was built beside it.
 fn capi_test_steps() -> Vec<Step> {
-    vec![start("capi", "sh tools/capi/test.sh"), start("guide", "sh tools/capi/guide.sh")]
+    let guide = "env DOORBELL=target/debug/doorbell sh tools/capi/guide.sh";
+    vec![start("capi", "sh tools/capi/test.sh"), start("guide", guide)]
 }
 
 fn bench_steps(rest: &[String]) -> Vec<Step> {
