@@ -58,12 +58,24 @@ pub const AARCH64: &str = "aarch64-unknown-linux-musl";
 /// # Errors
 /// Not started: there is no rustup. Failed: it failed.
 pub fn aarch64_library() -> Result<(), Failure> {
-    let find = format!("test -d $(rustc --print target-libdir --target {AARCH64})");
+    rust_library("aarch64", AARCH64)
+}
+
+/// The same for static programs of this machine's kind, which libdoorbell is tested with.
+///
+/// # Errors
+/// As [`aarch64_library`].
+pub fn musl_library() -> Result<(), Failure> {
+    rust_library("capi", "x86_64-unknown-linux-musl")
+}
+
+fn rust_library(step: &str, target: &str) -> Result<(), Failure> {
+    let find = format!("test -d $(rustc --print target-libdir --target {target})");
     if answers(&["sh", "-c", &find]) {
-        println!("   {AARCH64}: present");
+        println!("   {target}: present");
         return Ok(());
     }
-    program("aarch64", &["rustup", "target", "add", AARCH64].map(str::to_owned))
+    program(step, &["rustup", "target", "add", target].map(str::to_owned))
 }
 
 /// As [`debian_packages`], what the tests of several processes need.

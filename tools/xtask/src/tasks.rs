@@ -292,7 +292,7 @@ fn capi_steps(rest: &[String]) -> Vec<Step> {
 /// libdoorbell as a C program sees it, and the guide to it with the program that was built beside it.
 fn capi_test_steps() -> Vec<Step> {
     let guide = "env DOORBELL=target/debug/doorbell sh tools/capi/guide.sh";
-    vec![start("capi", "sh tools/capi/test.sh"), start("guide", guide)]
+    vec![call("capi", setup::musl_library), start("capi", "sh tools/capi/test.sh"), start("guide", guide)]
 }
 
 fn bench_steps(rest: &[String]) -> Vec<Step> {
