@@ -1,8 +1,8 @@
 //! Two records, case by case: SAME, FASTER, SLOWER or UNCLEAR.
 //!
 //! What disturbs a run makes it longer, and lasts: samples are not independent. So samples are cut into blocks in the
-//! order of time, each block's low quantile is one observation (interrupted samples do not reach it), and the two sides'
-//! observations are compared. The ratio's interval is the bootstrap of both sides' observations.
+//! order of time, each block's low quantile is one observation (interrupted samples do not reach it), and the two
+//! sides' observations are compared. The ratio's interval is the bootstrap of both sides' observations.
 //!
 //! A machine changes from run to run by more than it does within one (other pages, other neighbours). So SLOWER and
 //! FASTER need a ratio beyond what runs differ by. Three records or more before the last one say what that is: then it
@@ -123,7 +123,7 @@ fn level(observations: &[f64]) -> f64 {
 /// Fewest records that say what runs differ by.
 const LEAST_RECORDS: usize = 3;
 /// 0.995 quantiles of Student's t distribution for 2 to 12 degrees of freedom (scipy.stats.t.ppf); for more, the last.
-const STUDENT: [f64; 11] = [9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055];
+pub const STUDENT: [f64; 11] = [9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055];
 
 /// What one more run may differ by from the mean of those before, as a difference of logarithms; `None` of too few.
 fn reach(levels: &[f64]) -> Option<f64> {

@@ -2,8 +2,8 @@
 //! every device that the library opens, without a vendor's library.
 //!
 //! Structure: `case` and `cases` (the table: one file a family, one entry a case) → `machine` (an open device and its
-//! hand-written kernels) → `measure` (warm-up, samples, when to stop), `together` (of several devices at the same time) →
-//! `stats` → `record` (the results as data) → `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `paired` (two
+//! hand-written kernels) → `measure` (warm-up, samples, when to stop), `together` (of several devices at the same time)
+//! → `stats` → `record` (the results as data) → `report` (text, JSON, CSV, JUnit, SVG) and `compare`; `paired` (two
 //! programs in turns); `burn` (load that is checked on the device); `verdict` (what all of it says of a device).
 //! Layer: above the library; the command line is the only user. Left out: power of NVIDIA's cards, whose commands are
 //! not public.

@@ -2,8 +2,8 @@
 //!
 //! On a machine that changes, two records of different times differ by more than the programs do. So both programs run
 //! again and again, each time in a new process (other pages, other places of the code), one right after the other and
-//! in changing order: what lasts longer than a pair cancels out of its ratio. A case is judged after 12, 24 and 48 pairs by
-//! the middle of its ratios and Wilcoxon's interval of it, and leaves the runs when it is clear.
+//! in changing order: what lasts longer than a pair cancels out of its ratio. A case is judged after 12, 24 and 48
+//! pairs by the middle of its ratios and Wilcoxon's interval of it, and leaves the runs when it is clear.
 //!
 //! Layer: starts programs; any that prints a record as its last line will do. Left out: programs of which one process
 //! must not start while another one has the device.

@@ -30,7 +30,7 @@ impl Filter {
 }
 
 impl Filter {
-    /// A word that no case of these devices has: most likely a slip of the pen.
+    /// A word that no case of these devices has: most likely a typing mistake.
     #[must_use]
     pub fn unknown(&self, machines: &[Machine]) -> Option<&str> {
         let has = |word: &&String| {
@@ -153,7 +153,7 @@ pub fn steps(machines: &[Machine], filter: &Filter) -> Vec<Vec<Option<Planned>>>
     cases::ALL.iter().flat_map(|family| family.iter()).flat_map(of_case).collect()
 }
 
-/// A thread a device and case.
+/// One thread for each device and case.
 fn together(
     machines: &[Machine],
     filter: &Filter,

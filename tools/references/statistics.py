@@ -60,8 +60,9 @@ def main():
         means = np.sort([(x[i] + x[j]) / 2 for i in range(n) for j in range(i, n)])
         p = stats.wilcoxon(x, method="exact").pvalue
         shifts.append({"differences": x.tolist(), "middle": float(np.median(means)), "p": float(p)})
+    student = [float(stats.t.ppf(0.995, df)) for df in range(2, 13)]
     versions = {"numpy": np.__version__, "scipy": scipy.__version__}
-    OUT.write_text(json.dumps({"made_by": versions, "lists": lists, "ranks": tables, "pairs": pairs, "shifts": shifts}) + "\n")
+    OUT.write_text(json.dumps({"made_by": versions, "lists": lists, "ranks": tables, "pairs": pairs, "shifts": shifts, "student": student}) + "\n")
 
 
 if __name__ == "__main__":

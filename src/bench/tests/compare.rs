@@ -1,6 +1,7 @@
-//! The comparisons on runs that are made up as a shared machine makes them: noise, interruptions, drift within a run and
-//! from run to run, a level of its own for each process (2 % about the mean, as 50 runs of 9 cases on such a machine had).
-//! 200 comparisons of a program with itself say SLOWER or FASTER at most twice; in turns a delay of 3 % is found in 95 %.
+//! The comparisons on runs that are made up as a shared machine makes them: noise, interruptions, drift within a run
+//! and from run to run, a level of its own for each process (2 % about the mean, as 50 runs of 9 cases on such a
+//! machine had). 200 comparisons of a program with itself say SLOWER or FASTER at most twice; in turns a delay of 3 %
+//! is found in 95 %.
 
 use doorbell_bench::compare::{Judgement, Limits, judge, observations};
 use doorbell_bench::paired::{self, LOOKS};

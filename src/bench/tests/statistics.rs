@@ -10,6 +10,8 @@ struct References {
     ranks: Vec<Ranks>,
     pairs: Vec<Pair>,
     shifts: Vec<Shift>,
+    /// Quantiles of Student's t for 2 degrees of freedom and more.
+    student: Vec<f64>,
 }
 
 #[derive(Deserialize)]
@@ -114,4 +116,11 @@ fn shift_of_pairs_is_scipys_signed_rank_test_turned_round() {
     }
     // Five of one sign have a probability of 1 in 16: no interval is surer.
     assert_eq!((shift(&[1.0; 5], 0.95), shift(&[1.0; 5], 0.93)), (None, Some((1.0, (1.0, 1.0)))));
+}
+
+#[test]
+fn quantiles_of_students_t_are_scipys() {
+    let student = references().student;
+    assert_eq!(student.len(), compare::STUDENT.len());
+    assert!(student.iter().zip(compare::STUDENT).all(|(want, have)| (want - have).abs() <= 5e-4), "{student:?}");
 }

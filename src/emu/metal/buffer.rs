@@ -22,8 +22,8 @@ pub struct Buffer {
     len_bytes: u64,
 }
 
-// SAFETY: the memory belongs to the buffer until it is dropped, or the program keeps it for as long; all accesses of this file are atomic or, for copies
-// between buffers, ordered by the queue as on a GPU.
+// SAFETY: the memory belongs to the buffer until it is dropped, or the program keeps it for as long; all accesses of
+// this file are atomic or, for copies between buffers, ordered by the queue as on a GPU.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
