@@ -1,19 +1,22 @@
 #!/bin/sh
 # Builds libdoorbell and installs header, static and shared library and pkg-config file below a prefix.
-# usage: install.sh [--prefix DIR] [--target TRIPLE] [--features LIST] [--profile NAME]
+# usage: install.sh [--prefix DIR] [--target TRIPLE] [--features LIST] [--profile NAME] [--build-std]
 #   --features LIST  instead of all: runtime (packages alone), cpu, amd, nv, compiler, emu; separated by commas
+#   --build-std      builds Rust's standard library for size and without backtraces, a quarter of a MB less; needs --target
+#                    and rustup's component rust-src. Cargo's switches for it are unstable: they may change with Rust
 #   CC               the C compiler that links the shared library (musl-gcc for *-linux-musl)
 #   BESIDE           another package that is built with it, where both are wanted: cargo then builds what they share once
 set -eu
 cd "$(dirname "$0")/../.."
-prefix=/usr/local target= features= profile=dist
+prefix=/usr/local target= features= profile=dist std=
 while [ $# -gt 0 ]; do
     case $1 in
+    --build-std) std=yes; shift; continue ;;
     --prefix) prefix=$2 ;;
     --target) target=$2 ;;
     --features) features=$2 ;;
     --profile) profile=$2 ;;
-    *) echo "unknown option $1; valid: --prefix, --target, --features, --profile" >&2; exit 3 ;;
+    *) echo "unknown option $1; valid: --prefix, --target, --features, --profile, --build-std" >&2; exit 3 ;;
     esac
     shift 2
 done
@@ -21,8 +24,18 @@ case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 soname=libdoorbell.so.0
 
+if [ -n "$std" ]; then
+    [ -n "$target" ] || { echo "--build-std needs --target" >&2; exit 3; }
+    [ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ] ||
+        { echo "--build-std needs the standard library's source: rustup component add rust-src" >&2; exit 2; }
+    export RUSTC_BOOTSTRAP=1
+    # In a folder of its own: cargo would build what has the other standard library anew each time.
+    export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/build-std"
+    std="-Zbuild-std=std,panic_unwind -Zbuild-std-features=optimize_for_size,panic-unwind"
+fi
+# shellcheck disable=SC2086
 cargo build --quiet --package doorbell-capi ${BESIDE:+--package "$BESIDE"} --profile "$profile" ${target:+--target "$target"} \
-    ${features:+--no-default-features --features "$features"}
+    ${features:+--no-default-features --features "$features"} $std
 folder=$profile
 [ "$profile" != dev ] || folder=debug
 archive=${CARGO_TARGET_DIR:-target}/${target:+$target/}$folder/libdoorbell.a

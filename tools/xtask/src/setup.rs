@@ -69,6 +69,17 @@ pub fn musl_library() -> Result<(), Failure> {
     rust_library("capi", "x86_64-unknown-linux-musl")
 }
 
+/// The source of Rust's standard library, from which one is built for size.
+///
+/// # Errors
+/// As [`aarch64_library`].
+pub fn rust_source(step: &str) -> Result<(), Failure> {
+    if answers(&["sh", "-c", "test -d $(rustc --print sysroot)/lib/rustlib/src/rust/library"]) {
+        return Ok(());
+    }
+    program(step, &["rustup", "component", "add", "rust-src"].map(str::to_owned))
+}
+
 fn rust_library(step: &str, target: &str) -> Result<(), Failure> {
     let find = format!("test -d $(rustc --print target-libdir --target {target})");
     if answers(&["sh", "-c", &find]) {

@@ -76,7 +76,7 @@ pub const TASKS: &[Task] = &[
     },
     Task {
         name: "capi",
-        about: "install libdoorbell for C: [--prefix DIR] [--target TRIPLE] [--features LIST] [--profile NAME]",
+        about: "install libdoorbell for C: [--prefix DIR] [--target TRIPLE] [--features LIST] [--profile NAME] [--build-std]",
         steps: capi_steps,
         takes: Takes::Anything,
     },
