@@ -83,6 +83,8 @@ pub enum Values {
         cpu: &'static [u64],
         small: &'static [u64],
     },
+    /// The names of the device's copy engines; `none` without one.
+    CopyEngines,
 }
 
 /// `a, b`, or the sizes by kind of device.
@@ -92,6 +94,7 @@ impl fmt::Display for Values {
         match self {
             Self::Words(words) => f.write_str(&words.join(", ")),
             Self::Sizes { gpu, cpu, small } if gpu == cpu && cpu == small => f.write_str(&list(gpu)),
+            Self::CopyEngines => f.write_str("those that the driver names"),
             Self::Sizes { gpu, cpu, .. } => write!(f, "{} on a GPU, {} on a CPU", list(gpu), list(cpu)),
         }
     }
@@ -103,6 +106,7 @@ impl Values {
     pub fn json(&self) -> serde_json::Value {
         match self {
             Self::Words(words) => serde_json::json!(words),
+            Self::CopyEngines => serde_json::json!({"of the device": "copy engines"}),
             Self::Sizes { gpu, cpu, small } => serde_json::json!({"gpu": gpu, "cpu": cpu, "small": small}),
         }
     }
@@ -199,6 +203,11 @@ impl Axis {
     fn on(&self, machine: &Machine) -> Vec<Value> {
         match self.values {
             Values::Words(list) => list.iter().map(|word| Value::Word((*word).into())).collect(),
+            Values::CopyEngines => {
+                let engines = machine.device().copy_engines().unwrap_or_default();
+                let names = engines.into_iter().map(|engine| Value::Word(engine.name)).collect::<Vec<_>>();
+                if names.is_empty() { vec![Value::Word("none".into())] } else { names }
+            }
             Values::Sizes { gpu, cpu, small } => {
                 let list = match machine.kind {
                     _ if machine.is_small => small,
@@ -253,6 +262,12 @@ impl Subject {
     #[must_use]
     pub fn copies(work: f64, commands: Vec<Command>) -> Self {
         Self::of(work, How::Commands { commands, queue: QueueKind::Copy })
+    }
+
+    /// Of copies on the queue of a copy engine.
+    #[must_use]
+    pub fn copies_by(engine: u8, work: f64, commands: Vec<Command>) -> Self {
+        Self::of(work, How::Commands { commands, queue: QueueKind::CopyEngine(engine) })
     }
 
     /// Of what the host does.

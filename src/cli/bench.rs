@@ -77,6 +77,9 @@ struct VerdictArgs {
     /// Judge by cases whose name contains one of these words alone
     #[arg(value_name = "WORD")]
     only: Vec<String>,
+    /// Measure and burn all devices of --device at the same time, not one after the other
+    #[arg(long)]
+    together: bool,
     /// Small sizes (always so on a software GPU)
     #[arg(long)]
     quick: bool,
@@ -207,6 +210,18 @@ struct Opened {
 /// Opens the devices. One that cannot be opened holds up none of the others; if there are no others, it is an error of
 /// the command. Devices that work at the same time are several, and each stands once.
 fn open(devices: &str, is_quick: bool, is_together: bool) -> Result<Opened, CliError> {
+    let opened = open_each(devices, is_quick)?;
+    if opened.machines.is_empty() {
+        let why = opened.others.first().map_or_else(|| "no device is named".into(), |(_, e)| e.to_string());
+        return Err(CliError::CouldNotRun(why));
+    }
+    if is_together {
+        check_together(devices, &opened)?;
+    }
+    Ok(opened)
+}
+
+fn open_each(devices: &str, is_quick: bool) -> Result<Opened, CliError> {
     let options = session()?.options.clone();
     let mut opened = Opened { machines: Vec::new(), others: Vec::new() };
     for name in devices.split(',').filter(|name| !name.is_empty()) {
@@ -218,13 +233,6 @@ fn open(devices: &str, is_quick: bool, is_together: bool) -> Result<Opened, CliE
                 opened.others.push((known, e));
             }
         }
-    }
-    if opened.machines.is_empty() {
-        let why = opened.others.first().map_or_else(|| "no device is named".into(), |(_, e)| e.to_string());
-        return Err(CliError::CouldNotRun(why));
-    }
-    if is_together {
-        check_together(devices, &opened)?;
     }
     Ok(opened)
 }
@@ -396,19 +404,26 @@ fn say_burn(report: &burn::Report, output: Output) {
 fn verdicts(args: &VerdictArgs, devices: &str, output: Output) -> Result<(), CliError> {
     let read = |path: &PathBuf| Record::read(path).map_err(|e| CliError::CouldNotRun(e.to_string()));
     let learnt = args.expect.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let options = session()?.options.clone();
+    let opened = open_each(devices, args.quick)?;
+    if args.together {
+        check_together(devices, &opened)?;
+    }
+    // All of a group work at the same time.
+    let group_len = if args.together { opened.machines.len().max(1) } else { 1 };
     let mut live = Live::new(Output { json: true });
     let mut all = Vec::new();
-    for name in devices.split(',').filter(|name| !name.is_empty()) {
-        let verdict = match Machine::open(name, options.clone(), args.quick) {
-            Ok(machine) => verdict_on(&machine, args, &learnt, &mut live),
-            Err(e) => verdict::unopened(name, &e.to_string()),
-        };
+    for machines in opened.machines.chunks(group_len) {
+        let verdicts = verdicts_on(machines, args, &learnt, &mut live);
+        verdicts.iter().for_each(|verdict| say_verdict(verdict, output));
+        all.extend(verdicts);
+    }
+    for (name, why) in &opened.others {
+        let verdict = verdict::unopened(name, &why.to_string());
         say_verdict(&verdict, output);
         all.push(verdict);
     }
     let worst = all.iter().map(|v| v.level).max().unwrap_or(verdict::Level::Unknown);
-    output.result(&serde_json::json!({"verdicts": all, "worst": worst}));
+    output.result(&serde_json::json!({"verdicts": all, "together": args.together, "worst": worst}));
     match worst.exit_code() {
         0 => Ok(()),
         2 => Err(CliError::NoAnswer),
@@ -416,17 +431,24 @@ fn verdicts(args: &VerdictArgs, devices: &str, output: Output) -> Result<(), Cli
     }
 }
 
-fn verdict_on(machine: &Machine, args: &VerdictArgs, learnt: &[Record], live: &mut Live) -> verdict::Verdict {
+/// The verdicts on devices that work at the same time, where there are several.
+fn verdicts_on(machines: &[Machine], args: &VerdictArgs, learnt: &[Record], live: &mut Live) -> Vec<verdict::Verdict> {
     let filter = Filter { only: args.only.clone(), without: vec!["compile/".into()] };
     let budget = Duration::from_secs_f64(args.budget);
-    let settings = if machine.is_small { Settings::quick() } else { Settings { budget, ..Settings::default() } };
-    let record = run::run(std::slice::from_ref(machine), &filter, &settings, live);
+    let is_small = machines.iter().all(|m| m.is_small);
+    let settings = if is_small { Settings::quick() } else { Settings { budget, ..Settings::default() } };
+    let settings = Settings { is_together: machines.len() > 1, ..settings };
+    let record = run::run(machines, &filter, &settings, live);
     let options = burn::Options { duration: Some(Duration::from_secs_f64(args.burn)), ..burn::Options::default() };
-    let burnt = burn::burn(machine, &options, live);
-    match record.devices.first() {
-        Some(device) => verdict::judge(device, &record, learnt, Some(&burnt)),
-        None => verdict::unopened(&machine.name, "there is no record of it"),
-    }
+    let burnt = burn::together(machines, &options, vec![live.clone(); machines.len()]);
+    let one = |(machine, burnt): (&Machine, &burn::Report)| {
+        let device = record.devices.iter().find(|device| device.name == machine.name);
+        match device {
+            Some(device) => verdict::judge(device, &record, learnt, Some(burnt)),
+            None => verdict::unopened(&machine.name, "there is no record of it"),
+        }
+    };
+    machines.iter().zip(&burnt).map(one).collect()
 }
 
 fn say_verdict(verdict: &verdict::Verdict, output: Output) {

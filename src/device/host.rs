@@ -162,7 +162,8 @@ impl<E: Executor> Device for HostDevice<E> {
         images.iter().map(one).collect()
     }
 
-    fn submit(&self, _queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+    fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        queue.check_no_engine(self.tag())?;
         self.core.submit(commands)
     }
 

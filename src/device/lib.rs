@@ -115,6 +115,36 @@ pub enum QueueKind {
     Compute,
     /// Copies only, concurrently with kernels. A device without a copy queue uses its compute queue.
     Copy,
+    /// Copies only, by the engine of this number ([`Device::copy_engines`]), whose queue is made when it is first used.
+    CopyEngine(u8),
+}
+
+impl QueueKind {
+    /// Whether it takes copies only.
+    #[must_use]
+    pub const fn only_copies(self) -> bool {
+        !matches!(self, Self::Compute)
+    }
+
+    /// For a device whose driver names no copy engines.
+    ///
+    /// # Errors
+    /// `Unsupported` for one of them.
+    pub fn check_no_engine(self, tag: &DeviceTag) -> Result<(), DeviceError> {
+        let Self::CopyEngine(number) = self else { return Ok(()) };
+        Err(DeviceError::Unsupported { device: tag.name().into(), what: format!("copy by an engine {number}") })
+    }
+}
+
+/// A copy engine of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyEngine {
+    /// Its number in [`QueueKind::CopyEngine`], which is the driver's.
+    pub number: u8,
+    /// What the vendor's documents call it: `sdma0`, `xgmi0`, `ce3`.
+    pub name: String,
+    /// Whether it reads and writes memory of the host.
+    pub reaches_host: bool,
 }
 
 /// A device. Its handles ([`Memory`], [`Kernel`], recorded lists) stay valid also after `close`, but no more work is
@@ -194,6 +224,14 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `WrongDevice`, `Range`, `Closed`; `Submit` if the queue stayed full for the device's submit timeout. On an error
     /// nothing was queued.
     fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError>;
+
+    /// The copy engines that a queue can be on; none if the driver does not name them.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn copy_engines(&self) -> Result<Vec<CopyEngine>, DeviceError> {
+        Ok(Vec::new())
+    }
 
     /// Encodes commands once, to be replayed many times. The list must not contain a `Wait`.
     ///

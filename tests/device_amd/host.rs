@@ -5,6 +5,7 @@ use doorbell::device::amd::{AmdDevice, Driver, Selector};
 use doorbell::device::{Command, Device, DeviceError, QueueKind};
 use doorbell::emu::kfd::{Chip, Config};
 use doorbell::hcq::memory::View;
+use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::FileAccess;
 use doorbell_ioctl::trace::leftovers;
 use std::fs::File;
@@ -94,4 +95,48 @@ fn memory_that_cannot_be_wrapped_is_an_error_that_says_why() {
     assert!(matches!(d.wrap_host(&view), Err(DeviceError::Closed { .. })));
     drop(d);
     assert_eq!(leftovers(&rig.log.events()), Vec::<String>::new());
+}
+
+#[test]
+fn each_copy_engine_copies_in_a_queue_of_its_own() {
+    for chip in CHIPS {
+        let rig = Rig::of(chip);
+        let d = rig.open();
+        let engines = d.copy_engines().unwrap();
+        assert_eq!((engines[0].name.as_str(), engines[1].name.as_str()), ("sdma0", "sdma1"));
+        let data = pattern(4096);
+        let from = words(&d, &data);
+        for engine in &engines {
+            let to = words(&d, &[0; 4096]);
+            for half in [0, 8192] {
+                let copy = Command::copy(to.at(half), from.at(half), 8192);
+                d.submit(QueueKind::CopyEngine(engine.number), &[copy]).unwrap();
+            }
+            assert_eq!(read(&d, &to), data, "{chip:?}: {}", engine.name);
+        }
+        // What the driver was asked for: queues on each engine, one for each.
+        let asked = |number: usize| {
+            let words = ["queue_type=SDMA_BY_ENG_ID".to_owned(), format!("sdma_engine_id={number})")];
+            rig.calls().iter().filter(|call| words.iter().all(|word| call.contains(word))).count()
+        };
+        assert_eq!((0..engines.len()).map(asked).collect::<Vec<_>>(), vec![1; engines.len()], "{:#?}", rig.calls());
+        let copy = Command::copy(from.at(0), from.at(8192), 64);
+        let refused = d.submit(QueueKind::CopyEngine(99), &[copy]).unwrap_err();
+        assert_eq!(refused.to_string(), "device AMD cannot copy by an engine 99");
+        drop(from);
+        d.close().unwrap();
+        drop(d);
+        assert_eq!(rig.complaints(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn drivers_that_do_not_number_their_engines_name_none() {
+    let rig = Rig::new(Config { kfd_minor: kfd::MINOR_SDMA_ENGINE - 1, ..Config::new(Chip::Gfx1100) });
+    let d = rig.open();
+    assert_eq!(d.copy_engines().unwrap(), []);
+    let memory = words(&d, &[0; 64]);
+    let copy = [Command::copy(memory.at(0), memory.at(128), 64)];
+    assert!(d.submit(QueueKind::CopyEngine(0), &copy).is_err());
+    d.submit(QueueKind::Copy, &copy).unwrap();
 }

@@ -120,3 +120,34 @@ fn memory_that_cannot_be_wrapped_is_an_error_that_says_why() {
     drop(d);
     assert_eq!(leftovers(&rig.log.events()), Vec::<String>::new());
 }
+
+#[test]
+fn each_copy_engine_copies_in_a_queue_of_its_own() {
+    for chip in [Chip::Sm80, Chip::Sm90] {
+        let rig = Rig::new(Config::new(chip));
+        let d = rig.open();
+        let engines = d.copy_engines().unwrap();
+        assert!(engines.len() > 1 && engines.iter().all(|engine| engine.name == format!("ce{}", engine.number)));
+        let data = pattern(4096);
+        let from = words(&d, &data);
+        for engine in &engines {
+            let to = words(&d, &[0; 4096]);
+            for half in [0, 8192] {
+                let copy = Command::copy(to.at(half), from.at(half), 8192);
+                d.submit(QueueKind::CopyEngine(engine.number), &[copy]).unwrap();
+            }
+            assert_eq!(read(&d, &to), data, "{chip:?}: {}", engine.name);
+        }
+        let groups: Vec<String> =
+            rig.calls().into_iter().filter(|call| call.contains("KEPLER_CHANNEL_GROUP_A")).collect();
+        // One of the compute queue, one of the copy queue, one for each engine.
+        assert_eq!(groups.len(), 2 + engines.len(), "{groups:#?}");
+        let copy = Command::copy(from.at(0), from.at(8192), 64);
+        let refused = d.submit(QueueKind::CopyEngine(99), &[copy]).unwrap_err();
+        assert_eq!(refused.to_string(), "device NV cannot copy by an engine 99");
+        drop(from);
+        d.close().unwrap();
+        drop(d);
+        assert_eq!(rig.complaints(), Vec::<String>::new());
+    }
+}

@@ -10,11 +10,15 @@ use std::time::Instant;
 
 const BYTES: crate::case::Axis = sizes("bytes", &[64 << 10, 256 << 20], &[64 << 10, 64 << 20], &[16 << 10]);
 
+const ENGINES: crate::case::Axis = crate::case::Axis { name: "engine", values: crate::case::Values::CopyEngines };
+
 /// The entries.
 #[rustfmt::skip]
 pub const CASES: &[Case] = &[
     entry("copies/engine", "the copy queue: up is from pinned host memory, down to it, within the device's own",
         &[words("way", &["up", "down", "within"]), BYTES], engine),
+    entry("copies/each", "each copy engine by itself: up is from pinned host memory, down to it",
+        &[ENGINES, words("way", &["up", "down", "within"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], each),
     entry("copies/kernel", "a kernel that reads or writes pinned host memory",
         &[words("way", &["up", "down"]), sizes("bytes", &[256 << 20], &[64 << 20], &[16 << 10])], kernel),
     entry("copies/wrapped", "memory that the program had already, used in place by the copy queue or by a kernel",
@@ -89,6 +93,20 @@ fn engine(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
     let (dst, src, want) = ends(machine, point.word("way"), len)?;
     let copy = Command::copy(dst.at(0), src.at(0), len);
     Ok(Subject::copies(len as f64, vec![copy]).checked(move |machine| arrived(machine, &dst, &want)))
+}
+
+fn each(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
+    let engines = machine.device().copy_engines()?;
+    let Some(engine) = engines.into_iter().find(|engine| engine.name == point.word("engine")) else {
+        return Err(BenchError::LeftOut("its driver names no copy engines".into()));
+    };
+    let (way, len) = (point.word("way"), point.number("bytes"));
+    if way != "within" && !engine.reaches_host {
+        return Err(BenchError::LeftOut(format!("{} does not reach memory of the host", engine.name)));
+    }
+    let (dst, src, want) = ends(machine, way, len)?;
+    let copy = Command::copy(dst.at(0), src.at(0), len);
+    Ok(Subject::copies_by(engine.number, len as f64, vec![copy]).checked(move |machine| arrived(machine, &dst, &want)))
 }
 
 /// The hand-written copy from one memory to another.

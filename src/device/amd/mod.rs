@@ -42,11 +42,13 @@ use super::gpu::recorded::GpuList;
 use super::gpu::staging::{Staging, upload_code};
 use super::memory::check_wrapped;
 use super::{
-    Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
+    Command, CopyEngine, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory,
+    MemoryParts,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Point;
+use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::{Errno, Port};
 use load::ParsedImage;
 use program::LoadedKernel;
@@ -66,7 +68,8 @@ struct Inner {
     core: Arc<Core>,
     pool: Arc<Pool>,
     compute: Arc<AmdQueue>,
-    copy: Mutex<Option<Arc<AmdQueue>>>,
+    /// Those that were used.
+    copies: Mutex<Vec<(QueueKind, Arc<AmdQueue>)>>,
     staging: Staging,
     // Buffers mapped by both host and GPU, kept until their last handle is dropped.
     host: Arc<HostBuffers<Bo>>,
@@ -119,8 +122,8 @@ impl AmdDevice {
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let info =
             DeviceInfo { arch: chip.name.into(), threads: small(node.cu_count()), memory_bytes: node.vram_bytes() };
-        let (pool, copy, staging) = (Pool::new(Arc::clone(&core) as _), Mutex::default(), Staging::default());
-        Ok(Self { tag, info, inner: Arc::new(Inner { core, pool, compute, copy, staging, host: Arc::default() }) })
+        let (pool, copies, staging) = (Pool::new(Arc::clone(&core) as _), Mutex::default(), Staging::default());
+        Ok(Self { tag, info, inner: Arc::new(Inner { core, pool, compute, copies, staging, host: Arc::default() }) })
     }
 
     /// The node that was opened.
@@ -190,24 +193,49 @@ impl AmdDevice {
 impl Inner {
     /// The copy queue, created on first use.
     fn copy_queue(&self) -> Result<Arc<AmdQueue>, DeviceError> {
-        let mut copy = locked(&self.copy);
-        if let Some(queue) = &*copy {
+        self.queue_of(QueueKind::Copy)
+    }
+
+    /// A copy queue of this kind, created on first use.
+    fn queue_of(&self, kind: QueueKind) -> Result<Arc<AmdQueue>, DeviceError> {
+        let mut copies = locked(&self.copies);
+        if let Some((_, queue)) = copies.iter().find(|(own, _)| *own == kind) {
             return Ok(Arc::clone(queue));
         }
         self.core.check_open()?;
-        let queue = queue::open(&self.core, QueueKind::Copy)?;
-        *copy = Some(Arc::clone(&queue));
+        if let QueueKind::CopyEngine(number) = kind
+            && !self.copy_engines().iter().any(|engine| engine.number == number)
+        {
+            kind.check_no_engine(&self.core.tag)?;
+        }
+        let queue = queue::open(&self.core, kind)?;
+        copies.push((kind, Arc::clone(&queue)));
         Ok(queue)
     }
 
+    /// The SDMA engines of the node: the general ones, then those for links between GPUs. None if the driver's
+    /// interface is older than their numbers.
+    fn copy_engines(&self) -> Vec<CopyEngine> {
+        if self.core.driver.minor() < kfd::MINOR_SDMA_ENGINE {
+            return Vec::new();
+        }
+        let count = |key| u8::try_from(self.core.node.value(key)).unwrap_or(u8::MAX);
+        let general = count("num_sdma_engines");
+        let engine = |number: u8| {
+            let name = number.checked_sub(general).map_or(format!("sdma{number}"), |link| format!("xgmi{link}"));
+            CopyEngine { number, name, reaches_host: true }
+        };
+        (0..general.saturating_add(count("num_sdma_xgmi_engines"))).map(engine).collect()
+    }
+
     fn queues(&self) -> impl Iterator<Item = Arc<AmdQueue>> {
-        let copy = locked(&self.copy).clone();
-        std::iter::once(Arc::clone(&self.compute)).chain(copy)
+        let copies: Vec<_> = locked(&self.copies).iter().map(|(_, queue)| Arc::clone(queue)).collect();
+        std::iter::once(Arc::clone(&self.compute)).chain(copies)
     }
 
     fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         match kind {
-            QueueKind::Copy => self.copy_queue()?.submit(commands, &[]),
+            QueueKind::Copy | QueueKind::CopyEngine(_) => self.queue_of(kind)?.submit(commands, &[]),
             QueueKind::Compute if !commands.iter().any(Command::is_copy) => self.compute.submit(commands, &[]),
             QueueKind::Compute => submit_runs(&self.compute, &*self.copy_queue()?, commands),
         }
@@ -280,6 +308,10 @@ impl Device for AmdDevice {
 
     fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         self.inner.submit(queue, commands)
+    }
+
+    fn copy_engines(&self) -> Result<Vec<CopyEngine>, DeviceError> {
+        Ok(self.inner.copy_engines())
     }
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {

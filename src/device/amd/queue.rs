@@ -2,7 +2,7 @@
 //! events.
 //!
 //! Layer: above `encode`, `ring`, `program`, `scratch`; code shared by all GPUs is in `device::gpu`,
-//! and `mod.rs` owns a compute and a copy queue. Source: docs/amd.md 1.9, 2.5-2.9, 7.4.
+//! and `mod.rs` owns a compute queue and copy queues. Source: docs/amd.md 1.9, 2.5-2.9, 7.4.
 //! Waits in packets compare 32 bits, so a timeline ends after 2^32 - 1 submissions with an error.
 
 use super::bo::Bo;
@@ -116,12 +116,13 @@ pub fn open(core: &Arc<Core>, kind: QueueKind) -> Result<Arc<AmdQueue>, DeviceEr
     let ring_kind = match kind {
         QueueKind::Compute if is_pm4 => RingKind::Pm4,
         QueueKind::Compute => RingKind::Aql,
-        QueueKind::Copy => RingKind::Sdma,
+        QueueKind::Copy | QueueKind::CopyEngine(_) => RingKind::Sdma,
     };
+    let sdma_engine = if let QueueKind::CopyEngine(number) = kind { Some(number) } else { None };
     let timeline = Timeline::new(name_of(&core.tag, kind), core.signals.signal()?);
     let event = core.driver.create_event(core.node.gpu_id, core.render, core.since);
     let event = event.map_err(|source| core.refused("create event", source))?;
-    match Packets::new(core, ring_kind, event) {
+    match Packets::new(core, ring_kind, sdma_engine, event) {
         Ok(packets) => Ok(AmdQueue::new(core, kind, timeline, packets, Event(event))),
         Err(error) => {
             let _first_error_counts = core.driver.destroy_event(event);
@@ -131,8 +132,8 @@ pub fn open(core: &Arc<Core>, kind: QueueKind) -> Result<Arc<AmdQueue>, DeviceEr
 }
 
 impl Packets {
-    fn new(core: &Arc<Core>, kind: RingKind, event: SignalEvent) -> Result<Self, DeviceError> {
-        let ring = HwRing::new(core, kind)?;
+    fn new(core: &Arc<Core>, kind: RingKind, sdma: Option<u8>, event: SignalEvent) -> Result<Self, DeviceError> {
+        let ring = HwRing::new(core, kind, sdma)?;
         let kernargs_bytes = if kind == RingKind::Sdma { 4096 } else { core.options.kernargs_bytes };
         let (bo, view) = core.shared_bo("kernargs", kernargs_bytes)?;
         let (mut buffers, kernargs, mut ibs) = (vec![bo], Kernargs::of(view), None);

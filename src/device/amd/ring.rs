@@ -81,11 +81,12 @@ impl std::fmt::Debug for HwRing {
 }
 
 impl HwRing {
-    /// Allocates the buffers, each with exactly the required size, and creates the queue.
+    /// Allocates the buffers, each with exactly the required size, and creates the queue: on this SDMA engine, or on one
+    /// that the driver chooses.
     ///
     /// # Errors
     /// `Driver` with the call that was refused.
-    pub fn new(core: &Arc<Core>, kind: RingKind) -> Result<Self, DeviceError> {
+    pub fn new(core: &Arc<Core>, kind: RingKind, engine: Option<u8>) -> Result<Self, DeviceError> {
         let refused = |source| core.refused("create queue", source);
         let page = core.driver.page_bytes();
         let size_bytes = core.options.ring_bytes.next_power_of_two().max(u64::from(kfd::MIN_QUEUE_RING_SIZE)).max(page);
@@ -98,7 +99,8 @@ impl HwRing {
             read_pointer_address: pointers.va() + READ_POINTER,
             ring_size: u32::try_from(size_bytes).unwrap_or(0),
             gpu_id: core.node.gpu_id,
-            queue_type: kind.queue_type(),
+            queue_type: engine.map_or(kind.queue_type(), |_| kfd::QUEUE_TYPE_SDMA_BY_ENG_ID),
+            sdma_engine_id: engine.unwrap_or(0).into(),
             queue_percentage: kfd::MAX_QUEUE_PERCENTAGE,
             queue_priority: 7,
             ..Default::default()

@@ -174,14 +174,14 @@ fn open_queue(
 ) -> Result<Arc<CpuQueue>, DeviceError> {
     let (suffix, executors) = match kind {
         QueueKind::Compute => ("compute", options.resolved_threads()),
-        QueueKind::Copy => ("copy", 1),
+        QueueKind::Copy | QueueKind::CopyEngine(_) => ("copy", 1),
     };
     let timeline = Timeline::new(format!("{tag}/{suffix}"), signals.signal()?);
     let consumer = Consumer::new(Ring::new(options.ring_dwords.max(16))?, executors, options.spin_ns);
     let settings = QueueSettings {
         kind,
         host_helps: options.host_helps,
-        has_workers: kind == QueueKind::Copy || options.workers != Some(0),
+        has_workers: kind.only_copies() || options.workers != Some(0),
         spin: Duration::from_nanos(options.spin_ns),
         submit_timeout: options.submit_timeout,
         kernargs_words: options.kernargs_words,
@@ -247,6 +247,7 @@ impl Device for CpuDevice {
         if queue == QueueKind::Compute {
             return self.compute.submit(commands);
         }
+        queue.check_no_engine(&self.tag)?;
         self.queue(queue)?.submit(commands)
     }
 

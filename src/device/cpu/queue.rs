@@ -197,7 +197,7 @@ impl CpuQueue {
     pub(super) fn check(&self, command: &Command) -> Result<(), DeviceError> {
         match command {
             Command::Wait(_) => Ok(()),
-            Command::Exec { .. } if self.settings.kind == QueueKind::Copy => {
+            Command::Exec { .. } if self.settings.kind.only_copies() => {
                 Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
             }
             Command::Exec { kernel, .. } if *kernel.device() != self.tag => Err(self.wrong("kernel", kernel.device())),

@@ -163,7 +163,8 @@ impl Device for DiskDevice {
     }
 
     /// Runs the copies on the calling thread.
-    fn submit(&self, _queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+    fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        queue.check_no_engine(&self.tag)?;
         for command in commands {
             match command {
                 Command::Exec { .. } => return self.refuse("run kernels"),

@@ -53,7 +53,11 @@ impl<E: Encode> Debug for GpuQueue<E> {
 /// The name of a queue's timeline.
 #[must_use]
 pub fn name_of(tag: &DeviceTag, kind: QueueKind) -> String {
-    format!("{tag}/{}", if kind == QueueKind::Compute { "compute" } else { "copy" })
+    match kind {
+        QueueKind::Compute => format!("{tag}/compute"),
+        QueueKind::Copy => format!("{tag}/copy"),
+        QueueKind::CopyEngine(number) => format!("{tag}/copy{number}"),
+    }
 }
 
 impl<E: Encode> GpuQueue<E> {
@@ -169,7 +173,7 @@ impl<E: Encode> GpuQueue<E> {
     pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
         match command {
             Command::Wait(_) => Ok(()),
-            Command::Exec { .. } if self.kind == QueueKind::Copy => {
+            Command::Exec { .. } if self.kind.only_copies() => {
                 Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
             }
             Command::Exec { kernel, .. } if kernel.device() != self.core.tag() => {

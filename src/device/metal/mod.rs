@@ -282,7 +282,8 @@ impl Device for MetalDevice {
     }
 
     /// All work goes through one queue.
-    fn submit(&self, _queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+    fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        queue.check_no_engine(self.tag())?;
         self.core.submit(commands)
     }
 

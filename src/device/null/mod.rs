@@ -95,7 +95,8 @@ impl Device for NullDevice {
         Ok(images.iter().map(|i| Kernel::new(self.tag.clone(), i.name, 0, Arc::new(()))).collect())
     }
 
-    fn submit(&self, _queue: QueueKind, _commands: &[Command]) -> Result<Point, DeviceError> {
+    fn submit(&self, queue: QueueKind, _commands: &[Command]) -> Result<Point, DeviceError> {
+        queue.check_no_engine(&self.tag)?;
         Ok(submit(&self.timeline))
     }
 

@@ -146,13 +146,23 @@ impl Group {
     ///
     /// # Errors
     /// The driver's.
-    pub fn of_copy_engine(core: &Core) -> Result<Option<Arc<Self>>, DeviceError> {
+    pub fn of_own_copy_engine(core: &Core) -> Result<Option<Arc<Self>>, DeviceError> {
+        let best = Engine::of_gpu(core)?.into_iter().filter(|e| !e.shares_graphics && e.reaches_host);
+        // Of those with equally many the first.
+        let best = best.rev().max_by_key(|engine| engine.physical);
+        best.map(|engine| Self::of_copy_engine(core, engine.engine_type)).transpose()
+    }
+
+    /// Creates a group for this copy engine.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn of_copy_engine(core: &Core, engine_type: u32) -> Result<Arc<Self>, DeviceError> {
         let (gpu, driver) = (&core.gpu, &core.gpu.driver);
         let refused = |e| core.refused("make a group of a copy engine", e);
-        let Some(engine_type) = own_copy_engine(gpu).map_err(refused)? else { return Ok(None) };
         let mut params = nvrm::ChannelGroupAlloc { h_va_space: gpu.vaspace, engine_type, ..Default::default() };
         let handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
-        Ok(Some(Arc::new(Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, context_range: None })))
+        Ok(Arc::new(Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, context_range: None }))
     }
 
     /// The NV2080_ENGINE_TYPE of its engine.
@@ -369,34 +379,62 @@ impl Drop for Channel {
     }
 }
 
-/// Whether an NV2080_ENGINE_TYPE is a copy engine: COPY0 to COPY9, and COPY10 to COPY19 in a second range.
-fn is_copy_engine(engine_type: u32) -> bool {
-    matches!(engine_type, 0x09..=0x12 | 0x34..=0x3d)
+/// A copy engine that channels can be on.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    /// Its NV2080_ENGINE_TYPE.
+    pub engine_type: u32,
+    /// How many physical copy engines do its work.
+    physical: u32,
+    /// Whether it is on the graphics engine's runlist.
+    shares_graphics: bool,
+    /// Whether it reads and writes memory of the host.
+    pub reaches_host: bool,
 }
 
-/// Among the copy engines that do not share the graphics engine's runlist, the one with the most physical copy engines.
-fn own_copy_engine(gpu: &Gpu) -> Result<Option<u32>, RmError> {
-    let mut engines = nvrm::Engines::default();
-    gpu.driver.control(gpu.subdevice, &nvrm::GPU_GET_ENGINES_V2, &mut engines)?;
-    let count = (engines.engine_count as usize).min(engines.engine_list.len());
-    let mut best: Option<(u32, u32)> = None;
-    for ce_engine_type in engines.engine_list[..count].iter().copied().filter(|ty| is_copy_engine(*ty)) {
-        let mut caps = nvrm::CeCaps { ce_engine_type, ..Default::default() };
+impl Engine {
+    /// The copy engines of a GPU that have physical ones.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn of_gpu(core: &Core) -> Result<Vec<Self>, DeviceError> {
+        let gpu = &core.gpu;
+        let refused = |e| core.refused("ask for copy engines", e);
+        let mut engines = nvrm::Engines::default();
+        gpu.driver.control(gpu.subdevice, &nvrm::GPU_GET_ENGINES_V2, &mut engines).map_err(refused)?;
+        let count = (engines.engine_count as usize).min(engines.engine_list.len());
+        let copies = engines.engine_list[..count].iter().filter(|ty| copy_engine_number(**ty).is_some());
+        let asked: Result<Vec<Self>, RmError> = copies.map(|ty| Self::ask(gpu, *ty)).collect();
+        Ok(asked.map_err(refused)?.into_iter().filter(|engine| engine.physical > 0).collect())
+    }
+
+    fn ask(gpu: &Gpu, engine_type: u32) -> Result<Self, RmError> {
+        let mut caps = nvrm::CeCaps { ce_engine_type: engine_type, ..Default::default() };
         gpu.driver.control(gpu.subdevice, &nvrm::CE_GET_CAPS_V2, &mut caps)?;
         let both = CAPS_SYSTEM_READ | CAPS_SYSTEM_WRITE;
-        let copies_from_system = caps.caps_tbl & CAPS_SYSTEM != 0 || caps.caps_tbl & both == both;
-        if caps.caps_tbl & CAPS_GRAPHICS != 0 || !copies_from_system {
-            continue;
-        }
-        let mut mask = nvrm::CePceMask { ce_engine_type, ..Default::default() };
+        let reaches_host = caps.caps_tbl & CAPS_SYSTEM != 0 || caps.caps_tbl & both == both;
+        let mut mask = nvrm::CePceMask { ce_engine_type: engine_type, ..Default::default() };
         // If the driver does not answer, each is assumed to have one.
         let asked = gpu.driver.control(gpu.subdevice, &nvrm::CE_GET_CE_PCE_MASK, &mut mask);
         let physical = if asked.is_ok() { mask.pce_mask.count_ones() } else { 1 };
-        if physical > 0 && best.is_none_or(|(_, most)| physical > most) {
-            best = Some((ce_engine_type, physical));
-        }
+        Ok(Self { engine_type, physical, shares_graphics: caps.caps_tbl & CAPS_GRAPHICS != 0, reaches_host })
     }
-    Ok(best.map(|(engine_type, _)| engine_type))
+
+    /// n of its NV2080_ENGINE_TYPE_COPYn.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        copy_engine_number(self.engine_type).unwrap_or(0)
+    }
+}
+
+/// n, if an NV2080_ENGINE_TYPE is COPYn: COPY0 to COPY9, and COPY10 to COPY19 in a second range.
+fn copy_engine_number(engine_type: u32) -> Option<u8> {
+    let number = match engine_type {
+        0x09..=0x12 => engine_type - 0x09,
+        0x34..=0x3d => engine_type - 0x34 + 10,
+        _ => return None,
+    };
+    u8::try_from(number).ok()
 }
 
 fn unregister(driver: &Driver, gpu_uuid: [u8; 16], h_channel: Handle) -> Result<(), RmError> {

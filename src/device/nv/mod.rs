@@ -32,7 +32,7 @@ mod watch;
 pub use self::core::{Core, NvOptions};
 pub use bank0::{Bank0, LaunchValues};
 pub use bo::{Bo, Placement};
-pub use channel::{Channel, Group, Notification};
+pub use channel::{Channel, Engine, Group, Notification};
 pub use chip::{CHIPS, Chip};
 pub use driver::{CTL_PATH, Driver, Outcome, RmError, UVM_PATH, explain};
 pub use events::Events;
@@ -53,8 +53,8 @@ use super::gpu::recorded::GpuList;
 use super::gpu::staging::{Staging, upload_code};
 use super::memory::check_wrapped;
 use super::{
-    Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Location, Memory,
-    MemoryParts,
+    Command, CopyEngine, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Location,
+    Memory, MemoryParts,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
 use doorbell_hcq::memory::View;
@@ -80,6 +80,8 @@ struct Inner {
     pool: Arc<Pool>,
     compute: Arc<NvQueue>,
     copy: Arc<NvQueue>,
+    /// Queues on chosen copy engines, those that were used, with the engines' numbers.
+    engines: Mutex<Vec<(u8, Arc<NvQueue>)>>,
     // The channels' groups: freed after them.
     groups: Mutex<Vec<Arc<Group>>>,
     /// The debugger object, which is queried for exceptions.
@@ -147,7 +149,8 @@ impl NvDevice {
         };
         let (pool, groups) = (Pool::new(Arc::clone(&core) as _), Mutex::new(groups));
         let (debugger, staging, host) = (Mutex::default(), Staging::default(), Arc::default());
-        let inner = Arc::new(Inner { core, pool, compute, copy, groups, debugger, staging, host });
+        let inner =
+            Arc::new(Inner { core, pool, compute, copy, engines: Mutex::default(), groups, debugger, staging, host });
         // From here on the device's drop cleans up after a failure.
         let device = Self { tag, info, inner };
         device.inner.start()?;
@@ -241,13 +244,8 @@ impl NvDevice {
 /// step, the copy queue shares the graphics engine's runlist.
 fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Option<Arc<Group>>), DeviceError> {
     if core.options.own_copy_engine {
-        let own = Group::of_copy_engine(core);
-        let running = |group: Arc<Group>| -> Result<_, DeviceError> {
-            let queue = queue::open(core, &group, QueueKind::Copy)?;
-            group.schedule().map_err(|e| core.refused("schedule the copy channel", e))?;
-            queue::start(&queue)?;
-            Ok((queue, group))
-        };
+        let own = Group::of_own_copy_engine(core);
+        let running = |group: Arc<Group>| Ok((running_queue(core, &group, QueueKind::Copy)?, group));
         match own.and_then(|group| group.map(running).transpose()) {
             Ok(Some((queue, group))) => return Ok((queue, Some(group))),
             Ok(None) => log::debug!("{}: no copy engine beside the graphics engine", core.tag),
@@ -255,6 +253,14 @@ fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Op
         }
     }
     Ok((queue::open(core, shared, QueueKind::Copy)?, None))
+}
+
+/// Opens a copy queue in a group of its own, and waits for its engine to answer.
+fn running_queue(core: &Arc<Core>, group: &Arc<Group>, kind: QueueKind) -> Result<Arc<NvQueue>, DeviceError> {
+    let queue = queue::open(core, group, kind)?;
+    group.schedule().map_err(|e| core.refused("schedule the copy channel", e))?;
+    queue::start(&queue)?;
+    Ok(queue)
 }
 
 impl Inner {
@@ -285,20 +291,41 @@ impl Inner {
         Ok(())
     }
 
-    fn queues(&self) -> [&Arc<NvQueue>; 2] {
-        [&self.compute, &self.copy]
+    fn queues(&self) -> Vec<Arc<NvQueue>> {
+        let engines = locked(&self.engines);
+        [&self.compute, &self.copy].into_iter().chain(engines.iter().map(|(_, queue)| queue)).cloned().collect()
+    }
+
+    /// The queue on a copy engine, created on first use.
+    fn engine_queue(&self, number: u8) -> Result<Arc<NvQueue>, DeviceError> {
+        let (core, kind) = (&self.core, QueueKind::CopyEngine(number));
+        let mut engines = locked(&self.engines);
+        if let Some((_, queue)) = engines.iter().find(|(own, _)| *own == number) {
+            return Ok(Arc::clone(queue));
+        }
+        core.check_open()?;
+        let Some(engine) = Engine::of_gpu(core)?.into_iter().find(|engine| engine.number() == number) else {
+            return Err(core.cannot(format!("copy by an engine {number}")));
+        };
+        let group = Group::of_copy_engine(core, engine.engine_type)?;
+        let queue = running_queue(core, &group, kind)?;
+        queue.watch().set_peer(&self.compute);
+        locked(&self.groups).push(group);
+        engines.push((number, Arc::clone(&queue)));
+        Ok(queue)
     }
 
     fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         match kind {
             QueueKind::Copy => self.copy.submit(commands, &[]),
+            QueueKind::CopyEngine(number) => self.engine_queue(number)?.submit(commands, &[]),
             QueueKind::Compute if !commands.iter().any(Command::is_copy) => self.compute.submit(commands, &[]),
             QueueKind::Compute => submit_runs(&self.compute, &self.copy, commands),
         }
     }
 
     fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
-        synchronize(self.queues().map(Arc::clone), timeout)
+        synchronize(self.queues(), timeout)
     }
 
     /// Waits for the queues' work, for `timeout` at most, ends the queues, then frees all memory that no handle holds.
@@ -369,6 +396,16 @@ impl Device for NvDevice {
 
     fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         self.inner.submit(queue, commands)
+    }
+
+    fn copy_engines(&self) -> Result<Vec<CopyEngine>, DeviceError> {
+        let engines = Engine::of_gpu(&self.inner.core)?.into_iter();
+        let engine = |e: Engine| CopyEngine {
+            number: e.number(),
+            name: format!("ce{}", e.number()),
+            reaches_host: e.reaches_host,
+        };
+        Ok(engines.map(engine).collect())
     }
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {

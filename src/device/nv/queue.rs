@@ -1,7 +1,7 @@
 //! NVIDIA's implementation of a queue: commands become methods in push buffers, whose addresses go to a channel's ring.
 //!
 //! Layer: above `channel`, `program`, `local`; code shared by all GPUs is in `device::gpu`, waiting
-//! is in `watch`, and `mod.rs` owns a compute and a copy queue. Source: docs/nv.md 3, 6.
+//! is in `watch`, and `mod.rs` owns a compute queue and copy queues. Source: docs/nv.md 3, 6.
 //! A submission is a list of methods, cut into pieces. Each piece is one push buffer in a ring of host memory, and its
 //! address goes to the channel's ring. The last method writes the timeline's semaphore.
 
@@ -126,7 +126,7 @@ impl Methods {
     fn new(core: &Arc<Core>, group: &Arc<Group>, kind: QueueKind) -> Result<Self, DeviceError> {
         let (class, block_bytes) = match kind {
             QueueKind::Compute => (core.gpu.chip.compute_class, core.options.launch_bytes),
-            QueueKind::Copy => (core.gpu.chip.copy_class, 4096),
+            QueueKind::Copy | QueueKind::CopyEngine(_) => (core.gpu.chip.copy_class, 4096),
         };
         let (push_bo, push_view) = core.shared_bo("push buffers", core.options.push_bytes)?;
         let (block_bo, block_view) = core.shared_bo("launches", block_bytes)?;
@@ -211,7 +211,7 @@ impl Methods {
                 release.emit(&mut self.list)?;
                 self.is_busy = false;
             }
-            QueueKind::Copy => {
+            QueueKind::Copy | QueueKind::CopyEngine(_) => {
                 let payload = self.copy_payload;
                 copy::Action::Release { address, value, timestamp: true, payload }.emit(&mut self.list)?;
             }
@@ -308,7 +308,7 @@ impl Encode for Methods {
 
     #[inline]
     fn open(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
-        if self.kind == QueueKind::Copy && self.copy_payload == Payload::Word && u32::try_from(context.value).is_err() {
+        if self.kind.only_copies() && self.copy_payload == Payload::Word && u32::try_from(context.value).is_err() {
             let what = "number more than 2^32 - 1 submissions";
             return Err(SubmitError::Unsupported { queue: "copy", what }.into());
         }
@@ -319,7 +319,7 @@ impl Encode for Methods {
         let chip = context.core.gpu.chip;
         let (subchannel, class) = match self.kind {
             QueueKind::Compute => (Subchannel::COMPUTE, chip.compute_class),
-            QueueKind::Copy => (Subchannel::COPY, chip.copy_class),
+            QueueKind::Copy | QueueKind::CopyEngine(_) => (Subchannel::COPY, chip.copy_class),
         };
         host::Action::SetObject { subchannel, class }.emit(&mut self.list)?;
         if self.kind == QueueKind::Compute {

@@ -194,6 +194,11 @@ fn devices_are_measured_and_burnt_together() {
     assert!(lines.len() == 2 && lines[0].starts_with("CPU ") && lines[1].starts_with("CPU:1 "), "{err}");
     let (code, out, err) = run(doorbell().args(["bench", "burn", "--seconds", "0.1"]).args(both));
     assert_eq!((code, last(&out)["burn"].as_array().unwrap().len()), (0, 2), "{out}{err}");
+    let (code, out, err) = run(doorbell().args(["bench", "verdict", "--burn", "0.1", "memory/scale"]).args(both));
+    let verdicts = &last(&out)["verdicts"];
+    let judged = |n: usize| (verdicts[n]["device"].clone(), verdicts[n]["level"].clone());
+    let pass = |name: &str| (Value::from(name), Value::from("PASS"));
+    assert_eq!((code, judged(0), judged(1)), (0, pass("CPU"), pass("CPU:1")), "{out}{err}");
     for (devices, why) in [("CPU", "--together is for several devices"), ("CPU,CPU:0", "CPU stands twice")] {
         let (code, _, err) = run(doorbell().args(["bench", "run", "--together", "--device", devices]));
         assert!(code == 3 && err.contains(why), "{err}");
