@@ -40,8 +40,26 @@ pub struct Args {
     pub files: Vec<PathBuf>,
     /// The table is added to this file.
     pub out: Option<PathBuf>,
-    /// The disassembler that has to read all code.
-    pub nvdisasm: Option<PathBuf>,
+    pub nvdisasm: Option<Nvdisasm>,
+}
+
+/// The disassembler that has to read the code of PTX.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nvdisasm {
+    pub program: PathBuf,
+    /// It reads one kernel of so many: it takes far longer than the assembler.
+    pub one_of: u64,
+}
+
+impl Nvdisasm {
+    /// Whether it is to read the kernel of this name, which is by chance, and the same in each run.
+    #[must_use]
+    pub fn wants(&self, kernel: &str) -> bool {
+        // FNV-1a of 64 bits.
+        let hash =
+            kernel.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        (hash >> 16).is_multiple_of(self.one_of)
+    }
 }
 
 impl Args {
@@ -61,13 +79,15 @@ impl Args {
             Some("object") => Kind::Object,
             other => return Err(format!("{other:?} is not ptx, cubin or object")),
         };
-        let (mut files, mut out, mut nvdisasm, mut sample, mut seed) = (vec![], None, None, usize::MAX, 26u64);
+        let (mut files, mut out, mut nvdisasm, mut one_of) = (vec![], None, None, 1u64);
+        let (mut sample, mut seed) = (usize::MAX, 26u64);
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{word} {text} is no number"));
             match word.as_str() {
                 "--out" => out = Some(value()?.into()),
                 "--nvdisasm" => nvdisasm = Some(value()?.into()),
+                "--nvdisasm-one-of" => one_of = number(value()?)?.max(1),
                 "--sample" => sample = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
                 "--seed" => seed = number(value()?)?,
                 _ if word.starts_with("--") => return Err(format!("unknown option {word}")),
@@ -78,6 +98,7 @@ impl Args {
             }
         }
         files.sort();
+        let nvdisasm = nvdisasm.map(|program| Nvdisasm { program, one_of });
         Ok(Args { kind, files: sampled(files, sample, seed), out, nvdisasm })
     }
 }

@@ -6,7 +6,7 @@ use doorbell_ptx::sass;
 use std::path::Path;
 
 /// Checks one file.
-pub fn check(path: &Path, _nvdisasm: Option<&Path>, report: &mut Report) {
+pub fn check(path: &Path, report: &mut Report) {
     if let Err((what, text)) = checked(path, report) {
         report.fault(path, what, &text);
     }

@@ -1,7 +1,7 @@
 //! Other people's GPU code: reads, assembles and prints what ships in real libraries, and writes one table.
 //!
 //! ```text
-//! corpus ptx CHIP FILE...        PTX: our assembler takes it, our checker finds no hazard, nvdisasm reads every word
+//! corpus ptx CHIP FILE...        PTX: our assembler takes it, our checker finds no hazard, nvdisasm reads it
 //! corpus cubin FILE...           cubins: no unknown word, and the listing assembles to the same bytes
 //! corpus object FILE...          AMD's objects: no `.long` in the listing, and it assembles to the same bytes
 //! ```
@@ -33,8 +33,8 @@ fn main() -> ExitCode {
         }
     };
     let report = each(&args.files, &|path, report| match &args.kind {
-        args::Kind::Ptx(chip) => texts::check(path, *chip, args.nvdisasm.as_deref(), report),
-        args::Kind::Cubin => cubins::check(path, args.nvdisasm.as_deref(), report),
+        args::Kind::Ptx(chip) => texts::check(path, *chip, args.nvdisasm.as_ref(), report),
+        args::Kind::Cubin => cubins::check(path, report),
         args::Kind::Object => objects::check(path, report),
     });
     print!("{}", report.text(&args.kind.to_string()));

@@ -1,12 +1,13 @@
 //! PTX texts: assembled, checked for hazards, read by nvdisasm.
 
+use crate::args::Nvdisasm;
 use crate::report::Report;
 use doorbell_ptx::sass::{self, SmArch, check, compile};
 use std::path::Path;
 use std::process::Command;
 
 /// Checks one text for a chip.
-pub fn check(path: &Path, chip: SmArch, nvdisasm: Option<&Path>, report: &mut Report) {
+pub fn check(path: &Path, chip: SmArch, nvdisasm: Option<&Nvdisasm>, report: &mut Report) {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(e) => return report.fault(path, "read", &e.to_string()),
@@ -24,9 +25,9 @@ pub fn check(path: &Path, chip: SmArch, nvdisasm: Option<&Path>, report: &mut Re
             }
             Err(e) => report.fault(path, "word", &format!("{e} in {}", kernel.name)),
         }
-        if let Some(tool) = nvdisasm
-            && let Err(e) = reads(tool, chip, &kernel.words)
-        {
+        let Some(tool) = nvdisasm.filter(|tool| tool.wants(&kernel.name)) else { continue };
+        report.count("kernels that nvdisasm read", 1);
+        if let Err(e) = reads(&tool.program, chip, &kernel.words) {
             report.fault(path, "nvdisasm", &format!("{e} in {}", kernel.name));
         }
     }

@@ -35,6 +35,9 @@ const CUBIN_CHIPS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "s
 /// Cubins of a library and chip that are checked: with all of them a run would take hours.
 const CUBINS: &str = "60";
 
+/// nvdisasm reads one kernel of so many: all of them would take hours.
+const NVDISASM_ONE_OF: &str = "25";
+
 /// All of it, or a sample.
 pub fn steps(rest: &[String]) -> Vec<Step> {
     let tools = || call("setup", setup::nvidia_tools);
@@ -139,7 +142,9 @@ fn ptx() -> Result<(), Failure> {
     }
     let nvdisasm = root().join("target/nvidia/nvidia/cu13/bin/nvdisasm");
     let (texts, nvdisasm, table) = (texts.to_string_lossy(), nvdisasm.to_string_lossy(), table());
-    PTX_CHIPS.iter().try_for_each(|chip| check(&["ptx", chip, "--nvdisasm", &nvdisasm, "--out", &table, &texts]))
+    let one_of = ["--nvdisasm", &nvdisasm, "--nvdisasm-one-of", NVDISASM_ONE_OF];
+    let on = |chip: &&str| check(&[&["ptx", chip, "--out", &table][..], &one_of, &[&texts]].concat());
+    PTX_CHIPS.iter().try_for_each(on)
 }
 
 fn cubins() -> Result<(), Failure> {
