@@ -25,10 +25,11 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
     let cargo = |what: &str| start(STEP, &format!("{} cargo {what} --quiet {}", environment(), packages()));
     let mut steps = vec![
         call(STEP, setup::aarch64_library),
-        // One build of all, so that tests and program share their crates.
-        cargo(&format!("build --bin doorbell{}{more}", list(QUICK))),
+        // One build of all, so that tests, program and libdoorbell share their crates.
+        cargo(&format!("build --lib --bin doorbell{}{more}", list(QUICK))),
         cargo(&format!("test{}", list(QUICK))),
         call(STEP, package),
+        call(STEP, c_program),
         call(STEP, training),
         call(STEP, software_gpus),
     ];
@@ -50,8 +51,8 @@ fn environment() -> String {
 /// What is built: always the same packages with the same features.
 fn packages() -> String {
     format!(
-        "--profile emulated --target {AARCH64} --package doorbell --package doorbell-cli --package doorbell-aarch64 \
-         --no-default-features --features cpu,amd,nv,emu,datasets"
+        "--profile emulated --target {AARCH64} --package doorbell --package doorbell-cli --package doorbell-capi \
+         --package doorbell-aarch64 --no-default-features --features cpu,amd,nv,emu,datasets"
     )
 }
 
@@ -77,6 +78,10 @@ impl Host {
     }
 }
 
+fn words(first: &str, last: &str) -> Vec<String> {
+    first.split_whitespace().chain(last.split_whitespace()).map(str::to_owned).collect()
+}
+
 fn failed(why: String) -> Failure {
     Failure::Failed { step: STEP.to_owned(), status: why }
 }
@@ -91,8 +96,8 @@ fn read(name: &str) -> Result<Vec<u8>, Failure> {
 
 /// A package that is compiled here computes there what it computes here.
 fn package() -> Result<(), Failure> {
-    let numbers =
-        (0..1024u32).flat_map(|i| ((i.wrapping_mul(2_654_435_761) >> 16) as f32 / 65536.0 - 0.5).to_le_bytes());
+    // Those of src/capi/examples/run.c.
+    let numbers = (0..1024u16).flat_map(|i| (f32::from(i % 7) / 8.0).to_le_bytes());
     let head = (INPUT.len() as u64).to_le_bytes();
     let file: Vec<u8> = head.into_iter().chain(INPUT.bytes()).chain(numbers).collect();
     std::fs::write(path("in.safetensors"), file).map_err(|e| failed(format!("{FOLDER}/in.safetensors: {e}")))?;
@@ -123,6 +128,48 @@ fn distance(a: &[u8], b: &[u8]) -> Result<f64, String> {
     let most = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, larger);
     let largest = most(&mut a.iter().map(|x| x.abs()));
     Ok(most(&mut a.iter().zip(&b).map(|(x, y)| (x - y).abs())) / largest)
+}
+
+/// A C program with libdoorbell prints there what it prints here, from the package of both. There is no C compiler with
+/// a library for AArch64: clang and lld link what Rust's standard library brings, musl's libc, with the headers of this
+/// machine's musl, whose declarations are those of any processor with 64 bits.
+fn c_program() -> Result<(), Failure> {
+    let own = output(STEP, &words("rustc --print target-libdir --target", AARCH64))?;
+    let own = format!("{}/self-contained", own.trim());
+    let source = "src/capi/examples/run.c";
+    let object = format!("{FOLDER}/run.o");
+    let headers = "-nostdinc -isystem /usr/include/x86_64-linux-musl -Isrc/capi";
+    program(STEP, &words(&format!("clang-19 --target=aarch64-linux-musl {headers} -O1 -c {source} -o"), &object))?;
+    let library = format!("{FOLDER}/{AARCH64}/emulated/libdoorbell.a");
+    let (first, last) = ("crt1.o crti.o crtbegin.o", "libunwind.a libc.a crtend.o crtn.o");
+    let of_rust = |names: &str| names.split(' ').map(|name| format!(" {own}/{name}")).collect::<String>();
+    let link = format!("ld.lld-19 -static --gc-sections -o {FOLDER}/run{} {object} {library}", of_rust(first));
+    program(STEP, &words(&link, &of_rust(last)))?;
+    let there = output(STEP, &words(&format!("qemu-aarch64-static {FOLDER}/run"), &format!("{FOLDER}/both.dbp")))?;
+    print!("{there}");
+    let here = read("here.safetensors")?;
+    // A line is a Tensor's name with its first numbers, to six digits after the point.
+    let differs = |line: &&str| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let printed: Vec<f64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let computed = tensor(&here, name).unwrap_or_default();
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 2e-6;
+        printed.is_empty() || printed.len() > computed.len() || !printed.iter().zip(&computed).all(near)
+    };
+    match there.lines().find(differs) {
+        None if there.lines().count() == 3 => Ok(()),
+        found => Err(failed(format!("libdoorbell computes other values: {found:?} of {there}"))),
+    }
+}
+
+/// The numbers of a Tensor of F32 in a file of safetensors.
+fn tensor(file: &[u8], name: &str) -> Option<Vec<f64>> {
+    let (len, rest) = file.split_first_chunk::<8>()?;
+    let (head, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+    let own = std::str::from_utf8(head).ok()?.split(&format!("\"{name}\":")).nth(1)?;
+    let (first, last) = own.split("\"data_offsets\":[").nth(1)?.split(']').next()?.split_once(',')?;
+    let bytes = data.get(first.trim().parse().ok()?..last.trim().parse().ok()?)?;
+    Some(bytes.as_chunks::<4>().0.iter().map(|c| f64::from(f32::from_le_bytes(*c))).collect())
 }
 
 /// An epoch of training there ends with the loss that it ends with here.
@@ -162,6 +209,14 @@ mod tests {
     fn file(head: &str, numbers: &[f32]) -> Vec<u8> {
         let data = numbers.iter().flat_map(|n| n.to_le_bytes());
         (head.len() as u64).to_le_bytes().into_iter().chain(head.bytes()).chain(data).collect()
+    }
+
+    #[test]
+    fn a_tensor_is_found_by_its_name() {
+        let head = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"data_offsets":[4,12]}}"#;
+        let file = file(head, &[1.0, 2.0, -3.0]);
+        assert_eq!(tensor(&file, "b"), Some(vec![2.0, -3.0]));
+        assert_eq!((tensor(&file, "c"), tensor(&file[..20], "a")), (None, None));
     }
 
     #[test]
