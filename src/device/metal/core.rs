@@ -22,8 +22,8 @@ pub const MAX_IN_FLIGHT: usize = 512;
 pub const MAX_COMMAND_BUFFERS: u64 = 1024;
 
 /// States of a command buffer (`MTLCommandBufferStatus`).
-const COMPLETED: u64 = 4;
-const FAILED: u64 = 5;
+pub const COMPLETED: u64 = 4;
+pub const FAILED: u64 = 5;
 
 // TIMEOUT: a wake-up of a blocked thread takes some 100 us, half of which spinning saves.
 const SPIN: Duration = Duration::from_micros(50);

@@ -168,14 +168,22 @@ pub struct Range {
 }
 
 /// `BOOL`, one byte everywhere; the list has arm64's code for it (x86-64 has `c`).
-impl Encode for u8 {
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bool(pub u8);
+
+impl Encode for Bool {
     const CODE: &'static str = "B";
 }
 
+impl Encode for u8 {
+    const CODE: &'static str = "C";
+}
+
 impl Argument for bool {
-    type Raw = u8;
-    fn raw(self) -> u8 {
-        self.into()
+    type Raw = Bool;
+    fn raw(self) -> Bool {
+        Bool(self.into())
     }
 }
 
@@ -187,9 +195,9 @@ impl Argument for u8 {
 }
 
 impl Outcome for bool {
-    type Raw = u8;
-    unsafe fn of(_: &'static Runtime, raw: u8) -> bool {
-        raw != 0
+    type Raw = Bool;
+    unsafe fn of(_: &'static Runtime, raw: Bool) -> bool {
+        raw.0 != 0
     }
 }
 

@@ -14,10 +14,10 @@ pub struct Program {
 }
 
 /// MSL versions, as the compiler's options have them: the first with what our kernels use, and the first with `bfloat`.
-const MSL_3_0: u64 = 3 << 16;
-const MSL_3_1: u64 = 3 << 16 | 1;
+pub const MSL_3_0: u64 = 3 << 16;
+pub const MSL_3_1: u64 = 3 << 16 | 1;
 /// `MTLMathModeSafe`.
-const MATH_SAFE: i64 = 0;
+pub const MATH_SAFE: i64 = 0;
 /// Where a source says that arithmetic must be exact, near its beginning.
 const SAFE_MATH: &str = "math_mode(safe)";
 

@@ -1,5 +1,8 @@
 //! The list of messages, by itself; against a framework it is tested in `emu::metal`.
 
+mod bindings;
+mod headers;
+
 use super::Selector;
 use super::messages::ROWS;
 

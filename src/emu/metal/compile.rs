@@ -1,7 +1,7 @@
 //! Libraries from source, functions, pipelines.
 
 use crate::device::Device;
-use crate::encode::Sel;
+use crate::encode::{Bool, Sel};
 use crate::foundation::{Own, Text, array, give_error, string};
 use crate::machine::Machine;
 use crate::object::{self, Body, Class, Id};
@@ -76,8 +76,8 @@ extern "C" fn set_version(this: Id, _: Sel, version: u64) {
     }
 }
 
-extern "C" fn set_fast_math(this: Id, _: Sel, on: u8) {
-    set_math_mode(this, Sel(0), if on == 0 { 0 } else { 2 });
+extern "C" fn set_fast_math(this: Id, _: Sel, on: Bool) {
+    set_math_mode(this, Sel(0), if on.0 == 0 { 0 } else { 2 });
 }
 
 extern "C" fn set_math_mode(this: Id, _: Sel, mode: i64) {

@@ -1,7 +1,7 @@
 //! The device: what it is, and what it makes.
 
 use crate::buffer::Buffer;
-use crate::encode::{Block, Sel};
+use crate::encode::{Block, Bool, Sel};
 use crate::event::Event;
 use crate::foundation::string;
 use crate::machine::{FaultKind, Machine};
@@ -71,19 +71,19 @@ extern "C" fn allocated(this: Id, _: Sel) -> u64 {
     of(this, 0, |m| m.allocated.load(Ordering::Relaxed))
 }
 
-extern "C" fn unified(this: Id, _: Sel) -> u8 {
-    of(this, 0, |m| (m.config.family > 0).into())
+extern "C" fn unified(this: Id, _: Sel) -> Bool {
+    of(this, Bool(0), |m| (m.config.family > 0).into())
 }
 
 /// Apple's families contain the older ones; a GPU of another make has Mac2.
-extern "C" fn supports(this: Id, _: Sel, family: i64) -> u8 {
+extern "C" fn supports(this: Id, _: Sel, family: i64) -> Bool {
     let has = |m: &Arc<Machine>| match (i64::from(m.config.family), family) {
         (0, asked) => asked == 2002,
         (newest, asked @ 1001..=1999) => asked - 1000 <= newest,
         (newest, 5001) => newest >= 7,
         (_, asked) => asked == 2002 || (3001..=3003).contains(&asked),
     };
-    of(this, 0, |m| has(m).into())
+    of(this, Bool(0), |m| has(m).into())
 }
 
 extern "C" fn new_queue(this: Id, _: Sel, most: u64) -> Id {

@@ -25,6 +25,17 @@ pub struct Range {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block(pub usize);
 
+/// `BOOL`: one byte.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bool(pub u8);
+
+impl From<bool> for Bool {
+    fn from(is: bool) -> Self {
+        Self(is.into())
+    }
+}
+
 /// A type that a message may have as an argument or a result.
 pub trait Encode {
     /// Its code.
@@ -40,7 +51,8 @@ codes! {
     u64 => "Q",
     i64 => "q",
     f64 => "d",
-    u8 => "B",
+    u8 => "C",
+    Bool => "B",
     Id => "@",
     Sel => ":",
     Size => "{?=QQQ}",

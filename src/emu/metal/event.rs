@@ -1,6 +1,6 @@
 //! Shared events: a number that only grows, and those who wait for it.
 
-use crate::encode::Sel;
+use crate::encode::{Bool, Sel};
 use crate::object::{self, Body, Class, Id};
 use crate::send::Methods;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -63,7 +63,7 @@ extern "C" fn set_value(this: Id, _: Sel, value: u64) {
     }
 }
 
-extern "C" fn wait(this: Id, _: Sel, value: u64, timeout_ms: u64) -> u8 {
+extern "C" fn wait(this: Id, _: Sel, value: u64, timeout_ms: u64) -> Bool {
     let timeout = Duration::from_millis(timeout_ms.min(1 << 40));
     object::get::<Event>(this).is_some_and(|e| e.wait(value, timeout)).into()
 }

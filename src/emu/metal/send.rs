@@ -4,7 +4,7 @@
 //! are and jumps to the method, so arguments and results follow the platform's C calling convention whatever their
 //! types. To nil it answers zeros.
 
-use crate::encode::{Method, Sel};
+use crate::encode::{Bool, Method, Sel};
 use crate::machine::{Config, FaultKind, Machine};
 use crate::object::{self, Class, Id};
 use crate::{buffer, command, compile, device, encoder, event, foundation, queue};
@@ -253,7 +253,7 @@ extern "C" fn release(this: Id, _: Sel) {
     object::release(this);
 }
 
-extern "C" fn responds(this: Id, _: Sel, to: Sel) -> u8 {
+extern "C" fn responds(this: Id, _: Sel, to: Sel) -> Bool {
     this.class().is_some_and(|class| METHODS.0.contains_key(&(class, false, to.0))).into()
 }
 
