@@ -9,6 +9,7 @@ mod aarch64;
 mod corpus;
 mod dist;
 mod fuzz;
+mod metal;
 mod run;
 mod setup;
 mod size;

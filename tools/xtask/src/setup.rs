@@ -61,6 +61,17 @@ pub fn aarch64_library() -> Result<(), Failure> {
     rust_library("aarch64", AARCH64)
 }
 
+/// The target of programs that are linked for a Mac.
+pub const MACOS: &str = "aarch64-apple-darwin";
+
+/// The same for a Mac.
+///
+/// # Errors
+/// As [`aarch64_library`].
+pub fn macos_library() -> Result<(), Failure> {
+    rust_library("metal", MACOS)
+}
+
 /// The same for static programs of this machine's kind, which libdoorbell is tested with.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes: Takes::Nothing },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, sanitized tests, the suite on software GPUs, a sample of other people's GPU code, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, sanitized tests, the suite on software GPUs, AArch64 in an emulator, the link for a Mac, a sample of other people's GPU code, tests",
         steps: chosen_test_steps,
         takes: Takes::OneOf(&["quick"]),
     },
@@ -55,6 +55,12 @@ pub const TASKS: &[Task] = &[
         about: "kernels, Tensors, packages and software GPUs on AArch64, run by qemu; all: with the slow tests too",
         steps: aarch64::steps,
         takes: Takes::OneOf(&["all"]),
+    },
+    Task {
+        name: "metal",
+        about: "lint, compile and link the programs for a Mac, against stubs of its libraries",
+        steps: crate::metal::steps,
+        takes: Takes::Nothing,
     },
     Task {
         name: "mpi",
@@ -206,6 +212,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
     steps.extend(aarch64::steps(&[]));
+    steps.extend(crate::metal::steps(&[]));
     steps.extend(mpi_steps(&[]));
     steps.extend(capi_test_steps());
     steps.extend(crate::corpus::steps(&["sample".to_owned()]));
@@ -317,7 +324,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, aarch64, mpi, size, dist, capi, bench, fuzz, corpus, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, aarch64, metal, mpi, size, dist, capi, bench, fuzz, corpus, references"
         );
     }
 
