@@ -7,7 +7,7 @@
 
 use super::ns::{Argument, Block, Class, Encode, ErrorSlot, Lent, New, Outcome, Owned, Range, Size};
 use super::objc::{Id, Runtime, Sel};
-use std::ffi::{CString, c_char};
+use std::ffi::CString;
 
 /// One message of the list.
 #[derive(Clone, Copy, Debug)]
@@ -119,9 +119,9 @@ messages! {
 
     /// A string.
     NsString "NSString" {
-        class with_utf8 "stringWithUTF8String:" (text: *const c_char) -> Lent<NsString>;
+        class with_utf8 "stringWithUTF8String:" (text: *const i8) -> Lent<NsString>;
     } {
-        utf8 "UTF8String" () -> *const c_char;
+        utf8 "UTF8String" () -> *const i8;
     }
 
     /// An error.

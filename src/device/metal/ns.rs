@@ -2,7 +2,7 @@
 
 use super::messages::{Any, NsError, NsString};
 use super::objc::{Id, Runtime, Sel};
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -124,7 +124,8 @@ plain! {
     Range => "{_NSRange=QQ}",
     *mut u8 => "^v",
     *const u8 => "r^v",
-    *const c_char => "r*",
+    // Apple's `char` has a sign on every processor; Linux's on AArch64 has none.
+    *const i8 => "r*",
     Sel => ":",
 }
 
@@ -300,14 +301,14 @@ pub fn text_of(string: &Owned<NsString>) -> String {
         return String::new();
     }
     // SAFETY: the bytes are a C string that lives as long as `string` or the pool.
-    unsafe { CStr::from_ptr(bytes) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(bytes.cast()) }.to_string_lossy().into_owned()
 }
 
 /// A new string. Call it in a pool. `None` without the class, or for text with a zero byte.
 #[must_use]
 pub fn string(runtime: &'static Runtime, text: &str) -> Option<Owned<NsString>> {
     let text = CString::new(text).ok()?;
-    NsString::with_utf8(runtime, text.as_ptr())?.0
+    NsString::with_utf8(runtime, text.as_ptr().cast())?.0
 }
 
 impl Owned<Any> {

@@ -59,7 +59,8 @@ codes! {
     Range => "{_NSRange=QQ}",
     *mut u8 => "^v",
     *const u8 => "r^v",
-    *const std::ffi::c_char => "r*",
+    // Apple's `char` has a sign on every processor.
+    *const i8 => "r*",
     *mut Id => "^@",
     Block => "@?",
 }

@@ -5,7 +5,7 @@ use crate::encode::Sel;
 use crate::machine::Machine;
 use crate::object::{self, Body, Class, Id};
 use crate::send::Methods;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 /// A reference of an object to another one.
@@ -99,17 +99,17 @@ pub fn methods(all: &mut Methods) {
     all.on(Class::NSArray, "objectAtIndex:", at_index as extern "C" fn(_, _, _) -> _);
 }
 
-extern "C" fn string_with(_: Id, _: Sel, text: *const c_char) -> Id {
+extern "C" fn string_with(_: Id, _: Sel, text: *const i8) -> Id {
     if text.is_null() {
         return Id::NIL;
     }
     // SAFETY: the message's argument is a C string.
-    let text = unsafe { CStr::from_ptr(text) };
+    let text = unsafe { CStr::from_ptr(text.cast()) };
     object::autorelease(object::create(&Machine::of_thread(), Text(text.into())))
 }
 
-extern "C" fn utf8(this: Id, _: Sel) -> *const c_char {
-    object::get::<Text>(this).map_or(std::ptr::null(), |t| t.0.as_ptr())
+extern "C" fn utf8(this: Id, _: Sel) -> *const i8 {
+    object::get::<Text>(this).map_or(std::ptr::null(), |t| t.0.as_ptr().cast())
 }
 
 extern "C" fn domain(this: Id, _: Sel) -> Id {

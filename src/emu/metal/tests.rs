@@ -3,7 +3,7 @@
 mod device;
 mod mistakes;
 
-use crate::encode::{Sel, Size};
+use crate::encode::{Bool, Range, Sel, Size};
 use crate::object::Id;
 use crate::{Config, Fault, FaultKind, Machine, Table, sel};
 use std::ffi::CString;
@@ -155,6 +155,30 @@ fn structs_by_value_floats_and_seven_arguments_arrive_whole() {
         assert!(0.0 < start && start <= end, "{start} {end}");
         assert_eq!(b.send::<u64>(buffer, "status"), 4);
         b.release(&[from, to, queue]);
+    });
+    b.ends_well();
+}
+
+#[test]
+fn ranges_by_value_bytes_signed_numbers_and_yes_or_no_arrive_whole() {
+    let b = Bench::new();
+    b.pool(|| {
+        let (data, queue) = (b.buffer(64), b.queue());
+        let buffer: Id = b.send(queue, "commandBuffer");
+        let blit: Id = b.send(buffer, "blitCommandEncoder");
+        let range = Range { location: 5, length: 7 };
+        b.send3::<_, _, _, ()>(blit, "fillBuffer:range:value:", (data, range, 0xfe_u8));
+        b.send::<()>(blit, "endEncoding");
+        b.send::<()>(buffer, "commit");
+        b.send::<()>(buffer, "waitUntilCompleted");
+        let at: *mut u8 = b.send(data, "contents");
+        // SAFETY: the buffer has 64 bytes, and the command buffer is completed.
+        let bytes = unsafe { std::slice::from_raw_parts(at, 64) };
+        let wanted: Vec<u8> = (0..64).map(|k| if (5..12).contains(&k) { 0xfe } else { 0xaa }).collect();
+        assert_eq!(bytes, wanted);
+        let supports = |family: i64| b.send1::<_, Bool>(b.device, "supportsFamily:", family);
+        assert_eq!([supports(1007), supports(1008), supports(-1)], [Bool(1), Bool(0), Bool(0)]);
+        b.release(&[data, queue]);
     });
     b.ends_well();
 }

@@ -32,6 +32,8 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
         call(STEP, c_program),
         call(STEP, training),
         call(STEP, software_gpus),
+        // Built by itself: the message path needs little of what the rest has.
+        start(STEP, &format!("{} cargo test --quiet {MESSAGES}", environment())),
     ];
     if is_all {
         steps.push(cargo(&format!("test{more}")));
@@ -55,6 +57,10 @@ fn packages() -> String {
          --package doorbell-aarch64 --no-default-features --features cpu,amd,nv,emu,datasets"
     )
 }
+
+/// The entry of Metal's messages is assembly for each processor: it is sent everything by value that the framework takes,
+/// and the device works through it.
+const MESSAGES: &str = "--profile emulated --target aarch64-unknown-linux-musl --package doorbell-emu-metal --lib";
 
 /// A machine that runs the program.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use doorbell::device::metal::messages::ROWS;
 use doorbell_ioctl::port::objc::{Functions, Id, Objc, Sel};
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_void};
 
 /// A type in the encoding of a message.
 pub trait Code {
@@ -30,7 +30,7 @@ codes! {
     *mut Id => "^@",
     *mut u8 => "^v",
     *const u8 => "r^v",
-    *const c_char => "r*",
+    *const i8 => "r*",
     Size => "{?=QQQ}",
 }
 
@@ -137,17 +137,17 @@ impl Raw {
     /// A string of the pool.
     pub fn string(&self, text: &str) -> Id {
         let text = CString::new(text).unwrap_or_default();
-        send!(self, self.class("NSString"), "stringWithUTF8String:", text.as_ptr() => *const c_char; Id)
+        send!(self, self.class("NSString"), "stringWithUTF8String:", text.as_ptr().cast() => *const i8; Id)
     }
 
     /// What a string holds; empty for nil.
     pub fn text(&self, string: Id) -> String {
-        let at = send!(self, string, "UTF8String"; *const c_char);
+        let at = send!(self, string, "UTF8String"; *const i8);
         if at.is_null() {
             return String::new();
         }
         // SAFETY: a C string that lives as long as the string.
-        unsafe { std::ffi::CStr::from_ptr(at) }.to_string_lossy().into_owned()
+        unsafe { std::ffi::CStr::from_ptr(at.cast()) }.to_string_lossy().into_owned()
     }
 
     /// An error's domain, code and text; `None` for nil.
@@ -168,7 +168,7 @@ pub fn encoding_of(object: Id, selector: Sel) -> Option<String> {
     unsafe extern "C" {
         fn object_getClass(object: Id) -> Id;
         fn class_getInstanceMethod(class: Id, selector: Sel) -> *const c_void;
-        fn method_getTypeEncoding(method: *const c_void) -> *const c_char;
+        fn method_getTypeEncoding(method: *const c_void) -> *const std::ffi::c_char;
     }
     // SAFETY: the object is alive; for a class, its class is that of the class's own methods.
     let method = unsafe { class_getInstanceMethod(object_getClass(object), selector) };
