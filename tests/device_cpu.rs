@@ -190,7 +190,7 @@ fn a_host_may_spin_or_sleep_until_its_work_is_done() {
             let (k, a, b) = (load(&d, ADD), words(&d, &[0]), words(&d, &[9]));
             let command = match kind {
                 QueueKind::Compute => Command::exec(&k, [buffer(&a), Arg::Var(2)], 1),
-                QueueKind::Copy => Command::copy(a.at(0), b.at(0), 8),
+                QueueKind::Copy | QueueKind::CopyEngine(_) => Command::copy(a.at(0), b.at(0), 8),
             };
             for _ in 0..100 {
                 let point = d.submit(kind, std::slice::from_ref(&command)).unwrap();
