@@ -1,8 +1,8 @@
 //! Reads the source of bindings that were generated from Apple's headers: methods with their types, supertypes, structs
 //! and constants.
 //!
-//! Rust's compiler is not needed for it, so the bindings need not compile for this system. Only what generated text looks
-//! like is understood; anything else is a type that equals no code.
+//! Rust's compiler is not needed for it, so the bindings need not compile for this system. Only what generated text
+//! looks like is understood; anything else is a type that equals no code.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -210,6 +210,9 @@ impl Headers {
         }
         if let Some(to) = t.strip_prefix("*const") {
             return pointer("r", &self.code(to));
+        }
+        if t.starts_with("&mutOption<Retained<") {
+            return "^@".into();
         }
         if t.starts_with('&') || t.starts_with("Retained<") || t.starts_with("ProtocolObject<") {
             return "@".into();

@@ -2,9 +2,10 @@
 //!
 //! Fifteen steps, each with one line: `ok` (everything is as the runtime relies on), `DIFFERS` (something is not, with
 //! what was found and what was expected), `measured` (nothing to compare with), `absent` (it cannot be seen here), or
-//! `FAILED`. A step that differs or fails stops no other, but for the first ones: without a device, or with a message of
-//! another type, nothing that follows means anything. `--device METAL:emu` goes the same steps on the software Metal.
-//! Place: outside the library, above `device::metal`. Left out: several GPUs, GPUs with memory of their own, a long soak.
+//! `FAILED`. A step that differs or fails stops no other, but for the first ones: without a device, or with a message
+//! of another type, nothing that follows means anything. `--device METAL:emu` goes the same steps on the software
+//! Metal. Place: outside the library, above `device::metal`. Left out: several GPUs, GPUs with memory of their own, a
+//! long soak.
 //!
 //! Exit codes: 0 no step differs or failed, 1 one does, 2 there is no device, 3 wrong usage.
 

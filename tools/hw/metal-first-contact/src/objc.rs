@@ -59,8 +59,8 @@ macro_rules! send {
     ($raw:expr, $to:expr, $name:literal $(, $arg:expr => $t:ty)*; $r:ty) => {{
         use $crate::objc::Code;
         let (entry, selector) = $raw.entry($name, &[<$r>::CODE, "@:" $(, <$t>::CODE)*]);
-        // SAFETY: the types are those of the list's row, as `entry` has checked, and the caller keeps the arguments alive
-        // until the message has returned.
+        // SAFETY: the types are those of the list's row, as `entry` has checked, and the caller keeps the arguments
+        // alive until the message has returned.
         unsafe {
             let entry = std::mem::transmute::<
                 unsafe extern "C" fn(),

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 /// Names of the functions that compile, and one that does not.
 const GOOD: &str = "kernel void k(device float* x [[buffer(0)]]) { x[0] = 1; }";
 const BAD: &str = "kernel void k(";
+/// `MTLIndirectCommandTypeConcurrentDispatch`.
+const CONCURRENT_DISPATCH: u64 = 32;
 /// The only selectors that an older system may lack: the device asks before it sends them.
 const MAY_LACK: &[&str] = &["setMathMode:"];
 
@@ -121,6 +123,43 @@ fn objects(below: &Below, rows: &mut Rows) -> Result<(), Failure> {
     let encoder = rows.of(raw, "MTLBlitCommandEncoder", send!(raw, buffer, "blitCommandEncoder"; Id))?;
     send!(raw, encoder, "endEncoding"; ());
     raw.release(&[options, library, function, pipeline, queue, memory, event]);
+    others(below, rows)
+}
+
+/// Classes that no other object gives: descriptors by `new`, what is made of them, and classes with methods of their own.
+fn others(below: &Below, rows: &mut Rows) -> Result<(), Failure> {
+    let (raw, gpu) = (below.raw, below.device);
+    for class in ["MTLComputePipelineDescriptor", "MTLBinaryArchiveDescriptor", "MTLIndirectCommandBufferDescriptor"] {
+        if !ROWS.iter().any(|row| row.class == class) {
+            continue;
+        }
+        let descriptor = rows.of(raw, class, send!(raw, raw.class(class), "new"; Id))?;
+        if class == "MTLBinaryArchiveDescriptor" {
+            let mut error = Id::NIL;
+            let archive = send!(raw, gpu, "newBinaryArchiveWithDescriptor:error:",
+                descriptor => Id, &raw mut error => *mut Id; Id);
+            rows.of(raw, "MTLBinaryArchive", archive)?;
+            raw.release(&[archive]);
+        }
+        if class == "MTLIndirectCommandBufferDescriptor" {
+            send!(raw, descriptor, "setCommandTypes:", CONCURRENT_DISPATCH => u64; ());
+            send!(raw, descriptor, "setMaxKernelBufferBindCount:", 31 => u64; ());
+            let commands = send!(raw, gpu, "newIndirectCommandBufferWithDescriptor:maxCommandCount:options:",
+                descriptor => Id, 1 => u64, 0 => u64; Id);
+            rows.of(raw, "MTLIndirectCommandBuffer", commands)?;
+            let command = send!(raw, commands, "indirectComputeCommandAtIndex:", 0 => u64; Id);
+            rows.of(raw, "MTLIndirectComputeCommand", command)?;
+            raw.release(&[commands]);
+        }
+        raw.release(&[descriptor]);
+    }
+    let left: Vec<&str> = ROWS.iter().map(|row| row.class).filter(|class| !rows.done.contains(class)).collect();
+    for class in left {
+        // Only methods of the class itself can be asked for without an object.
+        if ROWS.iter().all(|row| row.class != class || row.of_class) {
+            rows.of(raw, class, raw.class(class))?;
+        }
+    }
     Ok(())
 }
 
