@@ -180,7 +180,7 @@ fn length_prefixed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// FNV-1a with one of several starting points.
-fn hash(bytes: &[u8], which: u64) -> u64 {
+pub(super) fn hash(bytes: &[u8], which: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325u64 ^ which.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bytes.iter().fold(start, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }

@@ -5,7 +5,7 @@
 //! schedules: otherwise a program whose shapes keep changing would fill the memory with code. An evicted kernel stays
 //! alive while a schedule or a recording uses it.
 
-use super::cache::Bounded;
+use super::cache::{Bounded, hash};
 use super::launch;
 use super::record::{Made, Notes};
 use super::session::OpenDevice;
@@ -181,8 +181,9 @@ impl Session {
         self.cache.unique_name(&mut program);
         self.print_code(ast, &program);
         let is_shown = self.options.debug >= 7;
-        if let Some(source) = if is_shown { device.backend.source(&program)? } else { None } {
-            self.say(&source);
+        let is_read = is_shown || self.options.sources.is_some();
+        if let Some(source) = if is_read { device.backend.source(&program)? } else { None } {
+            self.show_source(&program.name, &source)?;
         }
         let refused = |source| Error::Compile { device: device.name.clone(), source };
         let binary = device.backend.compile(&program).map_err(refused)?;
@@ -193,6 +194,18 @@ impl Session {
             r.compiled(&Made { device, ast, program: &program, binary: &binary, began }, notes);
         }
         Ok((program, binary))
+    }
+
+    /// Prints or keeps the text that a kernel is compiled from.
+    fn show_source(&self, name: &str, source: &str) -> Result<(), Error> {
+        if self.options.debug >= 7 {
+            self.say(source);
+        }
+        let Some(folder) = &self.options.sources else { return Ok(()) };
+        // Processes that write here at once have kernels of the same names.
+        let file = folder.join(format!("{name}-{:016x}", hash(source.as_bytes(), 0)));
+        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, source));
+        written.map_err(|source| Error::File { what: file.display().to_string(), source })
     }
 
     /// A user's kernel in the device's assembly language: the device's program has nothing but its launch.

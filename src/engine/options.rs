@@ -47,6 +47,8 @@ pub struct Options {
     pub all_reduce: AllReduce,
     /// Folder for the cache of search results and `ptxas`'s cubins; `None`: no cache (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
+    /// Write the source of every kernel that is compiled from text into this folder: MSL, PTX (`SOURCES=path`).
+    pub sources: Option<PathBuf>,
     /// NVIDIA's assembler, to use for PTX instead of this project's own (`PTXAS=path`).
     pub ptxas: Option<PathBuf>,
     /// No warning about a release of NVIDIA's driver whose structs are not known (`NV_ANY_DRIVER=1`).
@@ -113,6 +115,7 @@ impl Default for Options {
             validate: false,
             all_reduce: AllReduce::Auto,
             cache_dir: None,
+            sources: None,
             ptxas: None,
             nv_any_driver: false,
             nv_bar1_doorbell: false,
@@ -174,6 +177,7 @@ impl Options {
             validate: number(&get, "VALIDATE", 0, 1, "0 or 1")? == 1,
             all_reduce: all_reduce(&get)?,
             cache_dir: if number(&get, "CACHELEVEL", 1, 2, "0, 1 or 2")? == 0 { None } else { cache },
+            sources: get("SOURCES").map(PathBuf::from),
             ptxas: get("PTXAS").map(PathBuf::from),
             nv_any_driver: number(&get, "NV_ANY_DRIVER", 0, 1, "0 or 1")? == 1,
             nv_bar1_doorbell: number(&get, "NV_BAR1_DOORBELL", 0, 1, "0 or 1")? == 1,
@@ -242,6 +246,8 @@ mod tests {
             Options::from_lookup(env(&[("DEV", "CPU:1"), ("DEBUG", "2"), ("BEAM", "4"), ("PROFILE", "1")])).unwrap();
         assert_eq!((o.device.as_str(), o.debug, o.beam), ("CPU:1", 2, 4));
         assert_eq!(o.profile, Some(PathBuf::from("doorbell-trace.json")));
+        let kept = Options::from_lookup(env(&[("SOURCES", "texts")])).unwrap();
+        assert_eq!((kept.sources, o.sources), (Some(PathBuf::from("texts")), None));
         let tf32 = |v| Options::from_lookup(env(&[("ALLOW_TF32", v)])).map(|o| o.allow_tf32);
         assert_eq!((o.allow_tf32, tf32("1"), tf32("2").is_err()), (false, Ok(true), true));
         let e = Options::from_lookup(env(&[("DEBUG", "9")])).unwrap_err();

@@ -58,8 +58,8 @@ fn packages() -> String {
     )
 }
 
-/// The entry of Metal's messages is assembly for each processor: it is sent everything by value that the framework takes,
-/// and the device works through it.
+/// The entry of Metal's messages is assembly for each processor: it is sent everything by value that the framework
+/// takes, and the device works through it.
 const MESSAGES: &str = "--profile emulated --target aarch64-unknown-linux-musl --package doorbell-emu-metal --lib";
 
 /// A machine that runs the program.

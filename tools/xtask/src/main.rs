@@ -10,6 +10,7 @@ mod corpus;
 mod dist;
 mod fuzz;
 mod metal;
+mod msl;
 mod run;
 mod setup;
 mod size;

@@ -1,8 +1,9 @@
 //! What a Mac would be given: the programs linted, compiled and linked for it on this machine.
 //!
-//! Place: the steps of `cargo xtask metal`. There is no linker or system of Apple's here: rustup has the standard library
-//! for that target, rustc brings LLVM's linker, and `tools/macos-stubs` names every symbol of the system that the
-//! programs may refer to. So a misspelt function, or one that nobody looked up, is an error of the link that names it.
+//! Place: the steps of `cargo xtask metal`. There is no linker or system of Apple's here: rustup has the standard
+//! library for that target, rustc brings LLVM's linker, and `tools/macos-stubs` names every symbol of the system that
+//! the programs may refer to. So a misspelt function, or one that nobody looked up, is an error of the link that names
+//! it.
 
 use crate::run::{Failure, Step, call, output, root, start};
 use crate::setup::{self, MACOS};

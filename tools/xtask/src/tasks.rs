@@ -1,7 +1,7 @@
 //! The table of sub-commands and the steps of each.
 
 use crate::aarch64;
-use crate::run::{Failure, Step, answers, call, program, start};
+use crate::run::{Failure, Step, answers, call, program, root, start};
 use crate::setup;
 
 /// One sub-command.
@@ -46,8 +46,14 @@ pub const TASKS: &[Task] = &[
     },
     Task {
         name: "suite",
-        about: "the tensor tests on the software GPUs gfx1100 and sm_90",
+        about: "the tensor tests on the software GPUs gfx1100, sm_90 and Metal, and the texts of its kernels by clang",
         steps: suite_steps,
+        takes: Takes::Nothing,
+    },
+    Task {
+        name: "msl",
+        about: "the kernels that the last suite on Metal compiled, by clang with typed address spaces and by a scan",
+        steps: msl_steps,
         takes: Takes::Nothing,
     },
     Task {
@@ -220,9 +226,11 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps
 }
 
+const ON_METAL: &str = "suite on Metal";
+
 /// Software GPUs that have to pass all of the tensor suite.
 const SUITE_DEVICES: &[(&str, &str)] =
-    &[("suite on gfx1100", "AMD:emu=gfx1100"), ("suite on sm_90", "NV:emu=sm_90"), ("suite on Metal", "METAL:emu")];
+    &[("suite on gfx1100", "AMD:emu=gfx1100"), ("suite on sm_90", "NV:emu=sm_90"), (ON_METAL, "METAL:emu")];
 
 /// The tensor suite on software GPUs. Fewer random programs than on the CPU: each takes longer.
 fn suite_steps(_: &[String]) -> Vec<Step> {
@@ -230,8 +238,20 @@ fn suite_steps(_: &[String]) -> Vec<Step> {
     let tests: String = SUITE.iter().map(|t| format!(" --test {t}")).collect();
     let tests = format!("--workspace{tests}");
     let run = run_tests(&tests, &tests);
-    let on = |(name, device): &(&'static str, &str)| start(name, &format!("env DEV={device} RANDOM_GRAPHS=200 {run}"));
-    SUITE_DEVICES.iter().map(on).collect()
+    // The texts that a Mac would compile, for `msl`.
+    let sources = root().join(crate::msl::FOLDER);
+    let on = |(name, device): &(&'static str, &str)| {
+        let kept = if *name == ON_METAL { format!("SOURCES={}", sources.display()) } else { String::new() };
+        start(name, &format!("env DEV={device} RANDOM_GRAPHS=200 {kept} {run}"))
+    };
+    let mut steps = vec![call("msl", crate::msl::clear)];
+    steps.extend(SUITE_DEVICES.iter().map(on));
+    steps.extend(msl_steps(&[]));
+    steps
+}
+
+fn msl_steps(_: &[String]) -> Vec<Step> {
+    vec![call("msl", crate::msl::check)]
 }
 
 /// What is built with the feature `mpi`.
@@ -324,7 +344,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, aarch64, metal, mpi, size, dist, capi, bench, fuzz, corpus, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, msl, aarch64, metal, mpi, size, dist, capi, bench, fuzz, corpus, references"
         );
     }
 
