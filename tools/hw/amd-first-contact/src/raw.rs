@@ -60,7 +60,7 @@ impl Queue {
     /// # Errors
     /// The driver's.
     pub fn new(climb: &Climb, kind: RingKind) -> Result<Self, Failure> {
-        Ok(Self { ring: HwRing::new(climb.core()?, kind)?, patience: climb.patience() })
+        Ok(Self { ring: HwRing::new(climb.core()?, kind, None)?, patience: climb.patience() })
     }
 
     /// Submits packets; waits for room.

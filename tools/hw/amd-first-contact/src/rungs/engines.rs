@@ -17,7 +17,7 @@ pub fn queues(climb: &mut Climb) -> Result<String, Failure> {
     for kind in [RingKind::Pm4, RingKind::Aql, RingKind::Sdma] {
         let began = Instant::now();
         for _ in 0..count {
-            drop(HwRing::new(climb.core()?, kind)?);
+            drop(HwRing::new(climb.core()?, kind, None)?);
         }
         notes.push(format!("{kind:?} {:.2} ms", began.elapsed().as_secs_f64() * 1e3 / f64::from(count)));
     }

@@ -200,7 +200,7 @@ impl Copies {
 pub fn copy(climb: &mut Climb) -> Result<String, Failure> {
     let core = Arc::clone(climb.core()?);
     let class = core.gpu.chip.copy_class;
-    let own = Group::of_copy_engine(&core).map_err(Failure::from).and_then(|group| {
+    let own = Group::of_own_copy_engine(&core).map_err(Failure::from).and_then(|group| {
         let Some(group) = group else { return Err("no copy engine beside the graphics engine".into()) };
         let lane = Lane::new(climb, &group, class)?;
         group.schedule().map_err(fail)?;
