@@ -5,12 +5,9 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod abi;
-#[cfg(target_os = "linux")]
 pub mod fault;
 pub mod port;
-#[cfg(target_os = "linux")]
 pub mod replay;
-#[cfg(target_os = "linux")]
 pub mod trace;
 
 #[cfg(doctest)]

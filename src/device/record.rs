@@ -47,7 +47,8 @@ where
     }
 }
 
-fn apply(commands: &mut [Command], patch: &Patch) -> Result<(), SubmitError> {
+/// Applies a patch to commands.
+pub(crate) fn apply(commands: &mut [Command], patch: &Patch) -> Result<(), SubmitError> {
     match patch {
         Patch::Threads { command, threads: wanted } => {
             if let Some(Command::Exec { threads, .. }) = commands.get_mut(*command) {

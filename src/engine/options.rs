@@ -69,6 +69,11 @@ pub struct Options {
     /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it polls with short
     /// sleeps).
     pub nv_events: bool,
+    /// Memory of Metal's GPUs lies in private storage, which the host reaches by copies only (`METAL_PRIVATE=1`).
+    pub metal_private: bool,
+    /// Recorded lists of Metal's GPUs may be indirect command buffers (`METAL_ICB=0`: they are encoded anew at each
+    /// replay).
+    pub metal_icb: bool,
     /// Kernels for Hopper may load tiles with the tensor memory accelerator (`NV_TMA=0`: only with threads).
     pub nv_tma: bool,
     /// What the checks of AMD's software GPUs find is reported, and the work goes on (`LENIENT=1`; without it the first
@@ -124,6 +129,8 @@ impl Default for Options {
             allow_tf32: false,
             nv_wgmma: true,
             nv_events: true,
+            metal_private: false,
+            metal_icb: true,
             nv_tma: true,
             lenient: false,
         }
@@ -184,6 +191,8 @@ impl Options {
             nv_rm_only: number(&get, "NV_RM_ONLY", 0, 1, "0 or 1")? == 1,
             nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
             nv_events: number(&get, "NV_EVENTS", 1, 1, "0 or 1")? == 1,
+            metal_private: number(&get, "METAL_PRIVATE", 0, 1, "0 or 1")? == 1,
+            metal_icb: number(&get, "METAL_ICB", 1, 1, "0 or 1")? == 1,
             allow_tf32: number(&get, "ALLOW_TF32", 0, 1, "0 or 1")? == 1,
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,

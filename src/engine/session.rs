@@ -315,6 +315,13 @@ impl Session {
             d.nv.events = self.options.nv_events;
             d.nv.own_copy_engine = !self.options.nv_shared_copy;
         }
+        #[cfg(feature = "metal")]
+        {
+            d.metal.private = self.options.metal_private;
+            d.metal.encode_anew = !self.options.metal_icb;
+            // Beside the other entries, so that one limit holds for all.
+            d.metal.archive = self.options.cache_dir.as_ref().map(|dir| dir.join("entries"));
+        }
         d
     }
 

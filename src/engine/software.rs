@@ -40,7 +40,7 @@ pub(super) fn offer(lenient: bool) {
 /// # Errors
 /// A one-line message: no such family.
 #[cfg(feature = "metal")]
-fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
+pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
     let table = crate::emu::metal::Table::of_family(family);
     table.map(|t| t.objc()).ok_or_else(|| format!("no software GPU of family Apple{family}"))
 }

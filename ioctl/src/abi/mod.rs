@@ -12,14 +12,15 @@ mod desc;
 mod decode;
 pub mod drm;
 pub mod kfd;
+mod message;
 pub mod nvrm;
 pub mod uvm;
 
-#[cfg(target_os = "linux")]
 pub(crate) use decode::integer;
 pub use decode::{Blob, Returned, decode_call, decode_fields};
 pub use desc::{Choice, Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};
 pub use desc::{chosen, request_len_bytes, request_number, request_type, same_call};
+pub use message::{Message, Value};
 
 /// Every ioctl described here.
 pub fn all() -> impl Iterator<Item = &'static Desc> {

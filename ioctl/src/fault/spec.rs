@@ -20,6 +20,11 @@ impl<'a> Spec<'a> {
     pub fn parse(text: &'a str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(':').collect();
         let [call, nth, trouble] = parts[..] else { return Err(format!("--fault {text}: CALL:N:ERRNO is wanted")) };
+        Self::of(text, call, nth, trouble)
+    }
+
+    /// From its parts.
+    pub(super) fn of(text: &'a str, call: &'a str, nth: &str, trouble: &'a str) -> Result<Self, String> {
         let nth = nth.parse().ok().filter(|n| *n > 0);
         let nth = nth.ok_or_else(|| format!("--fault {text}: which call is a number from 1"))?;
         Ok(Self { text, call, nth, trouble })

@@ -5,15 +5,15 @@
 //! a u32 length. A result is an i32: 0 and the value, or the errno. A reader skips nothing: an unknown kind or version
 //! is an error with the offset in the file. A file cut off in a record ends there.
 
-use super::{Event, IoctlEvent, Moment, Sink, What};
-use crate::abi::Blob;
+use super::{Event, IoctlEvent, MessageEvent, Moment, Sink, What};
+use crate::abi::{Blob, Message, Value};
 use crate::port::{CpuPtr, Errno, Fd, MapFlags, MapRequest, OpenFlags, PollEvents, Prot};
 use std::io::{self, Read, Write};
 
 /// First bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"DBTRACE\0";
-/// Version of the format. 2 has records of memory; files of version 1 are read too.
-pub const VERSION: u32 = 2;
+/// Version of the format. 2 has records of memory, 3 has messages; older files are read too.
+pub const VERSION: u32 = 3;
 /// Longer records are not made; a length above it is a broken file.
 const MAX_RECORD_BYTES: u32 = 64 << 20;
 
@@ -120,6 +120,8 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
         What::ReadDir { .. } => 8,
         What::Doorbell { .. } => 9,
         What::Memory { .. } => 10,
+        What::Message(_) => 11,
+        What::Computed { .. } => 12,
     };
     out.push(kind);
     out.num(event.moment.start_ns.to_le_bytes());
@@ -188,10 +190,52 @@ fn put_what(out: &mut Vec<u8>, what: &What) {
             out.num(at.0.to_le_bytes());
             out.num(value.to_le_bytes());
         }
-        What::Memory { at, bytes } => {
+        What::Memory { at, bytes } | What::Computed { at, bytes } => {
             out.num(at.0.to_le_bytes());
             out.bytes(bytes);
         }
+        What::Message(event) => {
+            let MessageEvent { message, result } = &**event;
+            out.bytes(message.class.as_bytes());
+            out.push(message.of_class.into());
+            out.num(message.receiver.to_le_bytes());
+            out.bytes(message.selector.as_bytes());
+            out.num((message.arguments.len() as u32).to_le_bytes());
+            message.arguments.iter().chain([result]).for_each(|value| put_value(out, value));
+        }
+    }
+}
+
+/// A value: its kind u8, then its fields.
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    let kind = match value {
+        Value::Nothing => 0u8,
+        Value::Object(_) => 1,
+        Value::Selector(_) => 2,
+        Value::Unsigned(_) => 3,
+        Value::Signed(_) => 4,
+        Value::Float(_) => 5,
+        Value::Byte(_) => 6,
+        Value::Size(_) => 7,
+        Value::Range(_) => 8,
+        Value::Pointer(_) => 9,
+        Value::Text(None) => 10,
+        Value::Text(Some(_)) => 11,
+        Value::Bytes(_) => 12,
+        Value::Error(_) => 13,
+    };
+    out.push(kind);
+    match value {
+        Value::Nothing | Value::Text(None) => {}
+        Value::Object(n) | Value::Unsigned(n) | Value::Float(n) | Value::Pointer(n) | Value::Error(n) => {
+            out.num(n.to_le_bytes());
+        }
+        Value::Signed(n) => out.num(n.to_le_bytes()),
+        Value::Byte(n) => out.push(*n),
+        Value::Size(all) => all.iter().for_each(|n| out.num(n.to_le_bytes())),
+        Value::Range(all) => all.iter().for_each(|n| out.num(n.to_le_bytes())),
+        Value::Selector(text) | Value::Text(Some(text)) => out.bytes(text.as_bytes()),
+        Value::Bytes(bytes) => out.bytes(bytes),
     }
 }
 
@@ -328,9 +372,48 @@ impl Cursor<'_> {
             8 => What::ReadDir { path: self.string()?, result: self.outcome(Self::names)? },
             9 => What::Doorbell { at: CpuPtr(self.u64()?), value: self.u64()? },
             10 => What::Memory { at: CpuPtr(self.u64()?), bytes: self.blob()? },
+            11 => What::Message(Box::new(self.message()?)),
+            12 => What::Computed { at: CpuPtr(self.u64()?), bytes: self.blob()? },
             _ => return Err(self.broken("kind of record is unknown")),
         };
         Ok(Event { moment, what })
+    }
+
+    fn message(&mut self) -> Result<MessageEvent, TraceError> {
+        let class = self.string()?;
+        let [of_class] = self.num()?;
+        let (receiver, selector, count) = (self.u64()?, self.string()?, self.u32()?);
+        let mut arguments = Vec::new();
+        for _ in 0..count {
+            arguments.push(self.value()?);
+        }
+        let (class, selector) = (class.into(), selector.into());
+        let message = Message { class, of_class: of_class != 0, receiver, selector, arguments };
+        Ok(MessageEvent { message, result: self.value()? })
+    }
+
+    fn value(&mut self) -> Result<Value, TraceError> {
+        let [kind] = self.num()?;
+        Ok(match kind {
+            0 => Value::Nothing,
+            1 => Value::Object(self.u64()?),
+            2 => Value::Selector(self.string()?),
+            3 => Value::Unsigned(self.u64()?),
+            4 => Value::Signed(i64::from_le_bytes(self.num()?)),
+            5 => Value::Float(self.u64()?),
+            6 => {
+                let [byte] = self.num()?;
+                Value::Byte(byte)
+            }
+            7 => Value::Size([self.u64()?, self.u64()?, self.u64()?]),
+            8 => Value::Range([self.u64()?, self.u64()?]),
+            9 => Value::Pointer(self.u64()?),
+            10 => Value::Text(None),
+            11 => Value::Text(Some(self.string()?)),
+            12 => Value::Bytes(self.blob()?),
+            13 => Value::Error(self.u64()?),
+            _ => return Err(self.broken("kind of value is unknown")),
+        })
     }
 
     fn ioctl(&mut self) -> Result<IoctlEvent, TraceError> {
@@ -395,9 +478,32 @@ mod tests {
             What::ReadDir { path: "/sys".into(), result: Ok(vec!["a".into(), "b".into()]) },
             What::Doorbell { at: CpuPtr(0x9008), value: 77 },
             What::Memory { at: CpuPtr(0x7100), bytes: vec![4; 16] },
+            What::Message(Box::new(every_value())),
+            What::Computed { at: CpuPtr(0x7108), bytes: vec![5; 8] },
         ]
         .map(|what| Event { moment, what })
         .to_vec()
+    }
+
+    fn every_value() -> MessageEvent {
+        let arguments = vec![
+            Value::Object(7),
+            Value::Selector("setMathMode:".into()),
+            Value::Unsigned(u64::MAX),
+            Value::Signed(-3),
+            Value::Float(1.5_f64.to_bits()),
+            Value::Byte(1),
+            Value::Size([1, 2, 3]),
+            Value::Range([4, 5]),
+            Value::Pointer(0x9000),
+            Value::Text(None),
+            Value::Text(Some("kernel".into())),
+            Value::Bytes(vec![1, 2]),
+            Value::Error(0x30),
+        ];
+        let (class, selector) = ("MTLDevice".into(), "all:".into());
+        let message = Message { class, of_class: true, receiver: 0x10, selector, arguments };
+        MessageEvent { message, result: Value::Nothing }
     }
 
     fn written(events: &[Event]) -> Vec<u8> {
@@ -418,7 +524,7 @@ mod tests {
     fn doorbell_record_has_the_documented_bytes() {
         let moment = Moment { start_ns: 1, length_ns: 2, thread: 3 };
         let bytes = written(&[Event { moment, what: What::Doorbell { at: CpuPtr(0x10), value: 0x20 } }]);
-        let mut expected = b"DBTRACE\0\x02\0\0\0\0\0\0\0".to_vec();
+        let mut expected = b"DBTRACE\0\x03\0\0\0\0\0\0\0".to_vec();
         expected.extend([37, 0, 0, 0, 9]);
         expected.extend([1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
         expected.extend([0x10, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0]);
@@ -439,8 +545,8 @@ mod tests {
         assert!(matches!(read_trace(&b"DBTRACY\0\x01\0\0\0"[..]), Err(TraceError::Magic)));
         assert!(matches!(read_trace(&b""[..]), Err(TraceError::Magic)));
         let mut other = bytes.clone();
-        other[8] = 3;
-        assert!(matches!(read_trace(&other[..]), Err(TraceError::Version { found: 3 })));
+        other[8] = 4;
+        assert!(matches!(read_trace(&other[..]), Err(TraceError::Version { found: 4 })));
         let mut other = bytes.clone();
         other[20] = 99;
         assert!(matches!(read_trace(&other[..]), Err(TraceError::Broken { .. })));

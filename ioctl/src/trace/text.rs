@@ -1,7 +1,7 @@
 //! One line of text an event.
 
 use super::{Event, IoctlEvent, Sink, What};
-use crate::abi::{Returned, decode_call};
+use crate::abi::{Returned, Value, decode_call};
 use crate::port::{Errno, MapFlags, MapRequest};
 use std::fmt;
 use std::io::Write;
@@ -77,6 +77,11 @@ impl fmt::Display for What {
             }
             Self::Doorbell { at, value } => write!(f, "doorbell({:#x}) = {value:#x}", at.0),
             Self::Memory { at, bytes } => write!(f, "memory({:#x}) {} bytes changed", at.0, bytes.len()),
+            Self::Computed { at, bytes } => write!(f, "memory({:#x}) {} bytes computed", at.0, bytes.len()),
+            Self::Message(event) => match &event.result {
+                Value::Nothing => write!(f, "{}", event.message),
+                result => write!(f, "{} = {result}", event.message),
+            },
         }
     }
 }

@@ -1,60 +1,27 @@
 //! The port that traces: it passes every call on and reports it to a sink.
 
 use super::memory::Shadow;
-use super::{Event, IoctlEvent, Moment, What};
+use super::{Clock, Event, IoctlEvent, Log, Sink, What};
 use crate::abi::{Blob, Dir, find};
 use crate::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port, monotonic_ns, read_process};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::ThreadId;
 
 /// Longest piece of memory at an embedded pointer that is recorded.
 const MAX_BLOB_BYTES: u64 = 1 << 20;
-
-/// Takes events, one at a time.
-pub trait Sink: Send {
-    fn event(&mut self, event: &Event);
-    /// Events received from now on are kept.
-    fn flush(&mut self) {}
-}
-
-/// Events in memory. Clones share one list.
-#[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<Event>>>);
-
-impl fmt::Debug for Log {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Log({} events)", self.events().len())
-    }
-}
-
-impl Log {
-    /// All events so far.
-    #[must_use]
-    pub fn events(&self) -> Vec<Event> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Sink for Log {
-    fn event(&mut self, event: &Event) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
-    }
-}
 
 /// A port that traces another. Off, it costs one atomic load a call.
 pub struct Trace {
     inner: Arc<dyn Port>,
     on: AtomicBool,
-    began_ns: u64,
     state: Mutex<State>,
     count: AtomicU32,
 }
 
 struct State {
     sink: Box<dyn Sink>,
-    threads: Vec<ThreadId>,
+    clock: Clock,
     /// A trace that records also keeps the process's memory that the device can access.
     shadow: Option<Shadow>,
 }
@@ -83,8 +50,7 @@ impl Trace {
         Arc::new(Self {
             inner,
             on: AtomicBool::new(true),
-            began_ns: monotonic_ns(),
-            state: Mutex::new(State { sink, threads: Vec::new(), shadow }),
+            state: Mutex::new(State { sink, clock: Clock::default(), shadow }),
             count: AtomicU32::new(0),
         })
     }
@@ -118,18 +84,8 @@ impl Trace {
     }
 
     fn report(&self, start: u64, what: What) {
-        let end = monotonic_ns();
-        let me = std::thread::current().id();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let thread = state.threads.iter().position(|t| *t == me).unwrap_or_else(|| {
-            state.threads.push(me);
-            state.threads.len() - 1
-        });
-        let moment = Moment {
-            start_ns: start.saturating_sub(self.began_ns),
-            length_ns: end.saturating_sub(start),
-            thread: u32::try_from(thread).unwrap_or(u32::MAX),
-        };
+        let moment = state.clock.moment(start);
         if let Some(shadow) = &mut state.shadow {
             shadow.follow(&what);
         }

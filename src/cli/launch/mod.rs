@@ -21,7 +21,8 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub struct LaunchArgs {
-    /// Object file for the device's machine: x86-64 ELF, AMD code object, cubin; PTX text (.ptx) for NVIDIA's
+    /// Object file for the device's machine: x86-64 ELF, AMD code object, cubin, metallib; text for NVIDIA's (.ptx) and
+    /// Apple's (.metal)
     #[arg(value_name = "OBJECT", required_unless_present = "jobs")]
     object: Option<PathBuf>,
     /// Kernel of the object file

@@ -1,5 +1,5 @@
 //! `doorbell trace` and `doorbell replay`: record, show and replay the traffic between a program and the kernel's GPU
-//! drivers.
+//! drivers, or the messages to Metal.
 
 mod packets;
 mod play;
@@ -57,10 +57,22 @@ pub fn start(path: &Path, records: bool) -> Result<Writer, CliError> {
     let failed = |e: std::io::Error| CliError::CouldNotRun(format!("{}: {e}", path.display()));
     let file = File::create(path).map_err(failed)?;
     let writer = Writer(Arc::new(Mutex::new(FileSink::new(BufWriter::new(file)).map_err(failed)?)));
-    let sink = writer.clone();
-    let make = if records { Trace::recording } else { Trace::new };
-    Registry::global().set_wrap(Box::new(move |port| make(port, Box::new(sink.clone()))));
+    wrap(&writer, records);
     Ok(writer)
+}
+
+/// Puts a trace around every port, and around the messages of every device, that is opened from now on.
+fn wrap<S: Sink + Clone + Sync + 'static>(sink: &S, records: bool) {
+    let of_ports = sink.clone();
+    let make = if records { Trace::recording } else { Trace::new };
+    Registry::global().set_wrap(Box::new(move |port| make(port, Box::new(of_ports.clone()))));
+    #[cfg(feature = "metal")]
+    {
+        use doorbell_ioctl::trace::MessageTrace;
+        let of_messages = sink.clone();
+        let make = if records { MessageTrace::recording } else { MessageTrace::new };
+        Registry::global().set_tap_messages(Box::new(move || Box::new(make(Box::new(of_messages.clone())))));
+    }
 }
 
 /// Closes the devices, so that the trace includes this, and then the trace.
@@ -76,9 +88,7 @@ pub fn finish(mut writer: Writer) -> Result<(), CliError> {
 /// Keeps the calls of all drivers that are opened from now on; with `packets`, also the memory that packets lie in.
 pub fn keep(packets: bool) -> Log {
     let log = Log::default();
-    let sink = log.clone();
-    let make = if packets { Trace::recording } else { Trace::new };
-    Registry::global().set_wrap(Box::new(move |port| make(port, Box::new(sink.clone()))));
+    wrap(&log, packets);
     log
 }
 
@@ -96,7 +106,7 @@ pub fn calls(events: &[Event]) -> Calls {
     let mut submitted = submitted(events);
     let mut all = Calls::default();
     for event in events.iter().take(MOST_CALLS) {
-        if let What::Memory { .. } = event.what {
+        if let What::Memory { .. } | What::Computed { .. } = event.what {
             continue;
         }
         let next = if let What::Doorbell { .. } = event.what { submitted.next() } else { None };

@@ -43,6 +43,10 @@ pub fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
         let how = "it was traced without memory; record it with `doorbell trace --memory`";
         return Err(CliError::CouldNotRun(format!("{} cannot be replayed: {how}", args.file.display())));
     }
+    #[cfg(feature = "metal")]
+    if events.iter().any(|e| matches!(e.what, What::Message(_))) {
+        return messages(args, &events, output);
+    }
     let log = Log::default();
     let port: Arc<dyn Port> = Trace::recording(port_of(args, &events)?, Box::new(log.clone()));
     let report = replay(&events, &port, &ReplayOptions { queue_timeout: Duration::from_secs(args.timeout) });
@@ -69,6 +73,38 @@ pub fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
         "moved": report.moved.len(), "timeouts": report.timeouts, "differences": differences,
     }));
     if differences.is_empty() && identical { Ok(()) } else { Err(CliError::Reported) }
+}
+
+/// Replays the messages of a Metal device.
+#[cfg(feature = "metal")]
+fn messages(args: &ReplayArgs, events: &[Event], output: Output) -> Result<(), CliError> {
+    use doorbell::device::metal;
+    let objc = match args.port {
+        PortKind::Real => {
+            metal::objc::Objc::system().ok_or_else(|| CliError::CouldNotRun("Metal is not on this system".into()))?
+        }
+        PortKind::Emu => {
+            let named = args.chip.as_deref().map(|chip| chip.strip_prefix("apple").and_then(|n| n.parse().ok()));
+            let family = named.unwrap_or_else(|| metal::family_of(events));
+            let how = "name the software GPU as --chip apple7; the recording tells no family of Apple's";
+            let family = family.ok_or_else(|| CliError::Usage(how.into()))?;
+            doorbell::engine::software::metal(family).map_err(CliError::Usage)?
+        }
+    };
+    let options = ReplayOptions { queue_timeout: Duration::from_secs(args.timeout) };
+    let report = metal::replay(events, objc, &options);
+    let differences: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+    differences.iter().for_each(|difference| output.say(difference));
+    let (calls, commits) = (report.calls, report.doorbells);
+    output.say(&format!(
+        "{calls} messages and {commits} command buffers replayed, {} differences, {} timeouts",
+        differences.len(),
+        report.timeouts
+    ));
+    output.result(&serde_json::json!({
+        "trace": args.file, "calls": calls, "doorbells": commits, "timeouts": report.timeouts, "differences": differences,
+    }));
+    if differences.is_empty() && report.timeouts == 0 { Ok(()) } else { Err(CliError::Reported) }
 }
 
 fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliError> {

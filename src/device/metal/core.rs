@@ -1,84 +1,66 @@
-//! The open GPU: its queue, its event as a timeline, what is in flight, and how a host waits.
-//!
-//! Metal has no memory words that a host could watch: an event's value is read by a message. So a completed submission
-//! becomes visible to others (the timeline's word) when someone looks: a waiting host, the next submission, or the
-//! device's watcher, a thread that waits for the oldest command buffer in flight.
+//! The open GPU: what its queues share, and its buffers.
 
-use super::messages::{Buffer, CommandBuffer, CommandQueue, Gpu, SharedEvent};
-use super::ns::{ErrorText, Owned};
+use super::archive::ArchiveFile;
+use super::messages::{Buffer, Gpu};
+use super::ns::Owned;
 use super::objc::Runtime;
+use super::queue::Queue;
 use crate::health::Health;
-use crate::in_flight::InFlight;
-use crate::{DeviceError, DeviceTag, Stamp};
-use doorbell_hcq::signal::{Progress, Report, Signal, Timeline, WaitBy};
-use std::collections::{HashMap, VecDeque};
+use crate::{DeviceError, DeviceTag, QueueKind};
+use doorbell_hcq::signal::{SignalPool, Timeline};
+use doorbell_ioctl::port::DeviceView;
+use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Command buffers that a queue may have in flight.
-pub const MAX_IN_FLIGHT: usize = 512;
-/// What the framework is asked for: more than we use, since it blocks a thread instead of refusing one too many.
-pub const MAX_COMMAND_BUFFERS: u64 = 1024;
-
-/// States of a command buffer (`MTLCommandBufferStatus`).
-pub const COMPLETED: u64 = 4;
-pub const FAILED: u64 = 5;
-
-// TIMEOUT: a wake-up of a blocked thread takes some 100 us, half of which spinning saves.
-const SPIN: Duration = Duration::from_micros(50);
-// TIMEOUT: how soon a command buffer's error is seen, which no event announces.
-const SLICE_MS: u64 = 50;
-/// A moment between the event's signal and the command buffer's completion.
-const MOMENT: Duration = Duration::from_micros(20);
-
-/// What all handles of an open device share.
-pub struct Core {
+/// What a device and its queues share.
+#[derive(Debug)]
+pub struct Common {
     pub name: String,
     pub tag: DeviceTag,
     pub runtime: &'static Runtime,
     pub health: Health,
     pub patience: Duration,
-    pub timeline: Arc<Timeline>,
+}
+
+/// What all handles of an open device share.
+pub struct Core {
+    pub common: Arc<Common>,
     /// Bytes of memories that are alive.
     pub used_bytes: AtomicU64,
     /// Buffers by address.
     pub buffers: Mutex<HashMap<u64, Arc<Owned<Buffer>>>>,
-    /// Held from the first to the last step of a submission.
-    pub producer: Mutex<Producer>,
-    /// Command buffers in flight; never held while waiting.
-    pub sent: Mutex<VecDeque<Sent>>,
-    pub work: Condvar,
-    // Dropped in this order, the device last.
-    pub event: Owned<SharedEvent>,
-    pub queue: Owned<CommandQueue>,
+    /// Their memory, where a tap sees the messages.
+    pub shared: Mutex<HashMap<u64, Arc<DeviceView>>>,
+    /// What copies between the host and private memory go through.
+    pub staging: Mutex<Option<crate::Memory>>,
+    pub signals: Arc<SignalPool>,
+    /// Recorded lists may be kept as indirect command buffers.
+    pub has_indirect: bool,
+    /// Pipelines that only an indirect command buffer names must be made resident.
+    pub is_lazy: bool,
+    /// Pipelines of earlier processes.
+    pub archive: Option<ArchiveFile>,
+    pub compute: Arc<Queue>,
+    /// Opened at its first use.
+    pub copy: Mutex<Option<Arc<Queue>>>,
+    // Dropped last.
     pub gpu: Owned<Gpu>,
 }
 
-/// The state of who submits.
-#[derive(Debug, Default)]
-pub struct Producer {
-    pub in_flight: InFlight,
-    /// The event's value that the last command buffer signals.
-    pub signalled: u64,
-}
+impl Deref for Core {
+    type Target = Common;
 
-/// A committed command buffer.
-#[derive(Debug)]
-pub struct Sent {
-    pub buffer: Owned<CommandBuffer>,
-    /// The event's value that it signals.
-    pub event_value: u64,
-    /// The submission that ends with it.
-    pub submission: Option<u64>,
-    /// Its kernels.
-    pub label: String,
-    pub stamp: Option<Stamp>,
+    fn deref(&self) -> &Common {
+        &self.common
+    }
 }
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Core({} {:?})", self.name, self.timeline)
+        write!(f, "Core({} {:?})", self.name, self.compute)
     }
 }
 
@@ -87,168 +69,68 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Core {
-    /// How many more command buffers there is room for, after a look at what has completed.
-    pub fn room(&self) -> usize {
-        self.collect();
-        MAX_IN_FLIGHT.saturating_sub(lock(&self.sent).len())
-    }
-
-    /// Commits command buffers and keeps them until they are completed.
-    pub fn commit(&self, all: Vec<Sent>) {
-        let mut sent = lock(&self.sent);
-        for one in all {
-            one.buffer.commit();
-            sent.push_back(one);
+    /// A queue.
+    ///
+    /// # Errors
+    /// `Unavailable` where Metal gives none.
+    pub fn queue(&self, kind: QueueKind) -> Result<Arc<Queue>, DeviceError> {
+        if kind == QueueKind::Compute {
+            return Ok(Arc::clone(&self.compute));
         }
-        drop(sent);
-        self.work.notify_all();
-    }
-
-    /// Publishes what has completed, and notes a fault.
-    pub fn collect(&self) {
-        self.runtime.pool(|| {
-            let mut sent = lock(&self.sent);
-            let reached = self.event.signaled_value();
-            while let Some(front) = sent.front() {
-                let status = front.buffer.status();
-                if status == FAILED {
-                    self.fail(&sent);
-                    return;
-                }
-                // The times come with completion, a moment after the signal.
-                if front.event_value > reached || (front.stamp.is_some() && status < COMPLETED) {
-                    return;
-                }
-                if let Some(stamp) = &front.stamp {
-                    set_time(&stamp.start, front.buffer.gpu_start_time());
-                    set_time(&stamp.stop, front.buffer.gpu_end_time());
-                }
-                if let Some(value) = front.submission {
-                    self.timeline.signal().set(value);
-                }
-                sent.pop_front();
-            }
-        });
-    }
-
-    /// The first command buffer failed: its signal will never come, so the host signals in its place and the rest drains.
-    fn fail(&self, sent: &VecDeque<Sent>) {
-        if self.health.fault().is_some() {
-            return;
+        let mut copy = lock(&self.copy);
+        if let Some(queue) = &*copy {
+            return Ok(Arc::clone(queue));
         }
-        let Some(front) = sent.front() else { return };
-        let error = front.buffer.error().0.map(|e| ErrorText::of(&e).to_string());
-        let error = error.unwrap_or_else(|| "a command buffer failed without an error".into());
-        self.health.set_fault(format!("{} in {}", error, front.label));
-        if let Some(last) = sent.back() {
-            self.event.set_signaled_value(last.event_value);
-        }
+        self.check_open()?;
+        let queue = Queue::open(&self.common, &self.gpu, "copy", &self.signals)?;
+        *copy = Some(Arc::clone(&queue));
+        Ok(queue)
     }
 
-    /// Waits for the watcher's next look: until the oldest command buffer has signalled, or some time.
-    fn wait_for(&self, event_value: u64, most: Duration) {
-        let ms = u64::try_from(most.as_millis()).unwrap_or(u64::MAX).clamp(1, SLICE_MS);
-        let reached = self.runtime.pool(|| self.event.wait_until(event_value, ms));
-        if reached {
-            std::thread::sleep(MOMENT);
-        }
+    /// The queues that are open.
+    pub fn queues(&self) -> Vec<Arc<Queue>> {
+        let copy = lock(&self.copy).clone();
+        std::iter::once(Arc::clone(&self.compute)).chain(copy).collect()
     }
 
-    /// The event's value of a submission, or of the last before it that is still in flight.
-    fn event_value(&self, submission: u64) -> Option<u64> {
-        let sent = lock(&self.sent);
-        let one = sent.iter().find(|s| s.submission.is_some_and(|value| value >= submission));
-        one.map(|s| s.event_value)
+    /// The queue of this device that a timeline belongs to.
+    pub fn queue_of(&self, timeline: &Arc<Timeline>) -> Option<Arc<Queue>> {
+        self.queues().into_iter().find(|queue| Arc::ptr_eq(&queue.timeline, timeline))
     }
 
-    /// Refuses work from now on and lets command buffers run through that wait for the event.
+    /// Refuses work from now on.
     pub fn end(&self) {
         self.health.close();
-        if let Some(last) = lock(&self.sent).back() {
-            self.event.set_signaled_value(last.event_value);
+        self.queues().iter().for_each(|queue| queue.end());
+    }
+
+    /// Tells a tap of a buffer's memory.
+    pub fn share(&self, buffer: &Owned<Buffer>, memory: &DeviceView) {
+        let Some(tap) = self.runtime.tap else { return };
+        let memory = Arc::new(memory.clone());
+        tap.shares(buffer.number(), &Arc::downgrade(&memory));
+        lock(&self.shared).insert(memory.base().0, memory);
+    }
+
+    /// Forgets a buffer.
+    pub fn forget(&self, va: u64) {
+        let buffer = lock(&self.buffers).remove(&va);
+        if let (Some(tap), Some(buffer)) = (self.runtime.tap, &buffer) {
+            tap.frees(buffer.number());
+            let memory = lock(&self.shared).remove(&va);
+            drop(memory);
         }
-        self.work.notify_all();
     }
 }
 
-/// Seconds of Metal's clock, which is the host's monotonic one.
-fn set_time(signal: &Signal, seconds: f64) {
-    signal.set_timestamp_ns((seconds * 1e9) as u64);
-}
-
-/// Looks at what has completed, for those who only read the timeline's word; returns when the device has ended.
-pub fn watch(core: &Core) {
-    loop {
-        let mut sent = lock(&core.sent);
-        while sent.is_empty() && !core.health.is_closed() {
-            sent = core.work.wait(sent).unwrap_or_else(PoisonError::into_inner);
-        }
-        let front = sent.front().map(|s| s.event_value);
-        drop(sent);
-        let ended = core.health.fault().is_some() || core.health.is_closed();
-        match front {
-            Some(_) if ended => return,
-            Some(value) => core.wait_for(value, Duration::from_millis(SLICE_MS)),
-            None => return,
-        }
-        core.collect();
-    }
-}
-
-impl Progress for Core {
-    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant, by: WaitBy) {
-        let begun = Instant::now();
-        let spin = match by {
-            WaitBy::Options => SPIN,
-            WaitBy::Spin => deadline.saturating_duration_since(begun),
-            WaitBy::Sleep => Duration::ZERO,
-        };
-        loop {
-            self.collect();
-            let now = Instant::now();
-            if timeline.completed() >= value || !self.is_alive() || now >= deadline {
-                return;
-            }
-            if now < begun + spin {
-                std::hint::spin_loop();
-                continue;
-            }
-            match self.event_value(value) {
-                Some(event_value) => self.wait_for(event_value, deadline - now),
-                None => std::thread::sleep(MOMENT),
-            }
-        }
-    }
-
-    fn report(&self) -> Report {
-        let sent = lock(&self.sent);
-        let reached = self.runtime.pool(|| self.event.signaled_value());
-        let line = |s: &Sent| format!("{}: status {}, signals {}", s.label, s.buffer.status(), s.event_value);
-        let wanted = sent.back().map_or(reached, |s| s.event_value);
-        Report {
-            queue: self.timeline.queue().into(),
-            signals: vec![("event".into(), reached, wanted)],
-            tail: sent.iter().take(8).map(line).collect(),
-            fault: self.health.fault().map(Into::into),
-            notes: vec![format!("{} command buffers in flight", sent.len())],
-            ..Report::default()
-        }
-    }
-
-    fn is_alive(&self) -> bool {
-        self.health.fault().is_none() && !self.health.is_closed()
-    }
-
-    fn fault_report(&self) -> Option<Report> {
-        self.health.fault()?;
-        Some(self.report())
-    }
-}
-
-impl Core {
+impl Common {
     /// # Errors
     /// `Unavailable` after a fault, `Closed`.
     pub fn check_open(&self) -> Result<(), DeviceError> {
         self.health.check(&self.name)
+    }
+
+    pub fn cannot(&self, what: String) -> DeviceError {
+        DeviceError::Unsupported { device: self.name.clone(), what }
     }
 }

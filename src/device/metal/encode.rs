@@ -4,13 +4,15 @@
 //! since Metal gives times of whole command buffers only. Each begins with a wait for the one before it and ends with a
 //! signal: command buffers of one queue may overlap otherwise.
 
-use super::core::{Core, MAX_IN_FLIGHT, Producer, Sent, lock};
+use super::core::{Core, lock};
 use super::messages::{BlitEncoder, Buffer, CommandBuffer, ComputeEncoder};
 use super::ns::{Owned, Size, string};
 use super::program::Program;
-use crate::in_flight::{RoomWait, commit, ring_full_error};
-use crate::{Arg, Command, DeviceError, Geometry, Kernel, Location, Stamp};
+use super::queue::{MAX_IN_FLIGHT, Producer, Queue, Sent};
+use crate::in_flight::{Kept, RoomWait, commit, ring_full_error};
+use crate::{Arg, Command, DeviceError, Geometry, Kernel, Location, QueueKind, Stamp};
 use doorbell_hcq::signal::{Point, Progress};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,21 +46,27 @@ impl Core {
     ///
     /// # Errors
     /// As [`crate::Device::submit`]. Without such copies nothing was submitted then.
-    pub fn submit(&self, commands: &[Command]) -> Result<Point, DeviceError> {
+    pub fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         self.check_open()?;
         commands.iter().try_for_each(|command| self.check(command))?;
+        let queue = &*self.queue(kind)?;
+        if kind.only_copies()
+            && let Some(Command::Exec { kernel, .. }) = commands.iter().find(|c| matches!(c, Command::Exec { .. }))
+        {
+            return Err(self.cannot(format!("run {} on its copy queue", kernel.name())));
+        }
         let mut rest = commands;
         while let Some(at) = rest.iter().position(|command| self.is_by_host(command)) {
             if at > 0 {
-                self.submit_own(&rest[..at])?;
+                self.submit_own(queue, &rest[..at])?;
             }
             self.copy_by_host(&rest[at])?;
             rest = &rest[at + 1..];
             if rest.is_empty() {
-                return Ok(self.timeline.point(self.timeline.submitted()));
+                return Ok(queue.timeline.point(queue.timeline.submitted()));
             }
         }
-        self.submit_own(rest)
+        self.submit_own(queue, rest)
     }
 
     fn is_by_host(&self, command: &Command) -> bool {
@@ -82,79 +90,123 @@ impl Core {
         Ok(())
     }
 
-    fn submit_own(&self, commands: &[Command]) -> Result<Point, DeviceError> {
+    fn submit_own(&self, queue: &Queue, commands: &[Command]) -> Result<Point, DeviceError> {
         let runs = runs(commands);
-        let mut producer = lock(&self.producer);
-        self.wait_for_room(runs.len())?;
-        self.check_open()?;
-        let value = self.timeline.submitted() + 1;
-        self.wait_for_others(&mut producer, value, commands)?;
-        let sent = self.runtime.pool(|| self.encode(&producer, value, &runs))?;
-        producer.signalled = sent.last().map_or(producer.signalled, |last| last.event_value);
-        // Command buffers keep buffers, pipelines and events until they are done.
-        commit(&self.timeline, value, commands.iter().flat_map(Command::locations).map(|l| &l.memory));
-        self.commit(sent);
-        Ok(self.timeline.point(value))
+        self.submit_as(queue, commands, (runs.len(), None), |queue, value, from| self.encode(queue, value, from, &runs))
     }
 
-    fn wait_for_room(&self, needed: usize) -> Result<(), DeviceError> {
+    /// Submits what `encode` makes of a submission's value and of what it begins after: at most `most` command buffers.
+    /// They keep what they name, and the queue keeps `kept`, until they are done.
+    ///
+    /// # Errors
+    /// As `submit`; those of `encode`.
+    pub fn submit_as(
+        &self,
+        queue: &Queue,
+        commands: &[Command],
+        (most, kept): (usize, Option<Arc<dyn Any + Send + Sync>>),
+        encode: impl FnOnce(&Queue, u64, &Start) -> Result<Vec<Sent>, DeviceError>,
+    ) -> Result<Point, DeviceError> {
+        let mut producer = lock(&queue.producer);
+        self.wait_for_room(queue, most)?;
+        self.check_open()?;
+        let value = queue.timeline.submitted() + 1;
+        let start =
+            Start { after: producer.signalled, waits: self.wait_for_others(queue, &mut producer, value, commands)? };
+        let sent = self.runtime.pool(|| encode(queue, value, &start))?;
+        producer.signalled = sent.last().map_or(producer.signalled, |last| last.event_value);
+        if let Some(kept) = kept {
+            producer.in_flight.keep(value, Kept::List(kept));
+        }
+        commit(&queue.timeline, value, commands.iter().flat_map(Command::locations).map(|l| &l.memory));
+        queue.commit(sent);
+        Ok(queue.timeline.point(value))
+    }
+
+    fn wait_for_room(&self, queue: &Queue, needed: usize) -> Result<(), DeviceError> {
         let mut wait = RoomWait::default();
-        while self.room() < needed.min(MAX_IN_FLIGHT) {
+        while queue.room() < needed.min(MAX_IN_FLIGHT) {
             self.check_open()?;
             if wait.is_over(self.patience) {
-                return Err(ring_full_error(&self.timeline, self.patience, self.report()));
+                return Err(ring_full_error(&queue.timeline, self.patience, queue.report()));
             }
             wait.pause();
         }
         Ok(())
     }
 
-    /// Waits on the host for other devices' work: a queue of Metal can only wait for events of Metal.
-    fn wait_for_others(&self, producer: &mut Producer, value: u64, commands: &[Command]) -> Result<(), DeviceError> {
-        producer.in_flight.begin(&self.timeline);
-        producer.in_flight.wait_for_all(&self.timeline, commands);
-        producer.in_flight.emit_waits(value, |point| {
+    /// What the submission waits for in this device's other queue. Waits on the host for other devices' work: a queue
+    /// of Metal can only wait for events of Metal.
+    fn wait_for_others(
+        &self,
+        queue: &Queue,
+        producer: &mut Producer,
+        value: u64,
+        commands: &[Command],
+    ) -> Result<Vec<(Arc<Queue>, u64)>, DeviceError> {
+        let mut waits = Vec::new();
+        producer.in_flight.begin(&queue.timeline);
+        producer.in_flight.wait_for_all(&queue.timeline, commands);
+        producer.in_flight.emit_waits(value, |point| -> Result<bool, DeviceError> {
             // What this queue was given before runs before.
-            if !Arc::ptr_eq(point.timeline(), &self.timeline) {
-                point.wait(self.patience)?;
+            if Arc::ptr_eq(point.timeline(), &queue.timeline) {
+                return Ok(false);
             }
-            Ok(false)
-        })
+            match self.queue_of(point.timeline()) {
+                Some(other) => {
+                    let reached = other.event_value(point.value());
+                    waits.extend(reached.map(|reached| (other, reached)));
+                    Ok(true)
+                }
+                None => {
+                    point.wait(self.patience)?;
+                    Ok(false)
+                }
+            }
+        })?;
+        Ok(waits)
     }
 
-    fn encode(&self, producer: &Producer, value: u64, runs: &[&[Command]]) -> Result<Vec<Sent>, DeviceError> {
+    fn encode(&self, queue: &Queue, value: u64, start: &Start, runs: &[&[Command]]) -> Result<Vec<Sent>, DeviceError> {
         let mut all: Vec<Sent> = Vec::with_capacity(runs.len());
         for (at, run) in runs.iter().enumerate() {
-            let after = producer.signalled + at as u64;
+            let after = start.after + at as u64;
             let stamp = run.first().and_then(stamp_of).cloned();
-            let (buffer, label) = self.command_buffer(run, after)?;
+            let label = label(run);
+            let waits = if at == 0 { &start.waits[..] } else { &[] };
+            let buffer = self.command_buffer(queue, (after, waits), &label, |buffer| self.commands(buffer, run))?;
             let submission = (at + 1 == runs.len()).then_some(value);
             all.push(Sent { buffer, event_value: after + 1, submission, label, stamp });
         }
         Ok(all)
     }
 
-    /// One command buffer, to run when the event has the value `after`.
-    fn command_buffer(&self, run: &[Command], after: u64) -> Result<(Owned<CommandBuffer>, String), DeviceError> {
-        let buffer = self.queue.command_buffer().0.ok_or_else(|| self.cannot("make a command buffer".into()))?;
-        let label = label(run);
-        if let Some(text) = string(self.runtime, &label) {
+    /// One command buffer, to run when the queue's event has the value `after`, and other queues' have theirs.
+    pub fn command_buffer(
+        &self,
+        queue: &Queue,
+        (after, waits): (u64, &[(Arc<Queue>, u64)]),
+        label: &str,
+        encode: impl FnOnce(&Owned<CommandBuffer>) -> Result<(), DeviceError>,
+    ) -> Result<Owned<CommandBuffer>, DeviceError> {
+        let buffer = queue.queue.command_buffer().0.ok_or_else(|| self.cannot("make a command buffer".into()))?;
+        if let Some(text) = string(self.runtime, label) {
             buffer.set_label(&text);
         }
         if after > 0 {
-            buffer.wait(&self.event, after);
+            buffer.wait(&queue.event, after);
         }
+        waits.iter().for_each(|(other, reached)| buffer.wait(&other.event, *reached));
+        encode(&buffer)?;
+        buffer.signal(&queue.event, after + 1);
+        Ok(buffer)
+    }
+
+    fn commands(&self, buffer: &Owned<CommandBuffer>, run: &[Command]) -> Result<(), DeviceError> {
         let mut open = Open::None;
-        for command in run {
-            let done = self.command(&buffer, &mut open, command);
-            if done.is_err() {
-                open.end();
-                return Err(done.err().unwrap_or_else(|| self.cannot("encode a command".into())));
-            }
-        }
+        let done = run.iter().try_for_each(|command| self.command(buffer, &mut open, command));
         open.end();
-        buffer.signal(&self.event, after + 1);
-        Ok((buffer, label))
+        done
     }
 
     fn command(&self, buffer: &Owned<CommandBuffer>, open: &mut Open, command: &Command) -> Result<(), DeviceError> {
@@ -214,18 +266,18 @@ impl Core {
         Ok(())
     }
 
-    fn program_of<'k>(&self, kernel: &'k Kernel) -> Result<&'k Program, DeviceError> {
+    pub fn program_of<'k>(&self, kernel: &'k Kernel) -> Result<&'k Program, DeviceError> {
         let program = kernel.program().downcast_ref::<Program>();
         program.ok_or_else(|| self.cannot(format!("run {}, which is no Metal kernel", kernel.name())))
     }
 
-    fn buffer(&self, place: &Location) -> Result<Arc<Owned<Buffer>>, DeviceError> {
+    pub fn buffer(&self, place: &Location) -> Result<Arc<Owned<Buffer>>, DeviceError> {
         let found = lock(&self.buffers).get(&place.memory.va()).cloned();
         found.ok_or_else(|| self.cannot(format!("use memory at {:#x}", place.memory.va())))
     }
 
     /// What can be wrong with a command; a launch above a pipeline's limit would be dropped silently.
-    fn check(&self, command: &Command) -> Result<(), DeviceError> {
+    pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
         let foreign = |what, theirs: &crate::DeviceTag| DeviceError::WrongDevice {
             what,
             ours: self.name.clone(),
@@ -265,13 +317,17 @@ impl Core {
             Command::Wait(_) => Ok(()),
         }
     }
-
-    pub fn cannot(&self, what: String) -> DeviceError {
-        DeviceError::Unsupported { device: self.name.clone(), what }
-    }
 }
 
-fn stamp_of(command: &Command) -> Option<&Stamp> {
+/// What a submission begins after.
+pub struct Start {
+    /// The event's value of the command buffer before it.
+    pub after: u64,
+    /// Other queues of the device, each with its event's value.
+    pub waits: Vec<(Arc<Queue>, u64)>,
+}
+
+pub fn stamp_of(command: &Command) -> Option<&Stamp> {
     match command {
         Command::Exec { stamp, .. } | Command::Copy { stamp, .. } => stamp.as_ref(),
         Command::Wait(_) => None,
@@ -289,7 +345,7 @@ fn runs(commands: &[Command]) -> Vec<&[Command]> {
 }
 
 /// The kernels of a command buffer, for its errors.
-fn label(run: &[Command]) -> String {
+pub fn label(run: &[Command]) -> String {
     let mut label = String::new();
     for command in run {
         let name = match command {

@@ -5,8 +5,9 @@
 //! `Lent` is not. Everything that is sent goes through a function that this list makes: a selector that is not in the
 //! list does not compile.
 
-use super::ns::{Argument, Block, Class, Encode, ErrorSlot, Lent, New, Outcome, Owned, Range, Size};
+use super::ns::{Argument, Block, Class, Encode, ErrorSlot, Keep, Lent, New, NoPlace, Outcome, Owned, Range, Size};
 use super::objc::{Id, Runtime, Sel};
+use doorbell_ioctl::abi::{Message, Value};
 use std::ffi::CString;
 
 /// One message of the list.
@@ -22,6 +23,10 @@ pub struct Row {
     pub codes: &'static [&'static str],
     /// Who owns a returned object: `+1` the caller, `+0` somebody else.
     pub ownership: &'static str,
+    /// The class of a returned object, and of the arguments that are objects; empty for what is none.
+    pub result_class: &'static str,
+    /// As `result_class`.
+    pub argument_classes: &'static [&'static str],
 }
 
 impl Row {
@@ -62,7 +67,7 @@ macro_rules! messages {
                             return None;
                         }
                         // SAFETY: the class answers the message with the types of the list.
-                        Some(unsafe { send!(runtime, class, $csel, [$($carg: $ct),*], $cr) })
+                        Some(unsafe { send!(runtime, class, $name, true, $csel, [$($carg: $ct),*], $cr) })
                     }
                 )*
             }
@@ -72,11 +77,36 @@ macro_rules! messages {
                 $(
                     pub(super) fn $fn(&self $(, $arg: $t)*) -> $r {
                         // SAFETY: the object is alive and answers the message with the types of the list.
-                        unsafe { send!(self.runtime, self.id, $sel, [$($arg: $t),*], $r) }
+                        unsafe { send!(self.runtime, self.id, $name, false, $sel, [$($arg: $t),*], $r) }
                     }
                 )*
             }
         )*
+
+        /// Sends a recorded message with arguments of this process; the result, or `None` for a message that is not in
+        /// the list or has other types.
+        ///
+        /// # Safety
+        /// The objects among the arguments are alive and of the list's classes, and so is the receiver.
+        pub(super) unsafe fn play(id: Id, message: &Message, keep: &mut Keep) -> Option<Value> {
+            let runtime = keep.runtime;
+            let row = (&*message.class, message.of_class, &*message.selector);
+            let mut _arguments = message.arguments.iter();
+            $( $(
+                if row == ($name, true, $csel) {
+                    $(let $carg = <<$ct as Argument>::Raw as Encode>::of_value(_arguments.next()?, keep)?;)*
+                    // SAFETY: the types are the list's.
+                    return Some(unsafe { call!(runtime, id, $csel, [$($carg: $ct),*], $cr) });
+                }
+            )* $(
+                if row == ($name, false, $sel) {
+                    $(let $arg = <<$t as Argument>::Raw as Encode>::of_value(_arguments.next()?, keep)?;)*
+                    // SAFETY: as above.
+                    return Some(unsafe { call!(runtime, id, $sel, [$($arg: $t),*], $r) });
+                }
+            )* )*
+            None
+        }
 
         /// The list.
         pub const ROWS: &[Row] = &[$(
@@ -86,6 +116,8 @@ macro_rules! messages {
                 selector: $csel,
                 codes: &[<<$cr as Outcome>::Raw as Encode>::CODE, "@:" $(, <<$ct as Argument>::Raw as Encode>::CODE)*],
                 ownership: <$cr as Outcome>::OWNERSHIP,
+                result_class: <$cr as Outcome>::CLASS,
+                argument_classes: &[$(<$ct as Argument>::CLASS),*],
             }, )*
             $( Row {
                 class: $name,
@@ -93,6 +125,8 @@ macro_rules! messages {
                 selector: $sel,
                 codes: &[<<$r as Outcome>::Raw as Encode>::CODE, "@:" $(, <<$t as Argument>::Raw as Encode>::CODE)*],
                 ownership: <$r as Outcome>::OWNERSHIP,
+                result_class: <$r as Outcome>::CLASS,
+                argument_classes: &[$(<$t as Argument>::CLASS),*],
             }, )*
         )*];
     };
@@ -100,16 +134,118 @@ macro_rules! messages {
 
 /// Sends a message of the list.
 macro_rules! send {
+    ($runtime:expr, $id:expr, $class:literal, $of_class:literal, $sel:literal, [$($arg:ident: $t:ty),*], $r:ty) => {{
+        const AT: usize = position($sel);
+        let runtime: &'static Runtime = $runtime;
+        let entry = std::mem::transmute::<
+            unsafe extern "C" fn(),
+            unsafe extern "C" fn(Id, Sel $(, <$t as Argument>::Raw)*) -> <$r as Outcome>::Raw,
+        >(runtime.objc.msg_send);
+        let (id, selector) = ($id, runtime.selectors[AT]);
+        $(let $arg = Argument::raw($arg);)*
+        let raw = match runtime.tap {
+            None => entry(id, selector $(, $arg)*),
+            Some(_) => {
+                let row = Seen { class: $class, of_class: $of_class, selector: $sel };
+                let values = || vec![$(Encode::value($arg, runtime)),*];
+                let answer = seen(runtime, id, row, values(), || (entry(id, selector $(, $arg)*), values()));
+                match answer {
+                    Ok(raw) => raw,
+                    Err((value, _given)) => {
+                        let mut _place = _given.iter();
+                        $(if let Some(value) = _place.next() {
+                            Encode::give($arg, value);
+                        })*
+                        instead(runtime, &value)
+                    }
+                }
+            }
+        };
+        <$r as Outcome>::of(runtime, raw)
+    }};
+}
+
+/// Sends a message with raw arguments, in nobody's sight.
+macro_rules! call {
     ($runtime:expr, $id:expr, $sel:literal, [$($arg:ident: $t:ty),*], $r:ty) => {{
         const AT: usize = position($sel);
         let entry = std::mem::transmute::<
             unsafe extern "C" fn(),
             unsafe extern "C" fn(Id, Sel $(, <$t as Argument>::Raw)*) -> <$r as Outcome>::Raw,
         >($runtime.objc.msg_send);
-        let raw = entry($id, $runtime.selectors[AT] $(, Argument::raw($arg))*);
-        <$r as Outcome>::of($runtime, raw)
+        entry($id, $runtime.selectors[AT] $(, $arg)*).value($runtime)
     }};
 }
+
+/// A message that a tap sees.
+struct Seen {
+    class: &'static str,
+    of_class: bool,
+    selector: &'static str,
+}
+
+/// Sends a message past the tap. `send` gives the result and the arguments as they are afterwards. An error is an answer
+/// of the tap's own, with the arguments as it has changed them.
+#[cold]
+fn seen<R: Encode>(
+    runtime: &'static Runtime,
+    id: Id,
+    row: Seen,
+    mut arguments: Vec<Value>,
+    send: impl Fn() -> (R, Vec<Value>),
+) -> Result<R, (Value, Vec<Value>)> {
+    read_bytes(&mut arguments);
+    let Seen { class, of_class, selector } = row;
+    let (class, selector) = (class.into(), selector.into());
+    let mut message = Message { class, of_class, receiver: id.number(), selector, arguments };
+    let mut result = None;
+    let mut sends = |message: &mut Message| {
+        let (raw, after) = send();
+        result = Some(raw);
+        for (old, new) in message.arguments.iter_mut().zip(after) {
+            if let Value::Error(_) = new {
+                *old = new;
+            }
+        }
+        raw.value(runtime)
+    };
+    let Some(tap) = runtime.tap else { return Ok(send().0) };
+    let passed = tap.pass(&mut message, &mut sends);
+    match result {
+        Some(raw) if !passed.is_instead => Ok(raw),
+        _ => Err((passed.value, message.arguments)),
+    }
+}
+
+/// The result that a tap has answered; zero for one of another type.
+fn instead<R: Encode>(runtime: &'static Runtime, value: &Value) -> R {
+    let keep = &mut Keep::new(runtime);
+    let zeros = [Value::Nothing, Value::Unsigned(0), Value::Float(0), Value::Size([0; 3]), Value::Range([0; 2])];
+    // Text of a tap is not kept: no message is answered so.
+    let found = R::of_value(value, keep).filter(|_| !matches!(value, Value::Text(Some(_))));
+    found.or_else(|| zeros.iter().find_map(|zero| R::of_value(zero, keep))).unwrap_or_else(|| {
+        // PANIC: every type of the list can be made of one of the zeros.
+        unreachable!("a result of type {}", R::CODE)
+    })
+}
+
+/// Reads the bytes of arguments that are read only and as many as the next argument says.
+fn read_bytes(values: &mut [Value]) {
+    for at in 1..values.len() {
+        let [Value::Pointer(from), Value::Unsigned(len)] = &values[at - 1..=at] else { continue };
+        let (from, len) = (*from, usize::try_from(*len).unwrap_or(0));
+        // Memory that is used in place is no argument that is read.
+        if from == 0 || len > MOST_BYTES {
+            continue;
+        }
+        let from: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(from).unwrap_or(0));
+        // SAFETY: the message has these bytes as an argument, as many as it says.
+        values[at - 1] = Value::Bytes(unsafe { std::slice::from_raw_parts(from, len) }.to_vec());
+    }
+}
+
+/// Most bytes that an argument points at: `setBytes:length:atIndex:` takes 4 KiB.
+const MOST_BYTES: usize = 4 << 10;
 
 messages! {
     /// Any object.
@@ -131,8 +267,15 @@ messages! {
         localized_description "localizedDescription" () -> Lent<NsString>;
     }
 
+    /// The place of a file.
+    NsUrl "NSURL" {
+        class of_file "fileURLWithPath:" (path: &Owned<NsString>) -> Lent<NsUrl>;
+    } {}
+
     /// A list of objects.
-    NsArray "NSArray" {} {
+    NsArray "NSArray" {
+        class with_object "arrayWithObject:" (object: &Owned<Archive>) -> Lent<NsArray>;
+    } {
         count "count" () -> u64;
         object_at "objectAtIndex:" (index: u64) -> Lent<Any>;
     }
@@ -153,8 +296,16 @@ messages! {
             (at: *mut u8, length: u64, options: u64, deallocator: Block) -> New<Buffer>;
         new_library "newLibraryWithSource:options:error:"
             (source: &Owned<NsString>, options: Option<&Owned<CompileOptions>>, error: &mut ErrorSlot) -> New<Library>;
+        new_library_from "newLibraryWithURL:error:" (url: &Owned<NsUrl>, error: &mut ErrorSlot) -> New<Library>;
+        new_archive "newBinaryArchiveWithDescriptor:error:"
+            (descriptor: &Owned<ArchiveDescriptor>, error: &mut ErrorSlot) -> New<Archive>;
         new_pipeline "newComputePipelineStateWithFunction:error:"
             (function: &Owned<Function>, error: &mut ErrorSlot) -> New<Pipeline>;
+        new_pipeline_with "newComputePipelineStateWithDescriptor:options:reflection:error:"
+            (descriptor: &Owned<PipelineDescriptor>, options: u64, reflection: NoPlace, error: &mut ErrorSlot)
+            -> New<Pipeline>;
+        new_indirect_buffer "newIndirectCommandBufferWithDescriptor:maxCommandCount:options:"
+            (descriptor: &Owned<IndirectDescriptor>, most: u64, options: u64) -> New<IndirectBuffer>;
         new_shared_event "newSharedEvent" () -> New<SharedEvent>;
     }
 
@@ -176,6 +327,52 @@ messages! {
 
     /// A function of a library.
     Function "MTLFunction" {} {}
+
+    /// How a pipeline is made.
+    PipelineDescriptor "MTLComputePipelineDescriptor" {
+        class create "new" () -> New<PipelineDescriptor>;
+    } {
+        set_function "setComputeFunction:" (function: Option<&Owned<Function>>) -> ();
+        set_indirect "setSupportIndirectCommandBuffers:" (supported: bool) -> ();
+        set_archives "setBinaryArchives:" (archives: Option<&Owned<NsArray>>) -> ();
+    }
+
+    /// From which file an archive is made.
+    ArchiveDescriptor "MTLBinaryArchiveDescriptor" {
+        class create "new" () -> New<ArchiveDescriptor>;
+    } {
+        set_url "setUrl:" (url: Option<&Owned<NsUrl>>) -> ();
+    }
+
+    /// Pipelines that are kept in a file.
+    Archive "MTLBinaryArchive" {} {
+        add "addComputePipelineFunctionsWithDescriptor:error:"
+            (descriptor: &Owned<PipelineDescriptor>, error: &mut ErrorSlot) -> bool;
+        serialize "serializeToURL:error:" (url: &Owned<NsUrl>, error: &mut ErrorSlot) -> bool;
+    }
+
+    /// How an indirect command buffer is made.
+    IndirectDescriptor "MTLIndirectCommandBufferDescriptor" {
+        class create "new" () -> New<IndirectDescriptor>;
+    } {
+        set_command_types "setCommandTypes:" (types: u64) -> ();
+        set_inherit_buffers "setInheritBuffers:" (inherit: bool) -> ();
+        set_inherit_pipeline "setInheritPipelineState:" (inherit: bool) -> ();
+        set_max_buffers "setMaxKernelBufferBindCount:" (most: u64) -> ();
+    }
+
+    /// Commands that are encoded once.
+    IndirectBuffer "MTLIndirectCommandBuffer" {} {
+        command_at "indirectComputeCommandAtIndex:" (index: u64) -> Lent<IndirectCommand>;
+    }
+
+    /// One of them.
+    IndirectCommand "MTLIndirectComputeCommand" {} {
+        set_pipeline "setComputePipelineState:" (pipeline: &Owned<Pipeline>) -> ();
+        set_buffer "setKernelBuffer:offset:atIndex:" (buffer: &Owned<Buffer>, offset: u64, slot: u64) -> ();
+        dispatch "concurrentDispatchThreadgroups:threadsPerThreadgroup:" (groups: Size, threads: Size) -> ();
+        set_barrier "setBarrier" () -> ();
+    }
 
     /// A kernel that can be launched.
     Pipeline "MTLComputePipelineState" {} {
@@ -211,6 +408,8 @@ messages! {
         set_bytes "setBytes:length:atIndex:" (bytes: *const u8, length: u64, slot: u64) -> ();
         set_threadgroup_memory "setThreadgroupMemoryLength:atIndex:" (length: u64, slot: u64) -> ();
         dispatch "dispatchThreadgroups:threadsPerThreadgroup:" (groups: Size, threads: Size) -> ();
+        use_resource "useResource:usage:" (resource: &Owned<Buffer>, usage: u64) -> ();
+        execute "executeCommandsInBuffer:withRange:" (commands: &Owned<IndirectBuffer>, range: Range) -> ();
         end "endEncoding" () -> ();
     }
 
@@ -270,6 +469,13 @@ const fn is_same(a: &str, b: &str) -> bool {
     true
 }
 
+/// The name of a selector of the list; empty for another.
+pub(super) fn name_of(runtime: &Runtime, selector: Sel) -> &'static str {
+    let at = runtime.selectors.iter().position(|known| *known == selector);
+    let name = |at: usize| COMMON.get(at).copied().or_else(|| Some(ROWS.get(at - COMMON.len())?.selector));
+    at.and_then(name).unwrap_or_default()
+}
+
 /// The selectors of a runtime, in order.
 pub(super) fn selectors() -> Vec<CString> {
     let all = COMMON.iter().copied().chain(ROWS.iter().map(|row| row.selector));
@@ -290,7 +496,7 @@ pub(super) unsafe fn retain(runtime: &'static Runtime, id: Id) -> Id {
         }
     }
     // SAFETY: every object answers it.
-    unsafe { send!(runtime, id, "retain", [], Same) }.0
+    unsafe { send!(runtime, id, "NSObject", false, "retain", [], Same) }.0
 }
 
 /// Takes a reference away.
@@ -299,7 +505,7 @@ pub(super) unsafe fn retain(runtime: &'static Runtime, id: Id) -> Id {
 /// The caller has one, and does not use it again.
 pub(super) unsafe fn release(runtime: &'static Runtime, id: Id) {
     // SAFETY: every object answers it.
-    unsafe { send!(runtime, id, "release", [], ()) }
+    unsafe { send!(runtime, id, "NSObject", false, "release", [], ()) }
 }
 
 impl Owned<CompileOptions> {

@@ -1,48 +1,51 @@
 //! Apple's GPUs through Metal: the framework's messages, and no binding or wrapper between.
 //!
 //! Layer: as any device. `objc` has the runtime, `messages` the list of all messages with their types, `ns` owned
-//! objects; `core` is the open GPU and how a host waits, `encode` turns commands into command buffers, `program` compiles
-//! a kernel's source. The table of functions is the system's on a Mac, or the software GPU's. Sources: docs/metal.md.
-//! Left out: a pool of small buffers, indirect command buffers (a recorded list is encoded anew at each replay), a queue
-//! for copies, GPUs with memory of their own.
+//! objects; `core` is the open GPU, `queue` one of its queues and how a host waits, `memory` its buffers, `encode` turns
+//! commands into command buffers, `indirect` keeps recorded lists, `program` compiles a kernel's source, `archive`
+//! keeps pipelines in a file, `replay` plays recorded messages. The table of functions is the system's on a Mac, or the software GPU's. Sources: docs/metal.md.
+//! Left out: a pool of small buffers, GPUs with memory of their own.
 
+mod archive;
 mod core;
 mod encode;
+mod indirect;
+mod memory;
 pub mod messages;
 mod ns;
 pub mod objc;
 mod program;
+mod queue;
+mod replay;
 mod select;
 #[cfg(test)]
 mod tests;
 
+pub use replay::{family_of, replay};
 pub use select::{SOFTWARE_FAMILIES, Selector};
 
-use self::core::{Core, Producer, lock};
-use super::{Command, QueueKind, Recorded, Release, Stamp, Uses, record_by_resubmission};
-use super::{Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts};
+use self::archive::ArchiveFile;
+use self::core::{Common, Core, lock};
+use super::{Command, QueueKind, Recorded, Stamp, record_by_resubmission};
+use super::{Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory};
 use crate::health::Health;
-use crate::memory::check_wrapped;
 use doorbell_hcq::memory::View;
-use doorbell_hcq::signal::{Point, Progress, SignalPool, Timeline};
-use doorbell_ioctl::port::{CpuPtr, DeviceView};
+use doorbell_hcq::signal::{Point, SignalPool};
+use indirect::IndirectList;
 use messages::{Gpu, NsArray};
-use ns::{Block, Owned};
+use ns::{Owned, text_of};
 use objc::{Objc, Runtime};
+use queue::Queue;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// GPU families (`MTLGPUFamily`) and the arch that kernels are compiled for, the newest first.
 const FAMILIES: &[(i64, &str)] =
     &[(1009, "metal-apple9"), (1008, "metal-apple8"), (1007, "metal"), (1005, "metal-apple5")];
-/// Buffers are a multiple of this.
-const BUFFER_STEP: u64 = 16;
-/// A page of Apple's chips: where memory of the program can be used in place, it is whole pages.
-const PAGE: u64 = 16 << 10;
-/// Memory that host and GPU share, with hazards tracked by the framework.
-const SHARED: u64 = 0;
+/// The first family on which pipelines that only an indirect command buffer names are resident.
+const RESIDENT_PIPELINES: i64 = 1009;
 /// Cores of an M1, the smallest chip of a Mac: Metal does not tell how many there are.
 const CORES: u32 = 8;
 // TIMEOUT: a common limit for a hung device.
@@ -53,45 +56,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct MetalDevice {
     info: DeviceInfo,
     core: Arc<Core>,
-    signals: Arc<SignalPool>,
-    watcher: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// Forgets a buffer when its memory is freed; the framework keeps it until command buffers with it are done.
-struct Free(Arc<Core>, u64);
-
-impl Release for Free {
-    fn release(&self, va: u64, host: Option<View>, _uses: Uses) {
-        lock(&self.0.buffers).remove(&va);
-        self.0.used_bytes.fetch_sub(self.1, Ordering::Relaxed);
-        drop(host);
-    }
-}
-
-/// As [`Free`], for memory of the program: it stays mapped until nothing uses it any more.
-struct Unwrap(Arc<Core>);
-
-impl Release for Unwrap {
-    fn release(&self, va: u64, host: Option<View>, uses: Uses) {
-        lock(&self.0.buffers).remove(&va);
-        if uses.wait(self.0.patience).is_err() && !uses.are_done() {
-            // A command buffer that never ends may still use it.
-            std::mem::forget(host);
-        }
-    }
+    is_private: bool,
 }
 
 /// The GPU that a selector means.
 fn find(name: &str, runtime: &'static Runtime, selector: &Selector) -> Result<Owned<Gpu>, DeviceError> {
     let unavailable = |why: &str| DeviceError::Unavailable { name: name.into(), why: why.into() };
-    let index = if let Selector::Index(index) = selector { *index } else { 0 };
+    let (Selector::Index(index) | Selector::Emulated { index, .. }) = *selector;
     if index == 0 {
         // SAFETY: the function gives away a reference to a device, or nil.
-        let gpu = unsafe { Owned::take(runtime, (runtime.objc.create_system_default_device)()) };
+        let gpu = unsafe { Owned::take(runtime, runtime.system_default_device()) };
         return gpu.ok_or_else(|| unavailable("Metal has no device for this process"));
     }
     // SAFETY: the function gives away a reference to a list of devices.
-    let all = unsafe { Owned::<NsArray>::take(runtime, (runtime.objc.copy_all_devices)()) };
+    let all = unsafe { Owned::<NsArray>::take(runtime, runtime.all_devices()) };
     let gpu = all.and_then(|all| (u64::from(index) < all.count()).then(|| all.object_at(index.into()).0).flatten());
     // SAFETY: the list holds devices.
     gpu.map(|gpu| unsafe { gpu.cast() }).ok_or_else(|| unavailable("there are fewer GPUs"))
@@ -124,54 +102,69 @@ fn info(name: &str, gpu: &Owned<Gpu>) -> Result<DeviceInfo, DeviceError> {
     Ok(DeviceInfo { arch: (*arch).into(), threads: CORES, memory_bytes })
 }
 
+/// How a device is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetalOptions {
+    /// How long its work may take; `None` for the usual limit.
+    pub patience: Option<Duration>,
+    /// Memory lies in private storage, which only the GPU reaches: copies to and from the host go through a buffer that
+    /// both share.
+    pub private: bool,
+    /// Recorded lists are encoded anew at each replay, even where the GPU can keep them.
+    pub encode_anew: bool,
+    /// Folder for the file in which pipelines are kept; `None`: they are not.
+    pub archive: Option<PathBuf>,
+}
+
 impl MetalDevice {
     /// Opens a GPU of the framework behind `objc`. `patience`: how long its work may take, `None` for the usual limit.
     ///
     /// # Errors
     /// `Unavailable`, with what is missing.
     pub fn open(name: &str, objc: Objc, selector: &Selector, patience: Option<Duration>) -> Result<Self, DeviceError> {
-        let missing =
-            |what: &str| DeviceError::Unavailable { name: name.into(), why: format!("Metal gives no {what}") };
+        Self::open_with(name, objc, selector, &MetalOptions { patience, ..MetalOptions::default() })
+    }
+
+    /// As `open`, with options.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_with(name: &str, objc: Objc, selector: &Selector, options: &MetalOptions) -> Result<Self, DeviceError> {
         let runtime = Runtime::of(objc);
-        let (gpu, info, queue, event) = runtime.pool(|| {
+        let (gpu, info, gpu_name, is_lazy) = runtime.pool(|| {
             let gpu = find(name, runtime, selector)?;
             let info = info(name, &gpu)?;
-            let queue = gpu.new_command_queue(self::core::MAX_COMMAND_BUFFERS).ok_or_else(|| missing("queue"))?;
-            let event = gpu.new_shared_event().ok_or_else(|| missing("shared event"))?;
-            Ok::<_, DeviceError>((gpu, info, queue, event))
+            let gpu_name = gpu.name().0.map(|n| text_of(&n)).unwrap_or_default();
+            let is_lazy = !gpu.supports_family(RESIDENT_PIPELINES);
+            Ok::<_, DeviceError>((gpu, info, gpu_name, is_lazy))
         })?;
-        let signals = SignalPool::new();
-        let timeline = Timeline::new(format!("{name}/compute"), signals.signal()?);
-        let core = Arc::new(Core {
+        let common = Arc::new(Common {
             name: name.into(),
             tag: DeviceTag::new(name),
             runtime,
             health: Health::default(),
-            patience: patience.unwrap_or(PATIENCE),
-            timeline: Arc::clone(&timeline),
+            patience: options.patience.unwrap_or(PATIENCE),
+        });
+        let archive = options.archive.as_ref();
+        let archive = archive.and_then(|folder| ArchiveFile::open(runtime, &gpu, folder, &gpu_name));
+        let signals = SignalPool::new();
+        let compute = Queue::open(&common, &gpu, "compute", &signals)?;
+        let core = Arc::new(Core {
+            common,
             used_bytes: AtomicU64::new(0),
             buffers: Mutex::default(),
-            producer: Mutex::new(Producer::default()),
-            sent: Mutex::default(),
-            work: std::sync::Condvar::new(),
-            event,
-            queue,
+            shared: Mutex::default(),
+            staging: Mutex::default(),
+            signals,
+            // Those of virtual machines are broken.
+            has_indirect: !options.encode_anew && !gpu_name.contains("virtual"),
+            is_lazy,
+            archive,
+            compute,
+            copy: Mutex::default(),
             gpu,
         });
-        let progress: Weak<dyn Progress> = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Progress>));
-        timeline.set_progress(progress);
-        let watched = Arc::clone(&core);
-        let watch = move || self::core::watch(&watched);
-        let watcher = std::thread::Builder::new().name(format!("{name} watcher")).spawn(watch);
-        let watcher = watcher.map_err(|e| DeviceError::Unavailable { name: name.into(), why: e.to_string() })?;
-        Ok(Self { info, core, signals, watcher: Mutex::new(Some(watcher)) })
-    }
-
-    fn ends(&self) {
-        self.core.end();
-        if let Some(watcher) = lock(&self.watcher).take() {
-            let _it_does_not_panic = watcher.join();
-        }
+        Ok(Self { info, core, is_private: options.private })
     }
 }
 
@@ -194,80 +187,24 @@ impl Device for MetalDevice {
     }
 
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
-        let core = &self.core;
-        core.check_open()?;
-        let size = len_bytes.max(1).checked_next_multiple_of(BUFFER_STEP).unwrap_or(u64::MAX);
-        let max = core.gpu.max_buffer_length();
-        if size > max {
-            return Err(DeviceError::TooBig { device: core.name.clone(), asked: len_bytes, max });
-        }
-        let made = core.runtime.pool(|| core.gpu.new_buffer(size, SHARED));
-        let buffer = made.map(|b| (b.contents(), b)).filter(|(contents, _)| !contents.is_null());
-        let (contents, buffer) = buffer.ok_or_else(|| DeviceError::OutOfMemory {
-            device: core.name.clone(),
-            asked: len_bytes,
-            used: core.used_bytes.load(Ordering::Relaxed),
-            why: format!("Metal has {} bytes in use", core.gpu.current_allocated()),
-        })?;
-        let va = contents.expose_provenance() as u64;
-        let buffer = Arc::new(buffer);
-        lock(&core.buffers).insert(va, Arc::clone(&buffer));
-        core.used_bytes.fetch_add(len_bytes, Ordering::Relaxed);
-        // SAFETY: the contents of a shared buffer are mapped as long as the buffer lives, which is the view's owner.
-        let view = unsafe { DeviceView::from_raw(CpuPtr(va), size, buffer) };
-        Ok(Memory::new(MemoryParts {
-            device: core.tag.clone(),
-            va,
-            len_bytes,
-            host: Some(View::of_device(&view).sub(0, len_bytes)?),
-            uses: Uses::new(Some(Arc::clone(&core.timeline))),
-            release: Some(Arc::new(Free(Arc::clone(core), len_bytes))),
-        }))
+        if self.is_private { self.core.alloc_private(len_bytes) } else { self.core.alloc_shared(len_bytes) }
+    }
+
+    fn alloc_pinned(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
+        self.core.alloc_shared(len_bytes)
     }
 
     /// As the framework's `newBufferWithBytesNoCopy`: whole pages of 16 KiB.
     fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
-        let core = &self.core;
-        core.check_open()?;
-        check_wrapped(&core.tag, host, PAGE)?;
-        let (at, len_bytes) = (host.base(), host.len_bytes());
-        let refused = |why: &str| DeviceError::Wrap { device: core.name.clone(), at: at.0, len_bytes, why: why.into() };
-        if !len_bytes.is_multiple_of(PAGE) {
-            return Err(refused("it is not whole pages of 16384 bytes"));
-        }
-        let max = core.gpu.max_buffer_length();
-        if len_bytes > max {
-            return Err(DeviceError::TooBig { device: core.name.clone(), asked: len_bytes, max });
-        }
-        let mut buffers = lock(&core.buffers);
-        if buffers.contains_key(&at.0) {
-            return Err(refused("it is memory of this device already"));
-        }
-        let made = core.runtime.pool(|| core.gpu.new_buffer_in_place(at.as_ptr::<u8>(), len_bytes, SHARED, Block(0)));
-        let buffer = made.filter(|b| b.contents() == at.as_ptr::<u8>());
-        buffers.insert(at.0, Arc::new(buffer.ok_or_else(|| refused("Metal makes no buffer of it"))?));
-        Ok(Memory::new(MemoryParts {
-            device: core.tag.clone(),
-            va: at.0,
-            len_bytes,
-            host: Some(host.clone()),
-            uses: Uses::new(Some(Arc::clone(&core.timeline))),
-            release: Some(Arc::new(Unwrap(Arc::clone(core)))),
-        }))
+        self.core.wrap(host)
     }
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
-        self.core.own(dst)?;
-        dst.check("copy in", offset, src.len() as u64)?;
-        dst.uses().wait(self.core.patience)?;
-        Ok(dst.host().map_or(Ok(()), |view| view.write(offset, src))?)
+        self.core.copy_in(dst, offset, src)
     }
 
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
-        self.core.own(src)?;
-        src.check("copy out", offset, dst.len() as u64)?;
-        src.uses().wait(self.core.patience)?;
-        Ok(src.host().map_or(Ok(()), |view| view.read(offset, dst))?)
+        self.core.copy_out(src, offset, dst)
     }
 
     fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
@@ -281,19 +218,21 @@ impl Device for MetalDevice {
         images.iter().map(one).collect()
     }
 
-    /// All work goes through one queue.
     fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         queue.check_no_engine(self.tag())?;
-        self.core.submit(commands)
+        self.core.submit(queue, commands)
     }
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
+        if let Some(list) = IndirectList::new(&self.core, commands)? {
+            return Ok(Box::new(list));
+        }
         let core = Arc::clone(&self.core);
-        record_by_resubmission(&self.core.name, commands, move |list| core.submit(list))
+        record_by_resubmission(&self.core.name, commands, move |list| core.submit(QueueKind::Compute, list))
     }
 
     fn stamp(&self) -> Result<Stamp, DeviceError> {
-        Ok(Stamp { start: self.signals.signal()?, stop: self.signals.signal()? })
+        Ok(Stamp { start: self.core.signals.signal()?, stop: self.core.signals.signal()? })
     }
 
     fn patience(&self) -> Duration {
@@ -301,7 +240,7 @@ impl Device for MetalDevice {
     }
 
     fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
-        Ok(self.core.timeline.wait(self.core.timeline.submitted(), timeout)?)
+        self.core.synchronize(timeout)
     }
 
     fn memory_used(&self) -> u64 {
@@ -322,18 +261,13 @@ impl Device for MetalDevice {
         if self.core.health.is_closed() {
             return Ok(());
         }
-        let done = self.core.timeline.wait(self.core.timeline.submitted(), self.core.patience);
-        self.ends();
-        Ok(done?)
-    }
-}
-
-impl Core {
-    fn own(&self, memory: &Memory) -> Result<(), DeviceError> {
-        if *memory.device() == self.tag {
-            return Ok(());
+        let done = self.core.synchronize(self.core.patience);
+        if let Some(archive) = &self.core.archive {
+            archive.save();
         }
-        let theirs = memory.device().name().into();
-        Err(DeviceError::WrongDevice { what: "memory", ours: self.name.clone(), theirs })
+        // Memory of the device's own.
+        drop(lock(&self.core.staging).take());
+        self.core.end();
+        done
     }
 }

@@ -2,7 +2,8 @@
 
 pub use doorbell_ioctl::port::objc::{Id, Objc, Sel};
 
-use doorbell_ioctl::port::objc::Functions;
+use doorbell_ioctl::abi::{Message, Value};
+use doorbell_ioctl::port::objc::{Functions, Tap};
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
@@ -12,6 +13,8 @@ pub struct Runtime {
     pub(super) objc: Functions,
     /// In the order of the list of messages.
     pub(super) selectors: Vec<Sel>,
+    /// Sees all messages.
+    pub(super) tap: Option<&'static dyn Tap>,
 }
 
 // SAFETY: selectors are registered for all threads, and the table's functions may be called from any.
@@ -25,32 +28,77 @@ impl Runtime {
     pub fn of(objc: Objc) -> &'static Runtime {
         static KNOWN: Mutex<Vec<&'static Runtime>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let objc = *objc.functions();
-        let is_same = |r: &&&Runtime| addresses(&r.objc) == addresses(&objc);
+        let (tap, objc) = (objc.tap(), *objc.functions());
+        let at = |tap: Option<&'static dyn Tap>| tap.map(|tap| std::ptr::from_ref(tap).addr());
+        let is_same = |r: &&&Runtime| addresses(&r.objc) == addresses(&objc) && at(r.tap) == at(tap);
         if let Some(runtime) = known.iter().find(is_same) {
             return runtime;
         }
         // SAFETY: the names are C strings.
         let register = |name: &std::ffi::CString| unsafe { (objc.sel_register_name)(name.as_ptr()) };
         let selectors = super::messages::selectors().iter().map(register).collect();
-        let runtime: &'static Runtime = Box::leak(Box::new(Runtime { objc, selectors }));
+        let runtime: &'static Runtime = Box::leak(Box::new(Runtime { objc, selectors, tap }));
         known.push(runtime);
         runtime
     }
 
     /// Runs `f` in an autorelease pool: what messages return without giving it away lives until then.
-    pub fn pool<R>(&self, f: impl FnOnce() -> R) -> R {
+    pub fn pool<R>(&'static self, f: impl FnOnce() -> R) -> R {
         /// Ends the pool also when `f` panics.
-        struct Pool(Functions, *mut c_void);
+        struct Pool(&'static Runtime, *mut c_void);
         impl Drop for Pool {
             fn drop(&mut self) {
+                let Pool(runtime, pool) = self;
                 // SAFETY: the pool was begun on this thread, and pools begun later have ended.
-                unsafe { (self.0.pool_pop)(self.1) };
+                let end = || unsafe { (runtime.objc.pool_pop)(*pool) };
+                let arguments = || vec![Value::Pointer(pool.expose_provenance() as u64)];
+                runtime.call("objc_autoreleasePoolPop", arguments, end, |()| Value::Nothing);
             }
         }
         // SAFETY: the guard ends the pool on this thread, after those that `f` begins.
-        let _pool = Pool(self.objc, unsafe { (self.objc.pool_push)() });
+        let begin = || unsafe { (self.objc.pool_push)() };
+        let value = |pool: &*mut c_void| Value::Pointer(pool.expose_provenance() as u64);
+        let _pool = Pool(self, self.call("objc_autoreleasePoolPush", Vec::new, begin, value));
         f()
+    }
+
+    /// The default device, with a reference of the caller's; or nil.
+    pub(super) fn system_default_device(&self) -> Id {
+        // SAFETY: the function has no conditions.
+        let create = || unsafe { (self.objc.create_system_default_device)() };
+        self.call("MTLCreateSystemDefaultDevice", Vec::new, create, |id| Value::Object(id.number()))
+    }
+
+    /// The list of devices, with a reference of the caller's; or nil.
+    pub(super) fn all_devices(&self) -> Id {
+        // SAFETY: the function has no conditions.
+        let copy = || unsafe { (self.objc.copy_all_devices)() };
+        self.call("MTLCopyAllDevices", Vec::new, copy, |id| Value::Object(id.number()))
+    }
+
+    /// Calls a function in the tap's sight. What a tap answers in its place is not used: a function always runs.
+    fn call<R>(
+        &self,
+        name: &'static str,
+        arguments: impl FnOnce() -> Vec<Value>,
+        call: impl FnOnce() -> R,
+        value: impl Fn(&R) -> Value,
+    ) -> R {
+        let Some(tap) = self.tap else { return call() };
+        let mut message = Message::function(name, arguments());
+        let (mut call, mut result) = (Some(call), None);
+        tap.pass(&mut message, &mut |_| {
+            if let Some(call) = call.take() {
+                result = Some(call());
+            }
+            result.as_ref().map_or(Value::Nothing, &value)
+        });
+        match (result, call) {
+            (Some(result), _) => result,
+            (None, Some(call)) => call(),
+            // PANIC: `call` is taken only where `result` is set.
+            (None, None) => unreachable!("a call without its result"),
+        }
     }
 }
 

@@ -32,7 +32,9 @@ fn names_are_read_and_written() {
     assert_eq!(parse(Some("EMU")).as_deref(), Some("METAL:emu"));
     assert_eq!(parse(Some("emu=Apple7")).as_deref(), Some("METAL:emu"));
     assert_eq!(parse(Some("emu=apple9")).as_deref(), Some("METAL:emu=apple9"));
-    for wrong in ["", "emu=", "emu=apple6", "emu=sm_90", "x", "64"] {
+    assert_eq!(parse(Some("1:emu")).as_deref(), Some("METAL:1:emu"));
+    assert_eq!(parse(Some("3:EMU=apple8")).as_deref(), Some("METAL:3:emu=apple8"));
+    for wrong in ["4:emu", "0:emu", "emu:1", "1:", "", "emu=", "emu=apple6", "emu=sm_90", "x", "64"] {
         assert_eq!(parse(Some(wrong)), None, "{wrong}");
     }
 }

@@ -14,7 +14,7 @@ mod nv;
 mod software;
 
 #[cfg(feature = "metal")]
-pub use metal::EmulateMetal;
+pub use metal::{EmulateMetal, TapMessages};
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub(crate) use name::software_index;
 pub use name::{DeviceName, VALID};
@@ -45,6 +45,8 @@ pub struct DeviceOptions {
     pub amd: AmdOptions,
     #[cfg(feature = "nv")]
     pub nv: NvOptions,
+    #[cfg(feature = "metal")]
+    pub metal: crate::metal::MetalOptions,
     /// Opens `DISK:` files for writing, creating them if they are missing.
     pub disk_write: bool,
 }
@@ -63,7 +65,7 @@ impl DeviceOptions {
             #[cfg(feature = "nv")]
             DeviceName::Nv(_) => of.nv = self.nv.clone(),
             #[cfg(feature = "metal")]
-            DeviceName::Metal(_) => {}
+            DeviceName::Metal(_) => of.metal = self.metal.clone(),
             DeviceName::Custom(_) => {}
         }
         of
@@ -101,17 +103,13 @@ pub type Emulated = Result<Arc<dyn Port>, String>;
 /// Wraps the port that a device is about to use in another one: a tracer, a recorder, a fault injector.
 pub type Wrap = Box<dyn Fn(Arc<dyn Port>) -> Arc<dyn Port> + Send + Sync>;
 
-struct WrapSlot(OnceLock<Wrap>);
+/// The function for ports, and the one for messages.
+#[derive(Default)]
+struct WrapSlot(OnceLock<Wrap>, #[cfg(feature = "metal")] OnceLock<TapMessages>);
 
 impl std::fmt::Debug for WrapSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.get().is_some() { "wrapped" } else { "plain" })
-    }
-}
-
-impl Default for WrapSlot {
-    fn default() -> Self {
-        Self(OnceLock::new())
     }
 }
 
@@ -336,7 +334,7 @@ impl Registry {
                 Arc::new(NvDevice::open(&shown, &driver, selector, &nv)?)
             }
             #[cfg(feature = "metal")]
-            DeviceName::Metal(selector) => self.open_metal(&shown, selector)?,
+            DeviceName::Metal(selector) => self.open_metal(&shown, selector, &options.metal)?,
         })
     }
 

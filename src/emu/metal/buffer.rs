@@ -1,7 +1,7 @@
 //! Buffers: pages of the host that kernels and the host share.
 
 use crate::encode::Sel;
-use crate::machine::Machine;
+use crate::machine::{FaultKind, Machine};
 use crate::object::{self, Body, Class, Id};
 use crate::send::Methods;
 use doorbell_emu_msl::{Memory, Width};
@@ -20,6 +20,33 @@ pub struct Buffer {
     /// `None`: the memory is the program's.
     layout: Option<Layout>,
     len_bytes: u64,
+    /// The framework orders command buffers that use it.
+    pub is_tracked: bool,
+    /// The host has no address of it.
+    pub is_private: bool,
+    /// The GPU whose buffer it is.
+    pub gpu: u32,
+}
+
+/// How a buffer is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub is_tracked: bool,
+    pub is_private: bool,
+}
+
+impl Options {
+    /// `MTLResourceOptions`: cache mode in the low four bits, storage mode in the next, hazard tracking in those after.
+    /// `None` for what is not modelled: managed and memoryless storage.
+    pub fn of(bits: u64) -> Option<Self> {
+        let (storage, tracking) = ((bits >> 4) & 15, (bits >> 8) & 3);
+        let is_private = match storage {
+            0 => false,
+            2 => true,
+            _ => return None,
+        };
+        Some(Self { is_tracked: tracking != 1, is_private })
+    }
 }
 
 // SAFETY: the memory belongs to the buffer until it is dropped, or the program keeps it for as long; all accesses of
@@ -40,21 +67,23 @@ impl Body for Buffer {
 
 impl Buffer {
     /// A new buffer; `None` without memory for it.
-    pub fn new(len_bytes: u64) -> Option<Self> {
+    pub fn new(len_bytes: u64, options: Options, gpu: u32) -> Option<Self> {
+        let Options { is_tracked, is_private } = options;
         let bytes = usize::try_from(len_bytes).ok().filter(|n| *n > 0)?;
         let layout = Layout::from_size_align(bytes.next_multiple_of(8), PAGE_BYTES).ok()?;
         // SAFETY: the layout is not empty.
         let at = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         // SAFETY: the bytes were just allocated.
         unsafe { at.as_ptr().write_bytes(FRESH, layout.size()) };
-        Some(Self { at, layout: Some(layout), len_bytes })
+        Some(Self { at, layout: Some(layout), len_bytes, is_tracked, is_private, gpu })
     }
 
     /// Memory of the program; `None` for what is not whole pages.
-    pub fn in_place(at: *mut u8, len_bytes: u64) -> Option<Self> {
+    pub fn in_place(at: *mut u8, len_bytes: u64, options: Options, gpu: u32) -> Option<Self> {
+        let Options { is_tracked, is_private } = options;
         let page = PAGE_BYTES as u64;
         let is_whole = at.addr().is_multiple_of(PAGE_BYTES) && len_bytes > 0 && len_bytes.is_multiple_of(page);
-        Some(Self { at: NonNull::new(at).filter(|_| is_whole)?, layout: None, len_bytes })
+        Some(Self { at: NonNull::new(at).filter(|_| is_whole)?, layout: None, len_bytes, is_tracked, is_private, gpu })
     }
 
     pub fn base(&self) -> *mut u8 {
@@ -152,8 +181,14 @@ pub fn methods(all: &mut Methods) {
     all.on(Class::MTLBuffer, "length", length as extern "C" fn(_, _) -> _);
 }
 
+/// NULL for private storage, and a mistake to ask for: what follows is an access at a null pointer.
 extern "C" fn contents(this: Id, _: Sel) -> *mut u8 {
-    object::get::<Buffer>(this).map_or(std::ptr::null_mut(), |b| b.base())
+    let Some(buffer) = object::get::<Buffer>(this) else { return std::ptr::null_mut() };
+    if buffer.is_private {
+        buffer.machine().fault(FaultKind::Private, "contents of a buffer of private storage");
+        return std::ptr::null_mut();
+    }
+    buffer.base()
 }
 
 extern "C" fn length(this: Id, _: Sel) -> u64 {

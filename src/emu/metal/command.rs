@@ -6,6 +6,8 @@ use crate::encode::Sel;
 use crate::encoder::{BlitEncoder, ComputeEncoder};
 use crate::event::Event;
 use crate::foundation::{Own, Text, error};
+use crate::indirect::Execute;
+use crate::ledger::Use;
 use crate::machine::{Failure, FaultKind, Machine};
 use crate::object::{self, Body, Class, Held, Id};
 use crate::queue::Queue;
@@ -13,7 +15,6 @@ use crate::send::Methods;
 use doorbell_emu_msl::{Binding, Fault, Launch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 const ERROR_DOMAIN: &str = "MTLCommandBufferErrorDomain";
 /// Instructions of one launch before the watchdog ends it.
@@ -49,6 +50,7 @@ pub enum Command {
     Wait(Own, u64),
     Signal(Own, u64),
     Dispatch(Dispatch),
+    Execute(Execute),
     Copy { from: Own, from_offset: u64, to: Own, to_offset: u64, len_bytes: u64 },
     Fill { to: Own, offset: u64, len_bytes: u64, value: u8 },
 }
@@ -87,6 +89,11 @@ impl Body for CommandBuffer {
 impl CommandBuffer {
     pub fn new(queue: Id, pending: Arc<AtomicU64>) -> Self {
         Self { queue: Own::retain(queue), pending, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// The GPU that runs it.
+    pub fn gpu(&self) -> u32 {
+        object::get::<Queue>(self.queue.0).map_or(0, |queue| queue.gpu)
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -182,9 +189,18 @@ extern "C" fn set_label(this: Id, _: Sel, label: Id) {
 
 extern "C" fn commit(this: Id, _: Sel) {
     let Some(buffer) = open_for(this, "commit") else { return };
-    buffer.lock().status = COMMITTED;
+    let uses = {
+        let mut state = buffer.lock();
+        state.status = COMMITTED;
+        state.commands.iter().for_each(|command| {
+            if let Command::Execute(execute) = command {
+                execute.begin();
+            }
+        });
+        uses(&state.commands)
+    };
     if let Some(queue) = object::get::<Queue>(buffer.queue.0) {
-        queue.commit(this);
+        queue.commit(buffer.machine(), Run::new(buffer.machine(), (buffer.queue.0, this), uses));
     }
 }
 
@@ -220,52 +236,150 @@ extern "C" fn end_time(this: Id, _: Sel) -> f64 {
 /// Why a command buffer ended before its last command.
 struct Broken(Failure, String);
 
-/// Runs a committed buffer on its queue's thread.
-pub fn execute(machine: &Arc<Machine>, id: Id) {
-    let Some(buffer) = object::get::<CommandBuffer>(id) else { return };
-    let number = machine.committed.fetch_add(1, Ordering::AcqRel);
-    let commands = {
-        let mut state = buffer.lock();
-        (state.status, state.start) = (SCHEDULED, seconds());
-        std::mem::take(&mut state.commands)
-    };
-    let failure = machine.knobs().fail.filter(|(n, _)| *n == number);
-    let result = match failure {
-        Some((_, Failure::Hang)) => hang(machine),
-        Some((_, failure)) => Err(Broken(failure, String::new())),
-        None => commands.iter().try_for_each(|command| run(machine, &buffer, command)),
-    };
-    let why = result.err().map(|Broken(failure, more)| {
-        let (code, text) = failure.code_and_text();
-        Own(error(machine, ERROR_DOMAIN, code, format!("{text}{more}")))
-    });
-    buffer.complete(if why.is_some() { FAILED } else { COMPLETED }, why);
+/// What a step of a command buffer has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There are more commands.
+    Going,
+    /// That was the last one, or it failed.
+    Ended,
 }
 
-/// Does not return while the knob says so.
-fn hang(machine: &Machine) -> Result<(), Broken> {
-    while machine.knobs().fail.is_some() {
-        std::thread::sleep(Duration::from_millis(2));
+/// A committed command buffer on its queue.
+pub struct Run {
+    buffer: Own,
+    number: u64,
+    /// Command buffers that it runs after because of tracked resources.
+    before: Vec<u64>,
+    /// Taken from the buffer at the first step.
+    commands: Option<Vec<Command>>,
+    next: usize,
+    why: Option<Broken>,
+}
+
+impl Run {
+    /// A command buffer that was just committed.
+    fn new(machine: &Machine, (queue, id): (Id, Id), uses: Vec<Use>) -> Self {
+        let (number, before) = machine.ledger.commit(queue, uses);
+        machine.committed.fetch_add(1, Ordering::AcqRel);
+        Self { buffer: Own::retain(id), number, before, commands: None, next: 0, why: None }
     }
-    Err(Broken(Failure::Hang, String::new()))
+
+    /// Runs the next command, or all until one that waits; `None` where it waits already.
+    pub fn step(&mut self, machine: &Machine, is_whole: bool) -> Option<Step> {
+        if self.before.iter().any(|other| !machine.ledger.is_done(*other)) {
+            return None;
+        }
+        self.before.drain(..).for_each(|other| machine.ledger.order(self.number, other));
+        let buffer = object::get::<CommandBuffer>(self.buffer.0)?;
+        let commands = self.commands.get_or_insert_with(|| {
+            let mut state = buffer.lock();
+            (state.status, state.start) = (SCHEDULED, seconds());
+            std::mem::take(&mut state.commands)
+        });
+        match machine.failure_of(self.number) {
+            Some(Failure::Hang) => return None,
+            Some(failure) => self.why = Some(Broken(failure, String::new())),
+            None => {}
+        }
+        let mut is_moved = false;
+        while self.why.is_none()
+            && let Some(command) = commands.get(self.next)
+        {
+            if let Command::Wait(event, value) = command {
+                let passed = object::get::<Event>(event.0).map(|event| event.passed(*value));
+                match passed {
+                    Some(None) if is_moved => return Some(Step::Going),
+                    Some(None) => return None,
+                    Some(Some(Some(by))) => machine.ledger.order(self.number, by),
+                    Some(Some(None)) | None => {}
+                }
+                // The GPU begins when it need not wait any more.
+                buffer.lock().start = seconds();
+            } else {
+                // Whoever sees its last signals may use its resources.
+                let is_last = |rest: &[Command]| rest.iter().all(|c| matches!(c, Command::Signal(..)));
+                if matches!(command, Command::Signal(..)) && is_last(&commands[self.next..]) {
+                    machine.ledger.done(machine, self.number);
+                }
+                self.why = run(machine, self.number, command).err();
+            }
+            (self.next, is_moved) = (self.next + 1, true);
+            if !is_whole && self.next < commands.len() && self.why.is_none() {
+                return Some(Step::Going);
+            }
+        }
+        Some(Step::Ended)
+    }
+
+    /// Completes it.
+    pub fn end(self, machine: &Arc<Machine>) {
+        let why = self.why.map(|Broken(failure, more)| {
+            let (code, text) = failure.code_and_text();
+            Own(error(machine, ERROR_DOMAIN, code, format!("{text}{more}")))
+        });
+        // Those that did not run.
+        self.commands.iter().flatten().skip(self.next).for_each(|command| {
+            if let Command::Execute(execute) = command {
+                execute.end();
+            }
+        });
+        // Those that come after may begin when its own resources are free: before the host learns of it.
+        machine.ledger.done(machine, self.number);
+        if let Some(buffer) = object::get::<CommandBuffer>(self.buffer.0) {
+            buffer.complete(if why.is_some() { FAILED } else { COMPLETED }, why);
+        }
+        drop(self.commands);
+    }
 }
 
-fn run(machine: &Machine, buffer: &CommandBuffer, command: &Command) -> Result<(), Broken> {
-    match command {
-        Command::Wait(event, value) => {
-            if let Some(event) = object::get::<Event>(event.0) {
-                while !event.wait(*value, Duration::from_secs(1)) {}
-            }
-            // The GPU begins when it need not wait any more.
-            buffer.lock().start = seconds();
+/// The resources of commands.
+fn uses(commands: &[Command]) -> Vec<Use> {
+    let mut all: Vec<Use> = Vec::new();
+    let mut add = |id: Id| {
+        if !all.iter().any(|used| used.resource == id)
+            && let Some(buffer) = object::get::<Buffer>(id)
+        {
+            let is_tracked = buffer.is_tracked && !buffer.machine().config.all_untracked;
+            all.push(Use { resource: id, is_tracked });
         }
+    };
+    for command in commands {
+        match command {
+            Command::Wait(..) | Command::Signal(..) => {}
+            Command::Dispatch(dispatch) => dispatch.bound.iter().flatten().for_each(|bound| {
+                if let Bound::Buffer(own, _) = bound {
+                    add(own.0);
+                }
+            }),
+            Command::Execute(execute) => execute.resident.iter().for_each(|own| add(own.0)),
+            Command::Copy { from, to, .. } => [from, to].into_iter().for_each(|own| add(own.0)),
+            Command::Fill { to, .. } => add(to.0),
+        }
+    }
+    all
+}
+
+fn run(machine: &Machine, number: u64, command: &Command) -> Result<(), Broken> {
+    match command {
+        Command::Wait(..) => {}
         Command::Signal(event, value) => {
             if let Some(event) = object::get::<Event>(event.0) {
-                event.signal(*value);
+                event.signal(machine, *value, Some(number));
             }
         }
         Command::Dispatch(dispatch) => {
             launch(machine, dispatch).map_err(|fault| Broken(Failure::PageFault, format!(": {fault}")))?;
+        }
+        Command::Execute(execute) => {
+            let dispatches = execute.dispatches(machine);
+            let all = dispatches.map_err(|why| Broken(Failure::PageFault, format!(": {why}")));
+            let launched = all.and_then(|all| {
+                let fault = |fault| Broken(Failure::PageFault, format!(": {fault}"));
+                all.iter().try_for_each(|dispatch| launch(machine, dispatch).map_err(fault))
+            });
+            execute.end();
+            launched?;
         }
         Command::Copy { from, from_offset, to, to_offset, len_bytes } => {
             if let (Some(from), Some(to)) = (object::get::<Buffer>(from.0), object::get::<Buffer>(to.0)) {

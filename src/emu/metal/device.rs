@@ -1,6 +1,6 @@
 //! The device: what it is, and what it makes.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Options};
 use crate::encode::{Block, Bool, Sel};
 use crate::event::Event;
 use crate::foundation::string;
@@ -14,16 +14,21 @@ use std::sync::atomic::Ordering;
 /// Bytes of threadgroup memory.
 pub const THREADGROUP_BYTES: u64 = 32 << 10;
 
-/// The GPU of its machine.
-pub struct Device;
+/// A GPU of its machine, by its number.
+pub struct Device(pub u32);
 
 impl Body for Device {
     const CLASS: Class = Class::MTLDevice;
 }
 
 /// A device with one reference, or nil.
-pub fn create(machine: &Arc<Machine>) -> Id {
-    if machine.knobs().nil_device { Id::NIL } else { object::create(machine, Device) }
+pub fn create(machine: &Arc<Machine>, gpu: u32) -> Id {
+    if machine.knobs().nil_device { Id::NIL } else { object::create(machine, Device(gpu)) }
+}
+
+/// The number of a device's GPU.
+pub fn gpu_of(device: Id) -> u32 {
+    object::get::<Device>(device).map_or(0, |device| device.0)
 }
 
 pub fn methods(all: &mut Methods) {
@@ -52,7 +57,7 @@ extern "C" fn name(this: Id, _: Sel) -> Id {
 }
 
 extern "C" fn registry_id(this: Id, _: Sel) -> u64 {
-    of(this, 0, |m| u64::from(m.config.family) + 1)
+    of(this, 0, |m| u64::from(m.config.family) + 1 + (u64::from(gpu_of(this)) << 8))
 }
 
 extern "C" fn threadgroup_bytes(_: Id, _: Sel) -> u64 {
@@ -93,26 +98,29 @@ extern "C" fn new_queue(this: Id, _: Sel, most: u64) -> Id {
     })
 }
 
-extern "C" fn new_buffer(this: Id, _: Sel, len_bytes: u64, _options: u64) -> Id {
+/// What the options of a buffer mean; a fault where they are not modelled.
+fn options(machine: &Machine, bits: u64) -> Option<Options> {
+    let found = Options::of(bits);
+    if found.is_none() {
+        machine.fault(FaultKind::WrongArgument, format!("resource options {bits:#x}: managed or memoryless storage"));
+    }
+    found
+}
+
+extern "C" fn new_buffer(this: Id, _: Sel, len_bytes: u64, bits: u64) -> Id {
     of(this, Id::NIL, |m| {
         if m.knobs().nil_buffer || len_bytes > m.config.max_buffer_bytes {
             return Id::NIL;
         }
-        let Some(buffer) = Buffer::new(len_bytes) else { return Id::NIL };
+        let Some(options) = options(m, bits) else { return Id::NIL };
+        let Some(buffer) = Buffer::new(len_bytes, options, gpu_of(this)) else { return Id::NIL };
         m.allocated.fetch_add(len_bytes, Ordering::Relaxed);
         object::create(m, buffer)
     })
 }
 
 /// Memory of the program: whole pages. What the deallocator would be called for stays the program's.
-extern "C" fn new_buffer_in_place(
-    this: Id,
-    _: Sel,
-    at: *mut u8,
-    len_bytes: u64,
-    _options: u64,
-    deallocator: Block,
-) -> Id {
+extern "C" fn new_buffer_in_place(this: Id, _: Sel, at: *mut u8, len_bytes: u64, bits: u64, deallocator: Block) -> Id {
     of(this, Id::NIL, |m| {
         if m.knobs().nil_buffer || len_bytes > m.config.max_buffer_bytes {
             return Id::NIL;
@@ -121,7 +129,12 @@ extern "C" fn new_buffer_in_place(
             m.fault(FaultKind::WrongArgument, "newBufferWithBytesNoCopy: with a deallocator, which is not modelled");
             return Id::NIL;
         }
-        let Some(buffer) = Buffer::in_place(at, len_bytes) else {
+        let Some(options) = options(m, bits) else { return Id::NIL };
+        if options.is_private {
+            m.fault(FaultKind::Private, "newBufferWithBytesNoCopy: of private storage");
+            return Id::NIL;
+        }
+        let Some(buffer) = Buffer::in_place(at, len_bytes, options, gpu_of(this)) else {
             let text = format!("newBufferWithBytesNoCopy: {len_bytes} bytes at {at:p}: not whole pages of 16384 bytes");
             m.fault(FaultKind::Range, text);
             return Id::NIL;

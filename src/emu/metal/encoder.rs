@@ -6,6 +6,7 @@ use crate::compile::Pipeline;
 use crate::device::THREADGROUP_BYTES;
 use crate::encode::{Range, Sel, Size};
 use crate::foundation::Own;
+use crate::indirect::{Execute, IndirectBuffer};
 use crate::machine::{FaultKind, Machine};
 use crate::object::{self, Body, Class, Held, Id};
 use crate::send::Methods;
@@ -29,6 +30,10 @@ struct Compute {
     pipeline: Option<Arc<Own>>,
     bound: Vec<Option<Bound>>,
     threadgroup: Vec<u64>,
+    /// What indirect command buffers may name.
+    resident: Vec<Arc<Own>>,
+    /// Pipelines that were dispatched, which makes them resident.
+    pipelines: Vec<Id>,
 }
 
 impl Body for ComputeEncoder {
@@ -100,6 +105,8 @@ pub fn methods(all: &mut Methods) {
     all.on(class, "setBytes:length:atIndex:", set_bytes as extern "C" fn(_, _, _, _, _));
     all.on(class, "setThreadgroupMemoryLength:atIndex:", set_threadgroup as extern "C" fn(_, _, _, _));
     all.on(class, "dispatchThreadgroups:threadsPerThreadgroup:", dispatch as extern "C" fn(_, _, _, _));
+    all.on(class, "useResource:usage:", use_resource as extern "C" fn(_, _, _, _));
+    all.on(class, "executeCommandsInBuffer:withRange:", execute as extern "C" fn(_, _, _, _));
     all.on(class, "endEncoding", end_compute as extern "C" fn(_, _));
     let class = Class::MTLBlitCommandEncoder;
     let copy_name = "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:";
@@ -117,6 +124,18 @@ fn open(this: Id, what: &str) -> Option<Held<ComputeEncoder>> {
         return None;
     }
     Some(encoder)
+}
+
+/// A buffer of the GPU that runs the command buffer; another is a fault.
+fn buffer_of(machine: &Machine, what: &str, of: &Own, id: Id) -> Option<Held<Buffer>> {
+    let buffer = object::argument::<Buffer>(machine, what, id)?;
+    let gpu = object::get::<CommandBuffer>(of.0).map_or(0, |commands| commands.gpu());
+    if buffer.gpu != gpu {
+        let text = format!("{what} takes a buffer of GPU {gpu}, not of {}", buffer.gpu);
+        machine.fault(FaultKind::OtherDevice, text);
+        return None;
+    }
+    Some(buffer)
 }
 
 fn bind(encoder: &ComputeEncoder, machine: &Machine, slot: u64, bound: Option<Bound>) {
@@ -143,7 +162,7 @@ extern "C" fn set_buffer(this: Id, _: Sel, buffer: Id, offset: u64, slot: u64) {
     if buffer.is_nil() {
         return bind(&encoder, encoder.machine(), slot, None);
     }
-    let Some(held) = object::argument::<Buffer>(encoder.machine(), "setBuffer:", buffer) else { return };
+    let Some(held) = buffer_of(encoder.machine(), "setBuffer:", &encoder.buffer, buffer) else { return };
     if !held.contains(offset, 0) {
         let text = format!("offset {offset} of a buffer of {} bytes", held.len_bytes());
         return encoder.machine().fault(FaultKind::Range, text);
@@ -185,6 +204,15 @@ extern "C" fn dispatch(this: Id, _: Sel, groups: Size, threads: Size) {
         return machine.fault(FaultKind::NoPipeline, "dispatchThreadgroups: without a pipeline");
     };
     let Some(held) = object::get::<Pipeline>(pipeline.0) else { return };
+    drop(state);
+    let mut state = encoder.lock();
+    if !state.pipelines.contains(&pipeline.0) {
+        state.pipelines.push(pipeline.0);
+    }
+    // A dispatch of nothing only makes the pipeline resident.
+    if groups == Size([0; 3]) && threads == Size([0; 3]) {
+        return;
+    }
     for argument in held.kernel.arguments() {
         let slot = argument.slot as usize;
         if argument.kind == doorbell_emu_msl::ArgumentKind::Buffer && !matches!(state.bound.get(slot), Some(Some(_))) {
@@ -208,6 +236,35 @@ extern "C" fn dispatch(this: Id, _: Sel, groups: Size, threads: Size) {
     push(&encoder.buffer, Command::Dispatch(dispatch));
 }
 
+/// Usage: 1 reads, 2 writes; 4 (samples) is for textures.
+extern "C" fn use_resource(this: Id, _: Sel, resource: Id, usage: u64) {
+    let Some(encoder) = open(this, "useResource:") else { return };
+    if usage == 0 || usage > 3 {
+        return encoder.machine().fault(FaultKind::WrongArgument, format!("useResource: with usage {usage}"));
+    }
+    if buffer_of(encoder.machine(), "useResource:", &encoder.buffer, resource).is_some() {
+        encoder.lock().resident.push(Arc::new(Own::retain(resource)));
+    }
+}
+
+extern "C" fn execute(this: Id, _: Sel, commands: Id, range: Range) {
+    let Some(encoder) = open(this, "executeCommandsInBuffer:") else { return };
+    let machine = encoder.machine();
+    let Some(indirect) = object::argument::<IndirectBuffer>(machine, "executeCommandsInBuffer:", commands) else {
+        return;
+    };
+    if range.location.checked_add(range.length).is_none_or(|end| end > indirect.len()) {
+        let text = format!("commands {} and {} more of {}", range.location, range.length, indirect.len());
+        return machine.fault(FaultKind::Range, text);
+    }
+    let state = encoder.lock();
+    let (resident, pipelines) = (state.resident.clone(), state.pipelines.clone());
+    drop(state);
+    let indirect = Arc::new(Own::retain(commands));
+    let range = range.location as usize..(range.location + range.length) as usize;
+    push(&encoder.buffer, Command::Execute(Execute { indirect, range, resident, pipelines }));
+}
+
 extern "C" fn end_compute(this: Id, _: Sel) {
     let Some(encoder) = open(this, "endEncoding") else { return };
     encoder.lock().ended = true;
@@ -228,11 +285,15 @@ fn open_blit(this: Id, what: &str) -> Option<Held<BlitEncoder>> {
 extern "C" fn copy(this: Id, _: Sel, from: Id, from_offset: u64, to: Id, to_offset: u64, len_bytes: u64) {
     let Some(encoder) = open_blit(this, "copyFromBuffer:") else { return };
     let machine = encoder.machine();
-    let Some(source) = object::argument::<Buffer>(machine, "copyFromBuffer:", from) else { return };
-    let Some(target) = object::argument::<Buffer>(machine, "toBuffer:", to) else { return };
+    let Some(source) = buffer_of(machine, "copyFromBuffer:", &encoder.buffer, from) else { return };
+    let Some(target) = buffer_of(machine, "toBuffer:", &encoder.buffer, to) else { return };
     if !source.contains(from_offset, len_bytes) || !target.contains(to_offset, len_bytes) {
         let text = format!("a copy of {len_bytes} bytes from offset {from_offset} to {to_offset}");
         return machine.fault(FaultKind::Range, text);
+    }
+    if from == to && from_offset < to_offset + len_bytes && to_offset < from_offset + len_bytes {
+        let text = format!("a copy of {len_bytes} bytes from offset {from_offset} to {to_offset} of the same buffer");
+        return machine.fault(FaultKind::Overlap, text);
     }
     let (from, to) = (Own::retain(from), Own::retain(to));
     push(&encoder.buffer, Command::Copy { from, from_offset, to, to_offset, len_bytes });
@@ -241,7 +302,7 @@ extern "C" fn copy(this: Id, _: Sel, from: Id, from_offset: u64, to: Id, to_offs
 extern "C" fn fill(this: Id, _: Sel, to: Id, range: Range, value: u8) {
     let Some(encoder) = open_blit(this, "fillBuffer:") else { return };
     let machine = encoder.machine();
-    let Some(target) = object::argument::<Buffer>(machine, "fillBuffer:", to) else { return };
+    let Some(target) = buffer_of(machine, "fillBuffer:", &encoder.buffer, to) else { return };
     let Range { location: offset, length: len_bytes } = range;
     if !target.contains(offset, len_bytes) {
         return machine.fault(FaultKind::Range, format!("a fill of {len_bytes} bytes at offset {offset}"));

@@ -9,6 +9,7 @@
 //! and bytes, and buffers are memory that host and kernels share.
 #![deny(missing_docs)]
 
+mod archive;
 mod buffer;
 mod command;
 mod compile;
@@ -17,6 +18,8 @@ mod encode;
 mod encoder;
 mod event;
 mod foundation;
+mod indirect;
+mod ledger;
 mod machine;
 mod object;
 mod queue;
@@ -24,5 +27,5 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Config, Entered, Failure, Fault, FaultKind, Knobs, Machine};
+pub use machine::{Config, Entered, Failure, Fault, FaultKind, Knobs, Machine, Order};
 pub use send::{Row, Table, rows, sel};

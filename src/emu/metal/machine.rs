@@ -1,9 +1,10 @@
 //! A machine: what its GPU is, what it is told to do wrong, the objects alive on it and the faults of its program.
 
+use crate::ledger::{Ledger, Pulse};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// What the GPU of a machine is.
@@ -19,11 +20,38 @@ pub struct Config {
     pub host_threads: usize,
     /// Bytes of its largest buffer.
     pub max_buffer_bytes: u64,
+    /// How many GPUs it has.
+    pub gpus: u32,
+    /// In which order command buffers of a queue run that nothing orders.
+    pub order: Order,
+    /// Takes all resources for untracked ones: then only events order command buffers.
+    pub all_untracked: bool,
+}
+
+/// The order of command buffers of one queue that nothing orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// That of their commits, each whole where it need not wait.
+    #[default]
+    Commit,
+    /// The newest first, command by command.
+    Newest,
+    /// Command by command as a seed draws.
+    Seeded(u64),
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { family: 7, name: "Software Apple7".into(), strict: false, host_threads: 1, max_buffer_bytes: 8 << 30 }
+        Self {
+            family: 7,
+            name: "Software Apple7".into(),
+            strict: false,
+            host_threads: 1,
+            max_buffer_bytes: 8 << 30,
+            gpus: 1,
+            order: Order::Commit,
+            all_untracked: false,
+        }
     }
 }
 
@@ -76,10 +104,16 @@ pub struct Knobs {
     pub compile_warning: Option<String>,
     /// No pipeline can be made, with this text.
     pub pipeline_error: Option<String>,
+    /// No pipeline can be made that indirect command buffers can launch.
+    pub no_indirect_pipelines: bool,
+    /// There is no indirect command buffer.
+    pub nil_indirect: bool,
     /// Most threads of a threadgroup of every pipeline.
     pub pipeline_limit: Option<u64>,
     /// Command buffer n of the machine, from 0 on, fails.
     pub fail: Option<(u64, Failure)>,
+    /// Nothing that is committed begins.
+    pub hold: bool,
 }
 
 /// The kind of a program's mistake.
@@ -112,6 +146,18 @@ pub enum FaultKind {
     Range,
     /// A threadgroup above the pipeline's limit: a GPU drops such a dispatch silently.
     ThreadgroupTooLarge,
+    /// An indirect command buffer without a pipeline, with one that is not made for it, or changed while it is executed.
+    Indirect,
+    /// An indirect command buffer names what the encoder has not made resident.
+    NotResident,
+    /// A buffer of another GPU.
+    OtherDevice,
+    /// A copy within a buffer whose ranges overlap.
+    Overlap,
+    /// The host asks for memory that only the GPU has.
+    Private,
+    /// Two command buffers use an untracked resource, and nothing orders them.
+    Unordered,
     /// More command buffers in flight than the queue was made for: `commandBuffer` would block.
     QueueFull,
 }
@@ -136,9 +182,17 @@ impl fmt::Display for Fault {
 pub struct Machine {
     pub(crate) config: Config,
     knobs: Mutex<Knobs>,
+    /// A knob is set that command buffers ask for.
+    is_told: AtomicBool,
+    /// The command buffer that hung until the knob was changed, its number plus one.
+    hung: AtomicU64,
+    pub(crate) ledger: Ledger,
+    pub(crate) pulse: Pulse,
     faults: Mutex<Vec<Fault>>,
     live: Mutex<BTreeMap<&'static str, u64>>,
     pub(crate) allocated: AtomicU64,
+    /// Pipelines that a binary archive had.
+    pub(crate) archive_hits: AtomicU64,
     /// Command buffers committed so far.
     pub(crate) committed: AtomicU64,
 }
@@ -164,9 +218,14 @@ impl Machine {
         Arc::new(Self {
             config,
             knobs: Mutex::default(),
+            is_told: AtomicBool::new(false),
+            hung: AtomicU64::new(0),
+            ledger: Ledger::default(),
+            pulse: Pulse::default(),
             faults: Mutex::default(),
             live: Mutex::default(),
             allocated: AtomicU64::new(0),
+            archive_hits: AtomicU64::new(0),
             committed: AtomicU64::new(0),
         })
     }
@@ -186,7 +245,30 @@ impl Machine {
 
     /// Says what goes wrong from now on.
     pub fn set(&self, knobs: Knobs) {
-        *self.knobs.lock().unwrap_or_else(PoisonError::into_inner) = knobs;
+        self.is_told.store(knobs.hold || knobs.fail.is_some(), Ordering::Release);
+        let was = std::mem::replace(&mut *self.knobs.lock().unwrap_or_else(PoisonError::into_inner), knobs);
+        if let Some((number, Failure::Hang)) = was.fail {
+            // What hung is ended by the watchdog.
+            self.hung.store(number + 1, Ordering::Release);
+        }
+        self.pulse.beat();
+    }
+
+    /// A knob concerns command buffers.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_told() && self.knobs().hold
+    }
+
+    /// How a command buffer fails, if it does.
+    pub(crate) fn failure_of(&self, number: u64) -> Option<Failure> {
+        if self.hung.load(Ordering::Acquire) == number + 1 {
+            return Some(Failure::Timeout);
+        }
+        self.is_told().then(|| self.knobs().fail).flatten().filter(|(n, _)| *n == number).map(|(_, failure)| failure)
     }
 
     pub(crate) fn knobs(&self) -> Knobs {
@@ -210,6 +292,12 @@ impl Machine {
     #[must_use]
     pub fn committed(&self) -> u64 {
         self.committed.load(Ordering::Acquire)
+    }
+
+    /// How many pipelines came from binary archives.
+    #[must_use]
+    pub fn archive_hits(&self) -> u64 {
+        self.archive_hits.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count(&self, class: &'static str, by: i64) {

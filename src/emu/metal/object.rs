@@ -35,6 +35,7 @@ impl Id {
 
 /// The classes. Their names are the protocols' that the framework's own classes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::upper_case_acronyms)] // Apple's names
 pub enum Class {
     NSString,
     NSError,
@@ -50,6 +51,13 @@ pub enum Class {
     MTLFunction,
     MTLComputePipelineState,
     MTLSharedEvent,
+    MTLComputePipelineDescriptor,
+    MTLIndirectCommandBufferDescriptor,
+    MTLIndirectCommandBuffer,
+    MTLIndirectComputeCommand,
+    NSURL,
+    MTLBinaryArchiveDescriptor,
+    MTLBinaryArchive,
 }
 
 impl Class {
@@ -68,6 +76,13 @@ impl Class {
         Class::MTLFunction,
         Class::MTLComputePipelineState,
         Class::MTLSharedEvent,
+        Class::MTLComputePipelineDescriptor,
+        Class::MTLIndirectCommandBufferDescriptor,
+        Class::MTLIndirectCommandBuffer,
+        Class::MTLIndirectComputeCommand,
+        Class::NSURL,
+        Class::MTLBinaryArchiveDescriptor,
+        Class::MTLBinaryArchive,
     ];
 
     pub fn name(self) -> &'static str {
@@ -86,6 +101,13 @@ impl Class {
             Class::MTLFunction => "MTLFunction",
             Class::MTLComputePipelineState => "MTLComputePipelineState",
             Class::MTLSharedEvent => "MTLSharedEvent",
+            Class::MTLComputePipelineDescriptor => "MTLComputePipelineDescriptor",
+            Class::MTLIndirectCommandBufferDescriptor => "MTLIndirectCommandBufferDescriptor",
+            Class::MTLIndirectCommandBuffer => "MTLIndirectCommandBuffer",
+            Class::MTLIndirectComputeCommand => "MTLIndirectComputeCommand",
+            Class::NSURL => "NSURL",
+            Class::MTLBinaryArchiveDescriptor => "MTLBinaryArchiveDescriptor",
+            Class::MTLBinaryArchive => "MTLBinaryArchive",
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::encode::{Bool, Method, Sel};
 use crate::machine::{Config, FaultKind, Machine};
 use crate::object::{self, Class, Id};
-use crate::{buffer, command, compile, device, encoder, event, foundation, queue};
+use crate::{archive, buffer, command, compile, device, encoder, event, foundation, indirect, queue};
 use doorbell_ioctl::port::objc::{self, Functions, Objc};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -43,15 +43,14 @@ impl Table {
     /// mistake of the program ends the process.
     #[must_use]
     pub fn of_family(family: u32) -> Option<Table> {
-        let create = match family {
-            0 => device_of_family::<0>,
-            5 => device_of_family::<5>,
-            7 => device_of_family::<7>,
-            8 => device_of_family::<8>,
-            9 => device_of_family::<9>,
+        Some(match family {
+            0 => Self::with(device_of_family::<0>, devices_of_family::<0>),
+            5 => Self::with(device_of_family::<5>, devices_of_family::<5>),
+            7 => Self::with(device_of_family::<7>, devices_of_family::<7>),
+            8 => Self::with(device_of_family::<8>, devices_of_family::<8>),
+            9 => Self::with(device_of_family::<9>, devices_of_family::<9>),
             _ => return None,
-        };
-        Some(Self::with(create, devices_of_thread))
+        })
     }
 
     fn with(create: extern "C" fn() -> u64, copy_all: extern "C" fn() -> u64) -> Table {
@@ -112,18 +111,28 @@ impl Table {
 }
 
 extern "C" fn device_of_thread() -> u64 {
-    device::create(&Machine::of_thread()).0
+    device::create(&Machine::of_thread(), 0).0
 }
 
 extern "C" fn devices_of_thread() -> u64 {
     foundation::array_of_devices(&Machine::of_thread()).0
 }
 
-extern "C" fn device_of_family<const FAMILY: u32>() -> u64 {
-    let name = if FAMILY == 0 { "Software GPU of another make".into() } else { format!("Software Apple{FAMILY}") };
+fn machine_of_family(family: u32) -> Arc<Machine> {
+    let name = if family == 0 { "Software GPU of another make".into() } else { format!("Software Apple{family}") };
     let host_threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let config = Config { family: FAMILY, name, strict: true, host_threads, ..Config::default() };
-    device::create(&Machine::new(config)).0
+    Machine::new(Config { family, name, strict: true, host_threads, gpus: SOFTWARE_GPUS, ..Config::default() })
+}
+
+/// GPUs of a machine that a table makes.
+const SOFTWARE_GPUS: u32 = 4;
+
+extern "C" fn device_of_family<const FAMILY: u32>() -> u64 {
+    device::create(&machine_of_family(FAMILY), 0).0
+}
+
+extern "C" fn devices_of_family<const FAMILY: u32>() -> u64 {
+    foundation::array_of_devices(&machine_of_family(FAMILY)).0
 }
 
 /// Names of selectors; a selector is 16 times its number, from 1 on.
@@ -211,6 +220,8 @@ static METHODS: LazyLock<(Addresses, Vec<Entry>)> = LazyLock::new(|| {
     queue::methods(&mut all);
     command::methods(&mut all);
     encoder::methods(&mut all);
+    indirect::methods(&mut all);
+    archive::methods(&mut all);
     for class in Class::ALL {
         all.on(*class, "retain", retain as extern "C" fn(_, _) -> _);
         all.on(*class, "release", release as extern "C" fn(_, _));

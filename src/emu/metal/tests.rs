@@ -1,7 +1,13 @@
 //! The stand-in by raw messages, with each of a program's mistakes made on purpose; and the Metal device on it.
 
+mod archive;
 mod device;
+mod indirect;
+mod messages;
 mod mistakes;
+mod overlap;
+mod private;
+mod several;
 
 use crate::encode::{Bool, Range, Sel, Size};
 use crate::object::Id;
@@ -24,7 +30,11 @@ kernel void twice(device float* data [[buffer(0)]], constant int& n [[buffer(1)]
 
 impl Bench {
     fn new() -> Bench {
-        let machine = Machine::new(Config::default());
+        Bench::on(Config::default())
+    }
+
+    fn on(config: Config) -> Bench {
+        let machine = Machine::new(config);
         let entered = machine.enter();
         let table = Table::of_thread();
         let device = Id((table.create_system_default_device)());
@@ -65,7 +75,32 @@ impl Bench {
     }
 
     fn buffer(&self, len_bytes: u64) -> Id {
-        self.send2(self.device, "newBufferWithLength:options:", len_bytes, 0_u64)
+        self.buffer_of(len_bytes, 0)
+    }
+
+    fn buffer_of(&self, len_bytes: u64, options: u64) -> Id {
+        self.send2(self.device, "newBufferWithLength:options:", len_bytes, options)
+    }
+
+    /// Encodes a fill of a whole buffer.
+    fn fill(&self, blit: Id, buffer: Id, value: u8) {
+        let range = Range { location: 0, length: self.send(buffer, "length") };
+        self.send3::<_, _, _, ()>(blit, "fillBuffer:range:value:", (buffer, range, value));
+    }
+
+    /// Encodes a copy of the first bytes of a buffer.
+    fn copy(&self, blit: Id, from: Id, to: Id, len_bytes: u64) {
+        let copy: extern "C" fn(Id, Sel, Id, u64, Id, u64, u64) = self.table.message();
+        let name = "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:";
+        copy(blit, Sel(sel(name)), from, 0, to, 0, len_bytes);
+    }
+
+    /// The bytes of a buffer that nothing uses now.
+    fn bytes(&self, buffer: Id) -> Vec<u8> {
+        let at: *const u8 = self.send(buffer, "contents");
+        let len: u64 = self.send(buffer, "length");
+        // SAFETY: the buffer has these bytes, and no command buffer is in flight.
+        unsafe { std::slice::from_raw_parts(at, len as usize) }.to_vec()
     }
 
     /// A pipeline of `DOUBLE`'s kernel; call it in a pool.

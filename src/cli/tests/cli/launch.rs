@@ -314,3 +314,42 @@ fn traces_that_cannot_be_read_or_played_say_why() {
     assert_eq!(code(&run(t.path(), &plain)), 0);
     told(&["replay", "plain.trace", "--port", "emu"], 2, "traced without memory");
 }
+
+const MSL: &str = "#include <metal_stdlib>
+using namespace metal;
+kernel void scale(device float* y [[buffer(0)]], const device float* x [[buffer(1)]], constant float& by [[buffer(2)]],
+                  uint i [[thread_position_in_grid]]) { y[i] = x[i] * by; }";
+
+#[test]
+fn metal_source_is_compiled_and_run_on_a_software_gpu() {
+    let t = temp();
+    std::fs::write(t.path().join("k.metal"), MSL).unwrap();
+    std::fs::write(t.path().join("x"), (0..8).flat_map(|n| (n as f32).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+    let args = ["--grid", "2", "--block", "4", "--arg", "out:32:y", "--arg", "in:x", "--arg", "f32:0.5"];
+    for device in ["METAL:emu", "METAL:1:emu=apple9"] {
+        let words = ["--json", "--device", device, "launch", "k.metal", "--kernel", "scale"];
+        let o = run(t.path(), &[&words[..], &args[..]].concat());
+        assert_eq!(code(&o), 0, "{}", err(&o));
+        assert_eq!(json(&o, &["device", "launches"])["device"], device);
+        assert_eq!(floats(&t.path().join("y")), (0..8).map(|n| n as f32 * 0.5).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn metal_source_that_does_not_compile_a_missing_kernel_and_a_metallib_say_why() {
+    let t = temp();
+    std::fs::write(t.path().join("k.metal"), MSL).unwrap();
+    std::fs::write(t.path().join("bad.metal"), MSL.replace("y[i]", "z[i]")).unwrap();
+    std::fs::write(t.path().join("k.metallib"), b"MTLB and code").unwrap();
+    let why = |file: &str, kernel: &str| {
+        let o = run(t.path(), &["--device", "METAL:emu", "launch", file, "--kernel", kernel]);
+        assert_eq!(code(&o), 3, "{}", err(&o));
+        err(&o)
+    };
+    let bad = why("bad.metal", "scale");
+    assert!(bad.contains("program_source:4:") && bad.contains("error:") && !bad.contains("ELF"), "{bad}");
+    let missing = why("k.metal", "nobody");
+    assert!(missing.contains("it has scale"), "{missing}");
+    let compiled = why("k.metallib", "scale");
+    assert!(compiled.contains("it runs source only (MTLLibraryErrorDomain 1)"), "{compiled}");
+}

@@ -59,3 +59,36 @@ fn a_commands_own_error_counts_more_than_its_traces() {
         err(&o)
     );
 }
+
+const TWICE: &str = "#include <metal_stdlib>
+using namespace metal;
+kernel void twice(device float* data [[buffer(0)]], uint i [[thread_position_in_grid]]) { data[i] *= 2; }";
+
+#[test]
+fn messages_to_metal_are_recorded_shown_and_replayed() {
+    let t = temp();
+    std::fs::write(t.path().join("k.metal"), TWICE).unwrap();
+    std::fs::write(t.path().join("in"), [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat()).unwrap();
+    let traced = ["--device", "METAL:emu=apple8", "trace", "--memory", "--out", "t.trace"];
+    let launch = ["launch", "k.metal", "--kernel", "twice", "--block", "4", "--arg", "inout:in:out"];
+    let o = run(t.path(), &[&traced[..], &launch[..]].concat());
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let out = std::fs::read(t.path().join("out")).unwrap();
+    assert_eq!(out, [2.0_f32, 4.0, 6.0, 8.0].map(f32::to_le_bytes).concat());
+    let o = run(t.path(), &["--json", "trace", "--show", "t.trace"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    for line in ["MTLCreateSystemDefaultDevice() = 0x", "supportsFamily: 1008] = 1", "commit]", " bytes computed"] {
+        assert!(err(&o).contains(line), "{line} in {}", err(&o));
+    }
+    let o = run(t.path(), &["--json", "replay", "t.trace", "--port", "emu"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let told = json(&o, &["calls", "doorbells", "timeouts", "differences"]);
+    assert_eq!((&told["timeouts"], told["differences"].as_array().map(Vec::len)), (&0.into(), Some(0)));
+    // Another chip answers otherwise.
+    let o = run(t.path(), &["--json", "replay", "t.trace", "--port", "emu", "--chip", "apple7"]);
+    assert_eq!(code(&o), 1, "{}", err(&o));
+    assert!(err(&o).contains("supportsFamily:: 1 then, 0 now"), "{}", err(&o));
+    let o = run(t.path(), &["replay", "t.trace", "--port", "real"]);
+    assert_eq!(code(&o), 2, "{}", err(&o));
+    assert!(err(&o).contains("Metal is not on this system"), "{}", err(&o));
+}

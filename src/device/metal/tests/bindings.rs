@@ -2,9 +2,10 @@
 //! crates `objc2-metal` and `objc2-foundation`, whose source lies where cargo keeps what it has fetched.
 
 use super::headers::Headers;
+use crate::metal::memory::{PRIVATE, SHARED};
 use crate::metal::messages::{ROWS, Row};
 use crate::metal::ns::{Range, Size};
-use crate::metal::{FAMILIES, SHARED, core, program};
+use crate::metal::{FAMILIES, indirect, program, queue};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -115,8 +116,11 @@ fn constants_are_apple_s() {
         is("MTLGPUFamily", &name, (*family).into());
     }
     is("MTLResourceOptions", "StorageModeShared", SHARED.into());
-    is("MTLCommandBufferStatus", "Completed", core::COMPLETED.into());
-    is("MTLCommandBufferStatus", "Error", core::FAILED.into());
+    is("MTLResourceOptions", "StorageModePrivate", PRIVATE.into());
+    is("MTLIndirectCommandType", "ConcurrentDispatch", indirect::CONCURRENT_DISPATCH.into());
+    is("MTLPipelineOption", "FailOnBinaryArchiveMiss", program::FAIL_ON_MISS.into());
+    is("MTLCommandBufferStatus", "Completed", queue::COMPLETED.into());
+    is("MTLCommandBufferStatus", "Error", queue::FAILED.into());
     is("MTLLanguageVersion", "Version3_0", program::MSL_3_0.into());
     is("MTLLanguageVersion", "Version3_1", program::MSL_3_1.into());
     is("MTLMathMode", "Safe", program::MATH_SAFE.into());
@@ -124,7 +128,7 @@ fn constants_are_apple_s() {
     is("MTLLibraryError", "CompileFailure", 3);
     is("MTLLibraryError", "CompileWarning", 4);
     is("MTLResourceOptions", "HazardTrackingModeUntracked", 256);
-    assert_ne!(HEADERS.constant("MTLCommandBufferStatus", "Scheduled"), Some(core::COMPLETED.into()));
+    assert_ne!(HEADERS.constant("MTLCommandBufferStatus", "Scheduled"), Some(queue::COMPLETED.into()));
     assert_eq!(HEADERS.constant("MTLCommandBufferStatus", "Complete"), None);
 }
 

@@ -3,22 +3,23 @@
 use super::settled;
 use crate::{Config, Failure, FaultKind, Knobs, Machine, Table, rows};
 use doorbell_device::metal::messages::ROWS;
-use doorbell_device::metal::{MetalDevice, Selector};
+use doorbell_device::metal::objc::Objc;
+use doorbell_device::metal::{MetalDevice, MetalOptions, Selector};
 use doorbell_device::{Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, Memory, QueueKind};
 use doorbell_hcq::memory::View;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SOURCE: &str = "#pragma METAL fp math_mode(safe)
+pub(super) const SOURCE: &str = "#pragma METAL fp math_mode(safe)
 #include <metal_stdlib>
 using namespace metal;
 kernel void scale(device float* out [[buffer(0)]], const device float* in [[buffer(1)]], constant long& by [[buffer(2)]],
                   uint i [[thread_position_in_grid]]) { out[i] = in[i] * float(by); }
 kernel void beyond(device float* out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i + 1000000] = 1; }";
 
-struct On {
-    machine: Arc<Machine>,
-    device: MetalDevice,
+pub(super) struct On {
+    pub machine: Arc<Machine>,
+    pub device: MetalDevice,
     _entered: crate::Entered,
 }
 
@@ -31,31 +32,54 @@ fn open_on(config: Config, knobs: Knobs) -> (Arc<Machine>, crate::Entered, Resul
 }
 
 impl On {
-    fn new() -> On {
+    pub fn new() -> On {
         let (machine, entered, device) = open_on(Config::default(), Knobs::default());
         On { machine, device: device.unwrap(), _entered: entered }
     }
 
-    fn kernel(&self, name: &str) -> Result<Kernel, DeviceError> {
+    /// With a table of one's own over a common machine.
+    pub fn through(config: Config, wrap: impl FnOnce(Objc) -> Objc, patience: Duration) -> Result<On, DeviceError> {
+        let machine = Machine::new(config);
+        let entered = machine.enter();
+        let objc = wrap(Table::of_thread().objc());
+        let device = MetalDevice::open("METAL", objc, &Selector::Index(0), Some(patience))?;
+        Ok(On { machine, device, _entered: entered })
+    }
+
+    /// A device that was opened on a machine.
+    pub fn of(machine: Arc<Machine>, device: MetalDevice) -> On {
+        let entered = machine.enter();
+        On { machine, device, _entered: entered }
+    }
+
+    /// With options, on a machine of one's own.
+    pub fn with(config: Config, options: &MetalOptions) -> On {
+        let machine = Machine::new(config);
+        let entered = machine.enter();
+        let device = MetalDevice::open_with("METAL", Table::of_thread().objc(), &Selector::Index(0), options);
+        On { machine, device: device.unwrap(), _entered: entered }
+    }
+
+    pub fn kernel(&self, name: &str) -> Result<Kernel, DeviceError> {
         let code = Code::Elf { bytes: SOURCE.as_bytes(), entry: name };
         self.device.load(&[KernelImage { name, code }]).map(|mut all| all.remove(0))
     }
 
-    fn memory(&self, values: &[f32]) -> Memory {
+    pub fn memory(&self, values: &[f32]) -> Memory {
         let memory = self.device.alloc(values.len() as u64 * 4).unwrap();
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.device.copy_in(&memory, 0, &bytes).unwrap();
         memory
     }
 
-    fn values(&self, memory: &Memory) -> Vec<f32> {
+    pub fn values(&self, memory: &Memory) -> Vec<f32> {
         let mut bytes = vec![0; memory.len_bytes() as usize];
         self.device.copy_out(memory, 0, &mut bytes).unwrap();
         bytes.chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
     }
 
     /// The device ends: no fault, and nothing is left.
-    fn ends_well(self) {
+    pub fn ends_well(self) {
         self.device.close().unwrap();
         drop(self.device);
         assert_eq!(self.machine.take_faults(), []);
@@ -63,7 +87,7 @@ impl On {
     }
 }
 
-fn scale(kernel: &Kernel, out: &Memory, from: &Memory, by: i64) -> Command {
+pub(super) fn scale(kernel: &Kernel, out: &Memory, from: &Memory, by: i64) -> Command {
     let args = [Arg::Buffer(out.at(0)), Arg::Buffer(from.at(0)), Arg::Var(by)];
     let groups = (out.len_bytes() / 4 / 8) as u32;
     Command::exec(kernel, args, 1).over(Geometry::of([groups, 1, 1], [8, 1, 1]))

@@ -33,14 +33,16 @@ impl Bench {
         let rest = rest.strip_prefix(':').or(if rest.is_empty() { None } else { Some("?") });
         let selector = Selector::parse(rest).ok_or_else(wrong)?;
         let objc = match selector {
-            Selector::Emulated(family) => doorbell::emu::metal::Table::of_family(family).map(|table| table.objc()),
+            Selector::Emulated { family, .. } => {
+                doorbell::emu::metal::Table::of_family(family).map(|table| table.objc())
+            }
             Selector::Index(_) => Objc::system(),
         };
         Ok(Self { args: args.clone(), selector, objc, device: OnceLock::new() })
     }
 
     pub fn is_software(&self) -> bool {
-        matches!(self.selector, Selector::Emulated(_))
+        matches!(self.selector, Selector::Emulated { .. })
     }
 
     /// Use small sizes and counts.
@@ -80,7 +82,7 @@ impl Bench {
         let open = || {
             let objc = self.objc().map_err(|f| f.what)?;
             let index = match self.selector {
-                Selector::Emulated(_) => Selector::Index(0),
+                Selector::Emulated { index, .. } => Selector::Index(index),
                 ref other => other.clone(),
             };
             MetalDevice::open("METAL", objc, &index, Some(self.patience())).map_err(|e| e.to_string())
