@@ -106,6 +106,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "src/emu/metal",
     "src/capi",
     "tools/preload/src",
+    "tools/hw/metal-first-contact/src/objc.rs",
     "tools/hw/nv-check/src/cuda.rs",
 ];
 

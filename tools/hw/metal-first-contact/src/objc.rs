@@ -88,6 +88,13 @@ impl Raw {
         (self.0.msg_send, self.selector(name))
     }
 
+    /// What is at the start of a shared buffer of at least four bytes.
+    pub fn first_float(&self, buffer: Id) -> f32 {
+        let at = send!(self, buffer, "contents"; *mut u8).cast::<f32>();
+        // SAFETY: a living buffer's memory; a command buffer that writes to it has ended or never will.
+        unsafe { at.read_volatile() }
+    }
+
     pub fn selector(&self, name: &str) -> Sel {
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the name is a C string.
@@ -178,4 +185,16 @@ pub fn encoding_of(object: Id, selector: Sel) -> Option<String> {
     // SAFETY: the method exists, and its types live as long as the process.
     let text = unsafe { std::ffi::CStr::from_ptr(method_getTypeEncoding(method)) };
     Some(text.to_string_lossy().into_owned())
+}
+
+/// The host's clock that the GPU's times are on, in nanoseconds.
+pub fn clock() -> u64 {
+    #[cfg(target_os = "macos")]
+    let id = libc::CLOCK_UPTIME_RAW;
+    #[cfg(not(target_os = "macos"))]
+    let id = libc::CLOCK_MONOTONIC;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists, and the struct is written to.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

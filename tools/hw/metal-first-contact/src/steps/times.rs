@@ -1,5 +1,6 @@
 //! What things cost.
 
+use crate::objc::clock;
 use crate::seen::Seen;
 use crate::work::{Bench, EXACT, launch};
 use doorbell::device::{Command, Device};
@@ -9,18 +10,6 @@ use hw_contact::{Failure, fail};
 use std::time::{Duration, Instant};
 
 const NOTHING: &str = "kernel void nothing(device float* x [[buffer(0)]]) { x[0] = 1.0f; }";
-
-/// The host's clock that the GPU's times are on, in nanoseconds.
-fn clock() -> u64 {
-    #[cfg(target_os = "macos")]
-    let id = libc::CLOCK_UPTIME_RAW;
-    #[cfg(not(target_os = "macos"))]
-    let id = libc::CLOCK_MONOTONIC;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists, and the struct is written to.
-    unsafe { libc::clock_gettime(id, &raw mut time) };
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
-}
 
 fn median(mut all: Vec<Duration>) -> Duration {
     all.sort_unstable();
