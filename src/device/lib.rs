@@ -131,9 +131,14 @@ impl QueueKind {
     /// # Errors
     /// `Unsupported` for one of them.
     pub fn check_no_engine(self, tag: &DeviceTag) -> Result<(), DeviceError> {
-        let Self::CopyEngine(number) = self else { return Ok(()) };
-        Err(DeviceError::Unsupported { device: tag.name().into(), what: format!("copy by an engine {number}") })
+        if let Self::CopyEngine(number) = self { Err(no_engine(tag, number)) } else { Ok(()) }
     }
+}
+
+/// The error for a number that is not among the copy engines of a device.
+#[must_use]
+pub fn no_engine(tag: &DeviceTag, number: u8) -> DeviceError {
+    DeviceError::Unsupported { device: tag.name().into(), what: format!("copy by an engine {number}") }
 }
 
 /// A copy engine of a device.

@@ -1,5 +1,6 @@
 //! Memory that the program has already, used where it is.
 
+use super::engines::each_engine_copies;
 use super::{CHIPS, LONG, Rig, launch, load, pattern, read, small_options, units, words};
 use doorbell::device::amd::{AmdDevice, Driver, Selector};
 use doorbell::device::{Command, Device, DeviceError, QueueKind};
@@ -104,26 +105,13 @@ fn each_copy_engine_copies_in_a_queue_of_its_own() {
         let d = rig.open();
         let engines = d.copy_engines().unwrap();
         assert_eq!((engines[0].name.as_str(), engines[1].name.as_str()), ("sdma0", "sdma1"));
-        let data = pattern(4096);
-        let from = words(&d, &data);
-        for engine in &engines {
-            let to = words(&d, &[0; 4096]);
-            for half in [0, 8192] {
-                let copy = Command::copy(to.at(half), from.at(half), 8192);
-                d.submit(QueueKind::CopyEngine(engine.number), &[copy]).unwrap();
-            }
-            assert_eq!(read(&d, &to), data, "{chip:?}: {}", engine.name);
-        }
+        each_engine_copies(&d);
         // What the driver was asked for: queues on each engine, one for each.
         let asked = |number: usize| {
             let words = ["queue_type=SDMA_BY_ENG_ID".to_owned(), format!("sdma_engine_id={number})")];
             rig.calls().iter().filter(|call| words.iter().all(|word| call.contains(word))).count()
         };
         assert_eq!((0..engines.len()).map(asked).collect::<Vec<_>>(), vec![1; engines.len()], "{:#?}", rig.calls());
-        let copy = Command::copy(from.at(0), from.at(8192), 64);
-        let refused = d.submit(QueueKind::CopyEngine(99), &[copy]).unwrap_err();
-        assert_eq!(refused.to_string(), "device AMD cannot copy by an engine 99");
-        drop(from);
         d.close().unwrap();
         drop(d);
         assert_eq!(rig.complaints(), Vec::<String>::new());

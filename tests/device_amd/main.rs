@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod code;
+mod engines;
 mod faults;
 mod host;
 mod objects;

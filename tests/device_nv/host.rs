@@ -1,5 +1,6 @@
 //! Memory that both sides see: what the runtime places, and what the caller has already.
 
+use super::engines::each_engine_copies;
 use super::{LONG, Rig, launch, pattern, read, small_options, words};
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, PageTables, Placement, Selector};
 use doorbell::device::{Command, Device, DeviceError, QueueKind};
@@ -128,24 +129,11 @@ fn each_copy_engine_copies_in_a_queue_of_its_own() {
         let d = rig.open();
         let engines = d.copy_engines().unwrap();
         assert!(engines.len() > 1 && engines.iter().all(|engine| engine.name == format!("ce{}", engine.number)));
-        let data = pattern(4096);
-        let from = words(&d, &data);
-        for engine in &engines {
-            let to = words(&d, &[0; 4096]);
-            for half in [0, 8192] {
-                let copy = Command::copy(to.at(half), from.at(half), 8192);
-                d.submit(QueueKind::CopyEngine(engine.number), &[copy]).unwrap();
-            }
-            assert_eq!(read(&d, &to), data, "{chip:?}: {}", engine.name);
-        }
+        each_engine_copies(&d);
         let groups: Vec<String> =
             rig.calls().into_iter().filter(|call| call.contains("KEPLER_CHANNEL_GROUP_A")).collect();
         // One of the compute queue, one of the copy queue, one for each engine.
         assert_eq!(groups.len(), 2 + engines.len(), "{groups:#?}");
-        let copy = Command::copy(from.at(0), from.at(8192), 64);
-        let refused = d.submit(QueueKind::CopyEngine(99), &[copy]).unwrap_err();
-        assert_eq!(refused.to_string(), "device NV cannot copy by an engine 99");
-        drop(from);
         d.close().unwrap();
         drop(d);
         assert_eq!(rig.complaints(), Vec::<String>::new());

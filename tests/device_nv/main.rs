@@ -4,6 +4,8 @@
 
 mod clusters;
 mod code;
+#[path = "../device_amd/engines.rs"]
+mod engines;
 mod events;
 mod faults;
 mod host;

@@ -8,6 +8,10 @@ use doorbell::elf::parse::{ElfFile, FileSymbol, Place};
 /// The file's machine and the names of its kernels.
 pub fn contents(bytes: &[u8]) -> String {
     let found = match () {
+        () if bytes.starts_with(b"MTLB") => return "a metallib".to_owned(),
+        () if !bytes.is_empty() && std::str::from_utf8(bytes).is_ok() => {
+            return "no object code (it is text)".to_owned();
+        }
         () if is_amdgpu(bytes) => code_object(bytes),
         () if is_cubin(bytes) => cubin(bytes),
         () => elf_file(bytes),

@@ -42,10 +42,8 @@ impl Job {
         let device = open.device.as_ref();
         let bytes = &object.bytes;
         let image = object.image(&self.kernel);
-        // A launch that the object does not support is the caller's mistake. Metal's own error says what is in it.
-        let is_metal = device.info().arch.starts_with("metal");
+        // A launch that the object does not support is the caller's mistake.
         let refused = |e: DeviceError| match e {
-            DeviceError::Load { .. } | DeviceError::Unsupported { .. } if is_metal => CliError::Usage(e.to_string()),
             DeviceError::Load { .. } | DeviceError::Unsupported { .. } => {
                 CliError::Usage(format!("{e}; {} contains {}", self.object.display(), contents(bytes)))
             }

@@ -45,7 +45,7 @@ use super::{
     Command, CopyEngine, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory,
     MemoryParts,
 };
-use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
+use super::{QueueKind, Recorded, Stamp, Uses, no_engine, record_by_resubmission};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Point;
 use doorbell_ioctl::abi::kfd;
@@ -206,7 +206,7 @@ impl Inner {
         if let QueueKind::CopyEngine(number) = kind
             && !self.copy_engines().iter().any(|engine| engine.number == number)
         {
-            kind.check_no_engine(&self.core.tag)?;
+            return Err(no_engine(&self.core.tag, number));
         }
         let queue = queue::open(&self.core, kind)?;
         copies.push((kind, Arc::clone(&queue)));

@@ -56,7 +56,7 @@ use super::{
     Command, CopyEngine, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Location,
     Memory, MemoryParts,
 };
-use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
+use super::{QueueKind, Recorded, Stamp, Uses, no_engine, record_by_resubmission};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::packet::GpuVa;
 use doorbell_hcq::packet::nv::copy::Element;
@@ -305,7 +305,7 @@ impl Inner {
         }
         core.check_open()?;
         let Some(engine) = Engine::of_gpu(core)?.into_iter().find(|engine| engine.number() == number) else {
-            return Err(core.cannot(format!("copy by an engine {number}")));
+            return Err(no_engine(&core.tag, number));
         };
         let group = Group::of_copy_engine(core, engine.engine_type)?;
         let queue = running_queue(core, &group, kind)?;

@@ -136,8 +136,8 @@ fn distance(a: &[u8], b: &[u8]) -> Result<f64, String> {
     Ok(most(&mut a.iter().zip(&b).map(|(x, y)| (x - y).abs())) / largest)
 }
 
-/// A C program with libdoorbell prints there what it prints here, from the package of both. There is no C compiler with
-/// a library for AArch64: clang and lld link what Rust's standard library brings, musl's libc, with the headers of this
+/// A C program with libdoorbell prints there what this machine computes from the package. There is no C compiler with a
+/// library for AArch64: clang and lld link what Rust's standard library brings, musl's libc, with the headers of this
 /// machine's musl, whose declarations are those of any processor with 64 bits.
 fn c_program() -> Result<(), Failure> {
     let own = output(STEP, &words("rustc --print target-libdir --target", AARCH64))?;
