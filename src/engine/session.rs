@@ -12,7 +12,7 @@ use crate::codegen::Target;
 use crate::default_device;
 use crate::device::{self, Device, DeviceOptions, Registry};
 use crate::isa::Backend;
-use crate::schedule::ScheduleCache;
+use crate::schedule::{DeviceTraits, ScheduleCache};
 use crate::tensor;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -170,6 +170,13 @@ thread_local! {
     static AT_EXIT: AtExit = const { AtExit };
 }
 
+/// What planning asks of a device with this target.
+fn traits(target: &Target) -> DeviceTraits {
+    let units = target.tensor_cores.iter().map(|unit| unit.a).collect();
+    let device = if target.has_grid() { DeviceTraits::gpu(target.compute_units) } else { DeviceTraits::default() };
+    device.with_units(units)
+}
+
 /// The program's session, whose trace is written when the program ends.
 fn of_program(s: &Arc<Session>) -> Arc<Session> {
     if s.is_timed() {
@@ -286,9 +293,7 @@ impl Session {
             }
         }
         let d = Arc::new(OpenDevice { name: own_name.into(), device, backend });
-        for unit in d.target().tensor_cores {
-            self.schedules.has_unit(&d.name, unit.a);
-        }
+        self.schedules.describe(&d.name, traits(d.target()));
         open.insert(d.name.clone(), d.clone());
         open.insert(name.into(), d.clone());
         Ok(d)

@@ -1,12 +1,13 @@
 //! A plan bound to buffers: what the engine runs. The cache of plans is here.
 
 use super::ScheduleError;
+use super::devices::{DeviceTraits, Devices};
 use super::front::{Front, Key, strip};
 use super::graph::FIRST_TEMP;
 use super::memory::{Arena, Storage};
 use super::plan::{Plan, Step, plan};
 use super::stored::slot;
-use crate::uop::{BufferRef, Op, Scalar, UMap, UOp};
+use crate::uop::{BufferRef, Op, UMap, UOp};
 use hashbrown::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -125,8 +126,7 @@ impl Schedule {
 #[derive(Default)]
 pub struct ScheduleCache {
     plans: Mutex<HashMap<Key, Arc<Plan>>>,
-    /// Devices, and types whose products run on a matrix unit there.
-    units: Mutex<Vec<(Arc<str>, Scalar)>>,
+    devices: Mutex<Devices>,
     /// Whether plans have reasons.
     explains: bool,
 }
@@ -139,10 +139,10 @@ impl ScheduleCache {
         ScheduleCache { explains: true, ..ScheduleCache::default() }
     }
 
-    /// Notes that products of this type run on a matrix unit of this device. A kernel that computes all of a
-    /// [`Op::Fused`] has no use for it, so such values keep their kernels.
-    pub fn has_unit(&self, device: &Arc<str>, of: Scalar) {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner).push((device.clone(), of));
+    /// Notes what a device is like; one that is not described is a CPU without matrix units. To be called before the
+    /// first graph for it.
+    pub fn describe(&self, device: &Arc<str>, traits: DeviceTraits) {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).describe(device, traits);
     }
 
     fn plans(&self) -> MutexGuard<'_, HashMap<Key, Arc<Plan>>> {
@@ -156,12 +156,12 @@ impl ScheduleCache {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    fn get(&self, key: &Key) -> Result<Arc<Plan>, ScheduleError> {
+    fn get(&self, key: &Key, devices: &Devices) -> Result<Arc<Plan>, ScheduleError> {
         let known = self.plans().get(key).cloned();
         if let Some(p) = known {
             return Ok(p);
         }
-        let made = Arc::new(plan(key, self.explains)?);
+        let made = Arc::new(plan(key, devices, self.explains)?);
         let mut plans = self.plans();
         if plans.len() >= CACHE_LIMIT {
             plans.clear();
@@ -176,9 +176,9 @@ impl ScheduleCache {
 /// # Errors
 /// Malformed graphs: see [`ScheduleError`].
 pub fn schedule(roots: &[(UOp, Arc<str>)], cache: &ScheduleCache) -> Result<Schedule, ScheduleError> {
-    let units = cache.units.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let front = strip(roots, units)?;
-    let plan = cache.get(&front.key)?;
+    let devices = cache.devices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let front = strip(roots, &devices)?;
+    let plan = cache.get(&front.key, &devices)?;
     Ok(bind(&plan, &front, roots))
 }
 

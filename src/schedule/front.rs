@@ -5,8 +5,9 @@
 //! ContiguousBackward, a copy to the device the value is on) are removed. The walk is the whole cost of a cache hit.
 
 use super::ScheduleError;
+use super::devices::Devices;
 use super::fused::Chosen;
-use crate::uop::{Arg, CustomArg, Op, Scalar, Srcs, UMap, UOp};
+use crate::uop::{Arg, CustomArg, Op, Srcs, UMap, UOp};
 use std::sync::Arc;
 
 /// What a plan is looked up by: equal for graphs that differ in buffers and variable values only.
@@ -42,9 +43,10 @@ pub fn device_number(param: &UOp) -> u32 {
     param.tag().unwrap_or(0)
 }
 
-struct Walk {
+struct Walk<'d> {
+    known: &'d Devices,
     done: UMap<UOp>,
-    chosen: Chosen,
+    chosen: Chosen<'d>,
     devices: Vec<Arc<str>>,
     buffers: Vec<UOp>,
     binds: Vec<(UOp, UOp)>,
@@ -52,12 +54,12 @@ struct Walk {
     assigns: Vec<(UOp, UOp)>,
 }
 
-/// Strips identities from the graph below `roots` (each with the device for graphs that have none); `units`: devices,
-/// and types whose products run on a matrix unit there.
-pub fn strip(roots: &[(UOp, Arc<str>)], units: Vec<(Arc<str>, Scalar)>) -> Result<Front, ScheduleError> {
+/// Strips identities from the graph below `roots` (each with the device for graphs that have none).
+pub fn strip(roots: &[(UOp, Arc<str>)], known: &Devices) -> Result<Front, ScheduleError> {
     let mut w = Walk {
         done: UMap::default(),
-        chosen: Chosen::of(roots, units),
+        known,
+        chosen: Chosen::of(roots, known),
         devices: Vec::new(),
         buffers: Vec::new(),
         binds: Vec::new(),
@@ -93,7 +95,7 @@ enum Visit {
     Realized(UOp, UOp),
 }
 
-impl Walk {
+impl Walk<'_> {
     fn device(&mut self, name: &Arc<str>) -> u32 {
         let at = self.devices.iter().position(|d| d == name).unwrap_or_else(|| {
             self.devices.push(name.clone());
@@ -173,7 +175,10 @@ impl Walk {
                 self.assigns.push((u.clone(), new.clone()));
                 Ok(new)
             }
-            Op::Reduce => Ok(super::split::split(u.with_src(below))),
+            Op::Reduce => {
+                let device = u.device().map(|name| self.known.traits(name)).unwrap_or_default();
+                Ok(super::split::split(u.with_src(below), &device))
+            }
             Op::Custom => Ok(match u.arg() {
                 // A gradient may differ from call to call, the kernel does not.
                 Arg::Custom(c) if c.gradient.is_some() => {

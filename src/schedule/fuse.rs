@@ -7,9 +7,10 @@
 //! idle, walk memory against its layout, exceed the parameters a kernel may have, or make two kernels wait for each
 //! other. [`Apart`] names these reasons.
 
+use super::devices::SMALL_WORK;
 use super::graph::Graph;
 use super::index::{self, Lin};
-use super::jobs::{Job, JobKind, PARALLEL, SMALL_WORK, trips, whole_ranges};
+use super::jobs::{Job, JobKind, trips, whole_ranges};
 use super::order::edges;
 use super::paths::Paths;
 use super::stored::{Stored, slot};
@@ -340,9 +341,11 @@ impl<'a> Fusion<'a> {
         if outer == inner {
             return true;
         }
-        let Traits { windowed, work, .. } = self.traits_of(k);
+        let Traits { windowed, heavy, work, .. } = self.traits_of(k);
+        let Some(node) = k.jobs.first().map(|j| &self.jobs[j.0].node) else { return true };
+        let device = self.g.traits(node);
         // The sums of a convolution's gradient keep their own loops: adjacent rows of a window.
-        if windowed {
+        if windowed || heavy && device.has_tiles() {
             return false;
         }
         let parallel = (0..k.axes.len())
@@ -352,7 +355,7 @@ impl<'a> Fusion<'a> {
         // The last axis of what is stored should be walked innermost.
         let against =
             k.jobs.iter().any(|(_, axes)| set(axes) != outer && axes.last().is_some_and(|a| outer >> a & 1 == 1));
-        (parallel >= PARALLEL || work <= SMALL_WORK) && (!against || work <= TINY_WORK)
+        device.is_busy(parallel, work) && (!against || work <= TINY_WORK)
     }
 
     fn buffers(&self, k: &FusedKernel) -> usize {

@@ -1,11 +1,12 @@
 //! Values that one kernel may compute ([`Op::Fused`]): whether it does, and what then exists inside of it only.
 
 use super::ScheduleError;
+use super::devices::Devices;
 use super::graph::{Graph, is_leaf};
 use super::index::Lin;
 use super::lower::{Cut, Lowerer};
 use super::stored::{MOVES, Stored, loops_of, through};
-use crate::uop::{Op, Scalar, UMap, UOp, USet};
+use crate::uop::{Op, UMap, UOp, USet};
 use std::sync::Arc;
 
 /// The nodes between the value and what the kernel reads.
@@ -28,17 +29,17 @@ fn is_costly(u: &UOp) -> bool {
 /// Which values are computed by kernels of their own: those of which nothing in between is needed elsewhere, as the
 /// weights of an attention are for its gradient, or is in memory already. (And those whose products no matrix unit of
 /// the device computes: it is faster than any kernel without it.)
-pub struct Chosen {
+pub struct Chosen<'d> {
     roots: Vec<UOp>,
-    units: Vec<(Arc<str>, Scalar)>,
+    devices: &'d Devices,
     /// What the roots need apart from such values, once it is asked for.
     used: Option<USet>,
     known: UMap<bool>,
 }
 
-impl Chosen {
-    pub fn of(roots: &[(UOp, Arc<str>)], units: Vec<(Arc<str>, Scalar)>) -> Chosen {
-        Chosen { roots: roots.iter().map(|r| r.0.clone()).collect(), units, used: None, known: UMap::default() }
+impl<'d> Chosen<'d> {
+    pub fn of(roots: &[(UOp, Arc<str>)], devices: &'d Devices) -> Chosen<'d> {
+        Chosen { roots: roots.iter().map(|r| r.0.clone()).collect(), devices, used: None, known: UMap::default() }
     }
 
     pub fn has(&mut self, fused: &UOp) -> bool {
@@ -48,8 +49,8 @@ impl Chosen {
         let roots = &self.roots;
         let used = self.used.get_or_insert_with(|| used(roots));
         let free = |u: &UOp| u.realized().is_none() && !(is_costly(u) && used.contains(u));
-        let unit = self.units.iter().any(|(d, t)| fused.device() == Some(d) && fused.dtype().scalar == *t);
-        let chosen = !unit && inside(fused).iter().all(free);
+        let fuses = fused.device().is_none_or(|d| self.devices.traits(d).fuses(fused.dtype().scalar));
+        let chosen = fuses && inside(fused).iter().all(free);
         self.known.insert(fused.clone(), chosen);
         chosen
     }

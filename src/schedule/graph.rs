@@ -1,5 +1,6 @@
 //! Properties of a keyed tensor graph that planning queries often: order, users, devices, which nodes are memory.
 
+use super::devices::{DeviceTraits, Devices};
 use super::front::{Key, device_number};
 use crate::uop::{Arg, DType, Dim, Op, UMap, UOp, numel};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ pub struct Graph {
     pub roots: Vec<UOp>,
     /// Devices by number.
     names: Vec<Arc<str>>,
+    traits: Vec<DeviceTraits>,
     /// Sources before users; sizes and other index expressions are not listed.
     pub order: Vec<UOp>,
     /// Users of each node's value, in order.
@@ -31,12 +33,13 @@ pub fn values(u: &UOp) -> &[UOp] {
 }
 
 impl Graph {
-    pub fn new(key: &Key) -> Graph {
+    pub fn new(key: &Key, known: &Devices) -> Graph {
         let roots = key.graph.src().to_vec();
         let order = value_order(&roots);
         let mut g = Graph {
             roots,
             names: key.devices.clone(),
+            traits: key.devices.iter().map(|name| known.traits(name)).collect(),
             order: Vec::new(),
             users: UMap::default(),
             devices: UMap::default(),
@@ -87,6 +90,10 @@ impl Graph {
     /// What the device of a number is called.
     pub fn name(&self, device: u32) -> Arc<str> {
         self.names.get(device as usize).cloned().unwrap_or_default()
+    }
+    /// What the device of a value is like.
+    pub fn traits(&self, u: &UOp) -> DeviceTraits {
+        self.traits.get(self.device(u) as usize).cloned().unwrap_or_default()
     }
     /// Whether a device is host data or a file, which no queue writes.
     pub fn is_data(&self, device: u32) -> bool {

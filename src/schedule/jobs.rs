@@ -6,8 +6,10 @@
 //! are known when it is processed.
 
 use super::ScheduleError;
+use super::devices::{DeviceTraits, SMALL_WORK};
 use super::graph::{Graph, is_empty, max_len};
 use super::index::Idx;
+use super::keep::widens;
 use super::lower::{AccessPoint, Lowerer, Read, Reduced, address, ranges_in};
 use super::split::is_contraction;
 use super::stored::{Region, Stored, loops_of};
@@ -15,11 +17,6 @@ use super::sums::once_each;
 use crate::sort;
 use crate::uop::{Arg, Op, UMap, UOp};
 use std::rc::Rc;
-
-/// Kernels of up to this many element visits may run on one core.
-pub const SMALL_WORK: u64 = 1 << 17;
-/// Iterations of outer loops that keep the cores busy.
-pub const PARALLEL: u64 = 16;
 
 /// What one stored value needs.
 pub struct Job {
@@ -111,6 +108,8 @@ fn chain_end(g: &Graph, stored: &Stored, reduce: &UOp) -> Option<UOp> {
         }
         let [next] = g.users(&at) else { return Some(end) };
         match next.op() {
+            // Memory holds the narrow form; readers widen it.
+            Op::Cast if widens(&at, next) => {}
             op if op.is_elementwise() => end = next.clone(),
             Op::Reshape | Op::Permute | Op::Flip | Op::Shrink | Op::Contiguous => {}
             Op::Pad if max_len(next.shape()) <= max_len(at.shape()) / 4 * 5 => {}
@@ -136,7 +135,7 @@ pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
         let heavy = job.reuses_inputs() && job.work() > SMALL_WORK;
         let heavy = heavy || sums_products(stored, &job);
         let reads = wanted.get(u).map_or(&[][..], Vec::as_slice);
-        let owner = absorber(&jobs, reads, job.work()).filter(|_| !heavy);
+        let owner = absorber(&jobs, reads, job.work(), &g.traits(u)).filter(|_| !heavy);
         let owner = owner.or_else(|| stored.at.get(u).and_then(|at| summed_up(&jobs, reads, (&job, at, heavy))));
         if let Some(owner) = owner.filter(|_| free) {
             stored.at.remove(u);
@@ -162,7 +161,7 @@ fn want(wanted: &mut UMap<Vec<(usize, Rc<AccessPoint>)>>, k: usize, job: &Job) {
 }
 
 /// The job that can absorb a value: the only reader, at one place, inside a reduce, once for each of its iterations.
-fn absorber(jobs: &[Job], wanted: &[(usize, Rc<AccessPoint>)], work: u64) -> Option<usize> {
+fn absorber(jobs: &[Job], wanted: &[(usize, Rc<AccessPoint>)], work: u64, device: &DeviceTraits) -> Option<usize> {
     let [(owner, place)] = wanted else { return None };
     let job = &jobs[*owner];
     if place.gate.is_some() || place.version.is_some() {
@@ -175,7 +174,7 @@ fn absorber(jobs: &[Job], wanted: &[(usize, Rc<AccessPoint>)], work: u64) -> Opt
         let need = || q.ranges.iter().chain(&outer);
         need().all(|r| have.contains(r)) && have.iter().all(|r| need().any(|n| n == r))
     };
-    let busy = product(&job.loops) >= PARALLEL || job.work().saturating_add(work) <= SMALL_WORK;
+    let busy = device.is_busy(product(&job.loops), job.work().saturating_add(work));
     (busy && job.reduces.iter().any(once_a_turn)).then_some(*owner)
 }
 

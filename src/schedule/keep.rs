@@ -7,6 +7,7 @@
 use super::fuse::FusedKernel;
 use super::graph::{Graph, max_len, values};
 use super::jobs::Job;
+use super::split::is_contraction;
 use super::stored::Stored;
 use crate::uop::{Op, UMap, UOp, USet};
 
@@ -24,19 +25,39 @@ pub fn store_repeated(g: &Graph, stored: &mut Stored) {
             continue;
         }
         let mut x = &u.src()[0];
-        while x.op().is_movement() && x.op() != Op::Pad && !stored.at.contains_key(x) {
+        // Memory holds the narrow form; readers widen it.
+        let passes =
+            |x: &UOp| x.op().is_movement() && x.op() != Op::Pad || x.op() == Op::Cast && widens(&x.src()[0], x);
+        while passes(x) && !stored.at.contains_key(x) {
             x = &x.src()[0];
         }
         // What the movement in between already repeats is not this Expand's matter.
         let whole = max_len(x.shape()) <= from;
         if whole && x.op().is_elementwise() && !stored.at.contains_key(x) && !g.is_pure(x) {
             let (reads, costly) = region(x, stored);
-            if costly || reads > FEW_READS {
+            if costly || reads > FEW_READS || g.traits(u).has_tiles() && is_factor(g, u) {
                 let x = x.clone();
                 stored.insert(g, &x);
             }
         }
     }
+}
+
+/// Whether a cast gives the same floats more room.
+pub fn widens(from: &UOp, to: &UOp) -> bool {
+    let [from, to] = [from, to].map(UOp::dtype);
+    from.is_float() && to.is_float() && from.scalar.size_bytes() < to.scalar.size_bytes()
+}
+
+/// Whether a value is an operand of a sum of products.
+fn is_factor(g: &Graph, u: &UOp) -> bool {
+    let is_summed = |x: &UOp| g.users(x).iter().any(|y| y.op() == Op::Reduce && y.reduce_op() == Some(Op::Add));
+    g.users(u).iter().any(|x| match x.op() {
+        Op::Mul => is_contraction(x) && (is_summed(x) || g.users(x).iter().any(|y| y.op() == Op::Cast && is_summed(y))),
+        Op::Cast => is_factor(g, x),
+        op if op.is_movement() => is_factor(g, x),
+        _ => false,
+    })
 }
 
 /// Stores what several kernels compute from many buffers; whether there was any.

@@ -3,6 +3,7 @@
 //! A plan depends on the key alone, so it is cached and bound to other buffers when the same graph comes again.
 
 use super::ScheduleError;
+use super::devices::Devices;
 use super::explain::{Why, explain};
 use super::front::{Key, device_number};
 use super::fuse::{FusedKernel, fuse, is_output, levels, nest, users};
@@ -43,12 +44,12 @@ pub struct Plan {
     pub why: Vec<Why>,
 }
 
-/// Plans a keyed graph; with `explains`, with the reasons.
-pub fn plan(key: &Key, explains: bool) -> Result<Plan, ScheduleError> {
-    match plan_graph(key, explains) {
+/// Plans a keyed graph for these devices; with `explains`, with the reasons.
+pub fn plan(key: &Key, devices: &Devices, explains: bool) -> Result<Plan, ScheduleError> {
+    match plan_graph(key, devices, explains) {
         Err(ScheduleError::Cycle) => {
             let (copied, before) = with_snapshots(key);
-            let mut plan = plan_graph(&copied, explains)?;
+            let mut plan = plan_graph(&copied, devices, explains)?;
             for (node, _) in &mut plan.assigns {
                 if let Some(old) = before.get(node) {
                     *node = old.clone();
@@ -60,8 +61,8 @@ pub fn plan(key: &Key, explains: bool) -> Result<Plan, ScheduleError> {
     }
 }
 
-fn plan_graph(key: &Key, explains: bool) -> Result<Plan, ScheduleError> {
-    let g = Graph::new(key);
+fn plan_graph(key: &Key, devices: &Devices, explains: bool) -> Result<Plan, ScheduleError> {
+    let g = Graph::new(key, devices);
     let mut candidates = required(&g)?;
     store_reduces(&g, &mut candidates);
     store_repeated(&g, &mut candidates);

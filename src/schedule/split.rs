@@ -1,7 +1,7 @@
 //! Large reductions to few results, in two stages: partial results that many cores can compute, then those. A variance
 //! takes two stages as well, not two for its mean and two more.
 
-use super::jobs::{PARALLEL, SMALL_WORK};
+use super::devices::{DeviceTraits, SMALL_WORK};
 use crate::uop::{Dim, Op, UOp};
 
 /// Input elements for one output element from which on a split pays (as tinygrad has it).
@@ -30,9 +30,9 @@ pub fn is_contraction(x: &UOp) -> bool {
     x.op() == Op::Mul && x.dtype().is_float() && x.src().iter().all(spread)
 }
 
-/// A tensor-level reduce as two, if it is large and has little else to share out; itself otherwise.
-pub fn split(reduce: UOp) -> UOp {
-    let Some(cut) = Blocks::of(&reduce) else { return reduce };
+/// A tensor-level reduce as two, if it is large and has little else to share out on its device; itself otherwise.
+pub fn split(reduce: UOp, device: &DeviceTraits) -> UOp {
+    let Some(cut) = Blocks::of(&reduce, device) else { return reduce };
     let (Some(x), Some(op)) = (reduce.src().first(), reduce.reduce_op()) else { return reduce };
     if let Some(merged) = cut.squares(&reduce, x) {
         return merged;
@@ -58,7 +58,7 @@ fn sizes(d: &[i64]) -> impl Iterator<Item = UOp> + '_ {
 }
 
 impl Blocks {
-    fn of(reduce: &UOp) -> Option<Blocks> {
+    fn of(reduce: &UOp, device: &DeviceTraits) -> Option<Blocks> {
         let x = reduce.src().first()?;
         let shape = x.shape().iter().map(Dim::as_int).collect::<Option<Vec<i64>>>()?;
         let axes: Vec<usize> = reduce.axes().iter().map(|a| *a as usize).collect();
@@ -68,7 +68,7 @@ impl Blocks {
         };
         let (inputs, outputs) = (size(true), size(false));
         let large = inputs.saturating_mul(outputs) as u64 > SMALL_WORK;
-        let few = inputs >= RATIO && large && (outputs as u64) < 4 * PARALLEL;
+        let few = inputs >= RATIO && large && (outputs as u64) < device.few_results();
         let deep = inputs >= DEEP && (64..=1 << 17).contains(&outputs) && is_contraction(x);
         if !few && !deep {
             return None;
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn a_large_sum_to_a_scalar_becomes_two_and_a_small_one_stays() {
         let sum = |n: usize| UOp::buffer(DType::F32, BufferRef::new(n, "CPU".into())).reduce_axes(Op::Add, &[0]);
-        let big = sum(1 << 20);
-        let two = split(big.clone());
+        let (cpu, big) = (DeviceTraits::default(), sum(1 << 20));
+        let two = split(big.clone(), &cpu);
         assert_eq!(two.shape(), big.shape());
         assert_eq!(two.src()[0].src()[0].op(), Op::Reduce);
         assert_eq!(two.src()[0].shape(), [Dim::Int(256)]);
         let small = sum(1000);
-        assert_eq!(split(small.clone()), small);
+        assert_eq!(split(small.clone(), &cpu), small);
     }
 
     #[test]
@@ -164,10 +164,10 @@ mod tests {
         };
         let wide = |x: UOp| x.movement(Op::Expand, [32, 48, 1 << 15].map(UOp::int));
         let product = &wide(buffer(&[32, 1, 1 << 15])) * &wide(buffer(&[1, 48, 1 << 15]));
-        let blocks = split(product.reduce_axes(Op::Add, &[2]));
+        let blocks = split(product.reduce_axes(Op::Add, &[2]), &DeviceTraits::default());
         assert_eq!(blocks.shape(), [Dim::Int(32), Dim::Int(48), Dim::Int(1)]);
         assert_eq!(blocks.src()[0].shape(), [Dim::Int(32), Dim::Int(48), Dim::Int(16)]);
         let rows = (&buffer(&[128, 1 << 15]) * &buffer(&[128, 1 << 15])).reduce_axes(Op::Add, &[1]);
-        assert_eq!(split(rows.clone()), rows);
+        assert_eq!(split(rows.clone(), &DeviceTraits::default()), rows);
     }
 }

@@ -72,6 +72,55 @@ fn an_assign_writes_in_place_and_its_readers_come_later() {
     assert_ne!(new, &b);
 }
 
+fn run_on_a_gpu(root: &UOp) -> Schedule {
+    let cache = ScheduleCache::default();
+    cache.describe(&"CPU".into(), DeviceTraits::gpu(132).with_units(vec![crate::uop::Scalar::F16]));
+    schedule(&[(root.clone(), "CPU".into())], &cache).unwrap()
+}
+
+#[test]
+fn few_channels_are_normalised_by_many_workgroups() {
+    let x = view(&[64, 32, 1024]);
+    let shape = [64, 32, 1024].map(UOp::int);
+    let sum = x.reduce_axes(Op::Add, &[0, 2]).movement(Op::Expand, shape);
+    let off = x.binary(Op::Sub, &sum);
+    assert_eq!(run(std::slice::from_ref(&off)).kernel_count(), 1, "32 cores have a channel each");
+    assert_eq!(run_on_a_gpu(&off).kernel_count(), 3, "parts of the sums, the sums, the differences");
+    let rows = view(&[4096, 64]);
+    let whole = rows.reduce_axes(Op::Add, &[1]).movement(Op::Expand, [4096, 64].map(UOp::int));
+    assert_eq!(run_on_a_gpu(&rows.binary(Op::Sub, &whole)).kernel_count(), 1, "a row is a workgroup's");
+}
+
+#[test]
+fn operands_of_a_product_are_plain_memory_on_a_gpu() {
+    let wide = |x: &UOp| x.movement(Op::Expand, [256, 512, 128].map(UOp::int));
+    let product = |a: &UOp, b: &UOp| {
+        let b = b.movement(Op::Reshape, [1, 512, 128].map(UOp::int));
+        (&wide(a) * &wide(&b)).reduce_axes(Op::Add, &[2])
+    };
+    let (x, w) = (view(&[256, 128]), view(&[512, 128]));
+    let sum = x.reduce_axes(Op::Add, &[1]).movement(Op::Expand, [256, 128].map(UOp::int));
+    let off = x.binary(Op::Sub, &sum).movement(Op::Reshape, [256, 1, 128].map(UOp::int));
+    let s = run_on_a_gpu(&product(&off, &w));
+    let bufs: Vec<usize> =
+        s.items.iter().map(|i| if let ScheduleItem::Kernel { bufs, .. } = i { bufs.len() } else { 0 }).collect();
+    assert_eq!(bufs, [2, 3], "the rows' differences, then a product of two buffers");
+}
+
+#[test]
+fn memory_holds_the_narrow_form_of_what_readers_widen() {
+    let (x, w) = (view(&[256, 128]), view(&[512, 128]));
+    let half = |u: &UOp| u.cast(DType::F16).cast(DType::F32);
+    let wide = |x: &UOp, rows: [i64; 3]| {
+        x.movement(Op::Reshape, rows.map(UOp::int)).movement(Op::Expand, [256, 512, 128].map(UOp::int))
+    };
+    let root = UOp::new(Op::Exp2, x.dtype(), [x], crate::uop::Arg::None);
+    let product = &wide(&half(&root), [256, 1, 128]) * &wide(&w, [1, 512, 128]);
+    let s = run(&[product.reduce_axes(Op::Add, &[2])]);
+    let ScheduleItem::Kernel { bufs, .. } = &s.items[0] else { panic!() };
+    assert_eq!(bufs[0].dtype(), DType::F16);
+}
+
 #[test]
 fn values_that_another_thread_realises_during_the_walk_are_taken_as_they_were_found() {
     for _ in 0..20 {
@@ -83,7 +132,7 @@ fn values_that_another_thread_realises_during_the_walk_are_taken_as_they_were_fo
                 chain[1..].iter().for_each(|u| u.set_realized(buf(8)));
             });
             start.wait();
-            let front = front::strip(&[(chain[2999].clone(), "CPU".into())], Vec::new()).unwrap();
+            let front = front::strip(&[(chain[2999].clone(), "CPU".into())], &devices::Devices::default()).unwrap();
             assert_eq!(front.buffers.len(), 1);
         });
     }

@@ -1,7 +1,7 @@
 //! Attention as one kernel: how many kernels run, and values and gradients against plain loops in f64.
 
 use doorbell::engine::{Options, Session};
-use doorbell::schedule::{ScheduleCache, schedule};
+use doorbell::schedule::{DeviceTraits, ScheduleCache, schedule};
 use doorbell::tensor::prelude::*;
 use doorbell::uop::{BufferRef, DType, UOp};
 use std::sync::Arc;
@@ -182,10 +182,10 @@ fn products_of_a_matrix_unit_keep_their_kernels() {
     let [q, k, v] = [0, 1, 2].map(|_| Tensor::from(memory(256 * 64)).reshape([256, 64]));
     let roots = [(q.attention(&k, &v, None, true).uop().unwrap(), "CPU".into())];
     let cache = ScheduleCache::default();
-    cache.has_unit(&"CPU:1".into(), Scalar::BF16);
-    cache.has_unit(&"CPU".into(), Scalar::I8);
+    cache.describe(&"CPU:1".into(), DeviceTraits::default().with_units(vec![Scalar::BF16]));
+    cache.describe(&"CPU".into(), DeviceTraits::default().with_units(vec![Scalar::I8]));
     assert_eq!(schedule(&roots, &cache).unwrap().kernel_count(), 1);
-    cache.has_unit(&"CPU".into(), Scalar::BF16);
+    cache.describe(&"CPU".into(), DeviceTraits::default().with_units(vec![Scalar::BF16]));
     assert!(schedule(&roots, &cache).unwrap().kernel_count() > 1);
 }
 
