@@ -354,8 +354,15 @@ fn the_heuristic_chooses_what_suits_a_gpu() {
     let t = Target { tensor_cores: units::RDNA3, ..gpu() };
     assert_eq!(chosen(&add(1 << 20), &t), "VECTORIZE(0,4) LOCAL(0,128)");
     assert_eq!(chosen(&add(1001), &t), "PADTO(0,64) LOCAL(0,64)");
-    assert_eq!(chosen(&row_sum(16, 4096), &t), "GROUP(1,256) UNROLL(2,4)");
-    assert_eq!(chosen(&row_sum(1 << 14, 4096), &t), "LOCAL(0,64) UNROLL(2,4)");
+    assert_eq!(chosen(&row_sum(16, 4096), &t), "VECTORIZE(1,4) GROUP(1,256) UNROLL(2,4)");
+    // Threads that each walk a row of their own would read a line of memory for every element.
+    assert_eq!(chosen(&row_sum(1 << 14, 4096), &t), "VECTORIZE(1,4) GROUP(1,256) UNROLL(2,4)");
+    assert_eq!(chosen(&row_sum(1 << 14, 64), &t), "LOCAL(0,64) GROUP(2,2) UNROLL(3,4)");
+    assert_eq!(chosen(&column_sum(4096, 1 << 14), &t), "LOCAL(0,64) GROUP(2,2) UNROLL(3,4)");
+    // Short axes are shared whole, and some of the next one.
+    assert_eq!(chosen(&channel_sum(512, 64, 36), &t), "GROUP(2,36) GROUP(2,4) UNROLL(3,4)");
+    // Sixteen threads a result, since a vector's are few; eight waves read neighbouring columns.
+    assert_eq!(chosen(&matmul(1, 4096, 4096), &t), "VECTORIZE(0,4) LOCAL(0,16) GROUP(2,16) UNROLL(3,4)");
     assert_eq!(
         chosen(&matmul(512, 512, 512), &t),
         "UPCAST(1,4) UPCAST(0,4) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5)"
@@ -364,9 +371,47 @@ fn the_heuristic_chooses_what_suits_a_gpu() {
         chosen(&matmul(4096, 4096, 512), &t),
         "VECTORIZE(1,4) UPCAST(1,2) UPCAST(0,8) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5)"
     );
+    assert_eq!(
+        chosen(&product_of_rows(4096, 4096, 512), &t),
+        "VECTORIZE(1,4) UPCAST(1,2) UPCAST(0,8) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5)"
+    );
     assert!(chosen(&half_matmul(DType::F16, (512, 512, 512)), &t).starts_with("TC(0) UPCAST"));
     let softmax = codegen::compile(&softmax(64, 1000), &t, &OptChoice::Heuristic, false).unwrap();
     assert_eq!((softmax.global, softmax.local), ([64, 1, 1], [256, 1, 1]), "{:?}", softmax.opts);
+}
+
+#[test]
+fn heuristic_opts_of_larger_kernels_agree_with_the_kernel_graph() {
+    let cases = [
+        ("rows in vectors", row_sum(3, 2048)),
+        ("rows of a softmax in vectors", softmax(2, 1024)),
+        ("short axes", channel_sum(8, 3, 6)),
+        ("short axes, longer", channel_sum(16, 2, 36)),
+        ("a vector and a matrix", matmul(1, 64, 128)),
+        ("an odd number of short rows", add_2d(7, 36)),
+        ("a product in blocks", matmul(128, 128, 32)),
+        ("a product with a transposed factor", product_of_rows(128, 128, 32)),
+    ];
+    for (name, k) in cases {
+        assert_eq!(agrees(&k, &gpu(), &OptChoice::Heuristic), Ok(true), "{name}");
+    }
+}
+
+/// Products of the rows of two matrices.
+fn product_of_rows(m: i64, n: i64, k: i64) -> UOp {
+    let (i, j, l) = (out(m, 0), out(n, 1), red(k, 2));
+    let a = f32p(1, m * k).index(&(&(&i * k) + &l)).load();
+    let b = f32p(2, n * k).index(&(&(&j * k) + &l)).load();
+    let s = (&a * &b).reduce(Op::Add, &[l]);
+    UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&s, &[i, j])])
+}
+
+/// The sum of each channel of a batch of rows.
+fn channel_sum(batch: i64, channels: i64, len: i64) -> UOp {
+    let (c, b, l) = (out(channels, 0), red(batch, 1), red(len, 2));
+    let at = &(&(&(&b * channels) + &c) * len) + &l;
+    let s = f32p(1, batch * channels * len).index(&at).load().reduce(Op::Add, &[b, l]);
+    UOp::sink([f32p(0, channels).index(&c).store(&s, &[c])])
 }
 
 /// Whether some element of each row is above a number.

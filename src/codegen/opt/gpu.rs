@@ -14,6 +14,12 @@ const FEW_OUTPUTS: i64 = 2048;
 const WASTE: f64 = 2.0;
 /// A number of threads that fills the waves of every target.
 const WAVES: i64 = 64;
+/// Threads of a wave on most of them.
+const WAVE: i64 = 32;
+/// Threads that keep a large GPU busy.
+const FULL: i64 = 1 << 15;
+/// Threads that share a result of a product with few of them.
+const MOST_SHARES: i64 = 16;
 /// Threads of a typical workgroup.
 const WORKGROUP: i64 = 256;
 
@@ -21,19 +27,23 @@ pub(super) fn choose(kernel: &mut OptKernel) {
     if super::blocks::choose(kernel) || matrix_unit(kernel) {
         return;
     }
-    let analysis = KernelAnalysis::of(&kernel.sink);
+    let mut analysis = KernelAnalysis::of(&kernel.sink);
     let rows = inner_loops(kernel);
     let outputs = outputs(&analysis, &rows);
+    let along: Vec<bool> = (0..analysis.sites.len()).map(|k| is_walked_along(&mut analysis, k)).collect();
+    let is_shared = |(k, s): &(usize, &Site)| is_shared(s, outputs, &rows) || along[*k];
     let shared: Vec<Vec<UOp>> =
-        analysis.sites.iter().filter(|s| is_shared(s, outputs, &rows)).map(|s| s.inner.clone()).collect();
+        analysis.sites.iter().enumerate().filter(is_shared).map(|(_, s)| s.inner.clone()).collect();
     if !shared.is_empty() || !rows.is_empty() {
-        let longest = shared.iter().filter_map(|axes| axes.last()).chain(&rows).map(size).max().unwrap_or(1);
-        let most = if outputs <= 256 { WORKGROUP } else { 64 };
-        let threads = most.min((longest as u64).next_power_of_two() as i64);
+        let steps = |axes: &Vec<UOp>| axes.iter().map(size).product();
+        let longest: i64 = shared.iter().map(steps).chain(rows.iter().map(size)).max().unwrap_or(1);
+        let threads = WORKGROUP.min((longest as u64).next_power_of_two() as i64);
         for axes in shared {
+            let axes = in_lanes(kernel, &axes, threads);
             share(kernel, &axes, threads);
         }
         for r in rows {
+            let r = in_lanes(kernel, std::slice::from_ref(&r), threads).remove(0);
             let _loop = spread(kernel, &r, threads, AxisKind::Local);
         }
         return;
@@ -96,11 +106,72 @@ fn is_shared(s: &Site, outputs: i64, rows: &[UOp]) -> bool {
     free && s.node.op() == Op::Reduce && (outputs <= FEW_OUTPUTS && steps >= 32 || !rows.is_empty())
 }
 
+/// Reductions of rows that lie one after another in memory, from this many steps on: neighbouring threads take
+/// neighbouring elements, where one thread a row would read a line of memory for each element.
+const LONG_ROW: i64 = 256;
+/// Neighbours of such a row, at least.
+const NEIGHBOURS: i64 = 8;
+
+/// Whether a reduction walks memory element by element, and its outputs do not.
+fn is_walked_along(analysis: &mut KernelAnalysis, k: usize) -> bool {
+    let site = &analysis.sites[k];
+    let Some(last) = site.inner.last().filter(|r| is_free(r) && size(r) >= NEIGHBOURS).cloned() else { return false };
+    if site.node.op() != Op::Reduce || site.inner.iter().map(size).product::<i64>() < LONG_ROW {
+        return false;
+    }
+    let (reads, outer) = (site.reads(), site.outer.clone());
+    let mut along = reads.into_iter().filter(|i| analysis.motion(i, &last) == Move::Step(1)).collect::<Vec<_>>();
+    // What each thread would read for an output of its own, and nobody else.
+    along.retain(|i| outer.iter().all(|r| analysis.depends(i, r) && analysis.motion(i, r) != Move::Step(1)));
+    !along.is_empty()
+}
+
+/// Puts neighbours along the last of these axes into vectors, if all that is read and written along it are neighbours
+/// and enough is left for the threads.
+fn in_lanes(kernel: &mut OptKernel, axes: &[UOp], threads: i64) -> Vec<UOp> {
+    let mut axes = axes.to_vec();
+    let Some(last) = axes.last_mut() else { return axes };
+    let mut analysis = KernelAnalysis::of(&kernel.sink);
+    let sites: Vec<usize> =
+        (0..analysis.sites.len()).filter(|k| analysis.sites[*k].loops().any(|r| r == last)).collect();
+    let widest = sites.iter().map(|k| analysis.sites[*k].widest).max().unwrap_or(1);
+    let lanes = (kernel.target.vector_bytes as usize / widest.max(1)).min(4) as i64;
+    if lanes < 2 || size(last) % (lanes * threads) != 0 {
+        return axes;
+    }
+    if sites.iter().all(|k| are_neighbours(&mut analysis, *k, last)) {
+        let made = kernel.apply_to(last, |axis| Opt::Vectorize { axis, amount: lanes as usize });
+        if let Ok(Some(left)) = made {
+            *last = left;
+        }
+    }
+    axes
+}
+
 /// Shares a reduction by threads along its last axis. Of what is left to each, four steps are unrolled, so that their
 /// loads are under way at once: a loop that waits for each of its loads takes most of a microsecond a step.
 fn share(kernel: &mut OptKernel, axes: &[UOp], threads: i64) {
-    let Some((last, others)) = axes.split_last() else { return };
-    let rest = spread(kernel, last, threads, AxisKind::GroupReduce);
+    let Some((last, mut others)) = axes.split_last() else { return };
+    let mut rest = None;
+    let (mut found, mut next) = (1, Some(last));
+    // Short axes whole, the first long one in parts.
+    while let Some(r) = next.filter(|r| is_free(r)) {
+        let n = size(r);
+        let whole = (n <= WAVE || n % WAVE != 0) && found * n <= threads;
+        if whole && n > 1 && !others.is_empty() {
+            let made = kernel.apply_to(r, |axis| Opt::Group { axis, amount: n as usize });
+            found *= if made.is_ok() { n } else { 1 };
+        } else {
+            let left = (threads / found).max(1);
+            let left = if found == 1 { left } else { 1 << left.ilog2() };
+            rest = if left > 1 { spread(kernel, r, left, AxisKind::GroupReduce) } else { Some(r.clone()) };
+            break;
+        }
+        next = others.split_last().map(|(r, before)| {
+            others = before;
+            r
+        });
+    }
     let left = rest.iter().chain(others.iter().rev().filter(|r| is_free(r)));
     for r in left.filter(|r| size(r) > 1) {
         let Some(n) = [4, 3, 2].into_iter().find(|n| size(r) % n == 0) else { continue };
@@ -140,19 +211,36 @@ fn spread(kernel: &mut OptKernel, r: &UOp, threads: i64, kind: AxisKind) -> Opti
 fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
     let site = &analysis.sites[k];
     let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
+    let (outer, inner) = (site.outer.clone(), site.inner.clone());
     let reused = |r: &&UOp| is_free(r) && loads.iter().any(|l| !analysis.depends(l, r)) && loads.len() > 1;
-    let axes: Vec<UOp> = site.outer.iter().filter(reused).rev().take(2).cloned().collect();
-    let outer = site.outer.clone();
-    let step = site.inner.last().filter(|r| is_free(r)).cloned();
-    let product = axes.len() == 2 && loads.len() == 2;
+    let mut axes: Vec<UOp> = outer.iter().filter(reused).rev().take(2).cloned().collect();
+    let mut product = axes.len() == 2 && loads.len() == 2;
+    let step = inner.last().filter(|r| is_free(r)).cloned();
+    let rounds = |step: &UOp| [16, 8, 4].into_iter().find(|n| size(step) % n == 0 && size(step) > *n);
+    let is_staged = step.as_ref().is_some_and(|step| rounds(step).is_some());
+    if let Some([near, far]) = tile_axes(&mut analysis, &outer, &loads, is_staged) {
+        // Loads under conditions are no vectors: a thread of a padded window takes many places and few channels.
+        let is_gated = loads.iter().any(|l| l.src()[0].src().len() > 2);
+        axes = if is_gated && !is_staged { vec![far, near] } else { vec![near, far] };
+        product = true;
+    }
     let results: i64 = outer.iter().map(size).product();
     let [rows, columns] = if product { tile_of_a_thread(results) } else { [4, 4] };
     // In smaller tiles, vectors put the operands of too many instructions into one bank of registers.
-    let in_lanes = product && rows > 4 && are_neighbours(&mut analysis, k, &axes[0]);
+    let in_lanes = match axes.first() {
+        Some(r) if product && rows > 4 && is_staged => are_stored_as_neighbours(&mut analysis, r),
+        Some(r) if product && rows > 4 || axes.len() == 1 => are_neighbours(&mut analysis, k, r),
+        _ => false,
+    };
     let mut left: Vec<UOp> = vec![];
     for (n, (r, most)) in axes.iter().zip([columns, rows]).enumerate() {
-        left.push(copies(kernel, r, most, in_lanes && n == 0));
+        left.push(copies(kernel, r, most, in_lanes && n == 0, !is_staged));
     }
+    // Where the results alone leave the GPU mostly idle, as of a matrix and a vector, each is shared by threads.
+    let of_a_thread: i64 = axes.iter().map(size).product::<i64>() / left.iter().map(size).product::<i64>();
+    let most_shares = (FULL * of_a_thread / results.max(1)).min(MOST_SHARES);
+    let shares = |step: &UOp| (size(step) / 8).min(most_shares).max(1).ilog2().min(size(step).trailing_zeros());
+    let shares = 1i64 << step.as_ref().filter(|_| !product).map_or(0, shares);
     // Neighbouring threads along the last axis.
     let others = outer.iter().rev().filter(|r| !axes.contains(r) && is_free(r)).cloned();
     let mut threads = 1;
@@ -161,7 +249,7 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
         if n > left.len() && threads >= WAVES {
             break;
         }
-        let most = (WORKGROUP / threads).min(if axes.len() > 1 { 16 } else { 64 });
+        let most = (WORKGROUP / shares / threads).min(if axes.len() > 1 { 16 } else { 64 });
         let n = (1i64 << size(&r).trailing_zeros()).min(most);
         if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {
             threads *= n;
@@ -170,9 +258,14 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
             threads *= 32;
         }
     }
-    let Some(step) = step else { return };
-    let depth = [16, 8, 4].into_iter().find(|n| size(&step) % n == 0 && size(&step) > *n);
-    if let (true, Some(n)) = (product && threads >= 64, depth) {
+    let Some(mut step) = step else { return };
+    if shares > 1
+        && let Ok(left) = kernel.apply_to(&step, |axis| Opt::Group { axis, amount: shares as usize })
+    {
+        let Some(left) = left else { return };
+        step = left;
+    }
+    if let (true, Some(n)) = (product && threads >= 64, rounds(&step)) {
         if let Ok(Some(outer)) = kernel.apply_to(&step, |axis| Opt::Tile { axis, amount: n as usize }) {
             for l in &loads {
                 let Arg::Param(slot, _) = *l.src()[0].src()[0].arg() else { continue };
@@ -187,6 +280,31 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
     } else if let Some(n) = [4, 3, 2].into_iter().find(|n| size(&step) % n == 0) {
         let _ = kernel.apply_to(&step, |axis| Opt::Unroll { axis, amount: n as usize });
     }
+}
+
+/// Of a product of two loads: the output axis to tile for each of them, which only the other one depends on; the one
+/// that moves least in the result first. Short axes are for products that are not staged.
+fn tile_axes(analysis: &mut KernelAnalysis, outer: &[UOp], loads: &[UOp], staged: bool) -> Option<[UOp; 2]> {
+    const LONG: i64 = 16;
+    let [a, b] = loads else { return None };
+    let store = analysis.sites.iter().flat_map(|s| &s.accesses).find(|a| a.store).map(|a| a.index.clone())?;
+    let mut apart = |r: &UOp| match analysis.motion(&store, r) {
+        Move::Step(n) => n.unsigned_abs(),
+        _ => u64::MAX,
+    };
+    let free = outer.iter().filter(|r| is_free(r) && size(r) > 1);
+    let mut order: Vec<(u64, UOp)> = free.map(|r| (apart(r), r.clone())).collect();
+    doorbell_sort::by_key(&mut order, |(n, _)| *n);
+    let of = |mine: &UOp, other: &UOp| {
+        let alone = |r: &&(u64, UOp)| analysis.depends(mine, &r.1) && !analysis.depends(other, &r.1);
+        let all: Vec<&(u64, UOp)> = order.iter().filter(alone).collect();
+        let long = all.iter().find(|r| size(&r.1) >= LONG && (staged || r.0 == all[0].0));
+        long.or(all.first()).map(|r| (*r).clone())
+    };
+    let mut pair = [of(a, b)?, of(b, a)?];
+    doorbell_sort::by_key(&mut pair, |(n, _)| *n);
+    let [(_, first), (_, second)] = pair;
+    Some([first, second])
 }
 
 /// Rows and columns of a product that one thread computes: as many as leave work for every processor of a large GPU.
@@ -208,9 +326,16 @@ fn are_neighbours(analysis: &mut KernelAnalysis, k: usize, r: &UOp) -> bool {
     })
 }
 
-/// Gives a thread up to `most` neighbours of an axis, four of them as lanes of a vector if asked for; returns the loop
-/// that is left.
-fn copies(kernel: &mut OptKernel, r: &UOp, most: i64, in_lanes: bool) -> UOp {
+/// Whether the results along an axis are neighbours in memory. What is staged may lie in any order.
+fn are_stored_as_neighbours(analysis: &mut KernelAnalysis, r: &UOp) -> bool {
+    let stores = analysis.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store);
+    let stores: Vec<UOp> = stores.map(|a| a.index.clone()).collect();
+    stores.iter().all(|i| analysis.motion(i, r) == Move::Step(1))
+}
+
+/// Gives a thread up to `most` neighbours of an axis (all of a short one, if it may take them), four of them as lanes of
+/// a vector if asked for; returns the loop that is left.
+fn copies(kernel: &mut OptKernel, r: &UOp, most: i64, in_lanes: bool, takes_whole: bool) -> UOp {
     const LANES: i64 = 4;
     let (mut left, mut most) = (r.clone(), most);
     if in_lanes && size(r) % LANES == 0 && size(r) / LANES >= 4 {
@@ -219,7 +344,9 @@ fn copies(kernel: &mut OptKernel, r: &UOp, most: i64, in_lanes: bool) -> UOp {
             (left, most) = (rest, most / LANES);
         }
     }
-    let amount = [8, 4, 3, 2].into_iter().find(|n| *n <= most && size(&left) % n == 0 && size(&left) / n >= 4);
+    let whole = Some(size(&left)).filter(|n| takes_whole && (2..=most).contains(n));
+    let part = || [8, 4, 3, 2].into_iter().find(|n| *n <= most && size(&left) % n == 0 && size(&left) / n >= 4);
+    let amount = whole.or_else(part);
     let rest = amount.map(|n| kernel.apply_to(&left, |axis| Opt::Upcast { axis, amount: n as usize }));
     rest.and_then(Result::ok).flatten().unwrap_or(left)
 }
@@ -247,9 +374,15 @@ fn elementwise(kernel: &mut OptKernel, mut analysis: KernelAnalysis) {
     for r in axes {
         let room = WORKGROUP / 2 / threads;
         let n = (1i64 << size(&r).trailing_zeros()).min(room);
+        // Half of the rest wasted is better than waves with few threads.
         if threads == 1 && n < 32 && size(&r) >= 32 {
+            let before = kernel.applied.len();
             let _loop = spread(kernel, &r, 64, AxisKind::Local);
-            return;
+            if kernel.applied.len() > before + 1 || n < 2 {
+                return;
+            }
+            threads *= n;
+            continue;
         }
         if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {
             threads *= n;

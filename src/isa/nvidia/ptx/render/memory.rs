@@ -7,9 +7,9 @@ use super::{Render, Res, Src, Val};
 use doorbell_codegen::program::alignment;
 use doorbell_uop::{AddrSpace, Arg, Op, Scalar, UOp};
 
-/// A constant term of an index goes into the instruction's offset if it is below this limit, so that the sum of several
-/// fits.
-const LARGEST_TERM: u64 = 1 << 18;
+/// A constant term of an index goes into the instruction's offset if it is below so many bytes: the sum of several fits
+/// into the 24 bits of an offset.
+const LARGEST_TERM_BYTES: u64 = 1 << 21;
 
 /// A base register and a byte offset.
 #[derive(Clone, Copy)]
@@ -101,7 +101,7 @@ impl Render<'_> {
         let (mut i, mut elements) = (i.clone(), 0i64);
         if i.op() == Op::Add
             && let Some(c) = i.src()[1].as_int()
-            && c.unsigned_abs() < LARGEST_TERM
+            && c.unsigned_abs().saturating_mul(size as u64) < LARGEST_TERM_BYTES
         {
             (elements, i) = (c, i.src()[0].clone());
         }
@@ -118,10 +118,13 @@ impl Render<'_> {
             None => (self.argument(self.parameter(base)?)?, 0),
         };
         let (lane, offset) = match lane {
-            Src::Reg(r) => match self.sums.get(&r).filter(|s| s.1.unsigned_abs() < LARGEST_TERM) {
-                Some((root, c)) => (Src::Reg(*root), offset + c * size as i64),
-                None => (lane, offset),
-            },
+            Src::Reg(r) => {
+                match self.sums.get(&r).filter(|s| s.1.unsigned_abs().saturating_mul(size as u64) < LARGEST_TERM_BYTES)
+                {
+                    Some((root, c)) => (Src::Reg(*root), offset + c * size as i64),
+                    None => (lane, offset),
+                }
+            }
             lane => (lane, offset),
         };
         let i = match lane {
