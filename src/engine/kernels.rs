@@ -174,7 +174,25 @@ impl Session {
             (0, None) => Ok(codegen::compile(ast, device.target(), &self.choice(), self.options.fast_math)?),
             (width, _) => self.search(device, ast, width, &mut notes),
         };
-        let mut program = uop::checked(self.options.spec_level(), spec::Stage::Kernel, program)?;
+        let program = uop::checked(self.options.spec_level(), spec::Stage::Kernel, program)?;
+        let refused = |source| Error::Compile { device: device.name.clone(), source };
+        let (program, binary) = match self.encoded(device, ast, program) {
+            Err(Error::Compile { source, .. }) if self.options.beam == 0 && !self.options.noopt => {
+                // Opts may ask for more registers than there are; without them a kernel needs few.
+                log::warn!("{}: {source}; the kernel is compiled again without opts", device.name);
+                let plain = codegen::compile(ast, device.target(), &OptChoice::None, self.options.fast_math)?;
+                self.encoded(device, ast, plain).map_err(|_| refused(source))?
+            }
+            done => done?,
+        };
+        if let Some(r) = &self.recorder {
+            r.compiled(&Made { device, ast, program: &program, binary: &binary, began }, notes);
+        }
+        Ok((program, binary))
+    }
+
+    /// The machine code of a program, which gets its name.
+    fn encoded(&self, device: &OpenDevice, ast: &UOp, mut program: Program) -> Result<(Program, Binary), Error> {
         if self.options.spec >= 1 {
             spec::verify_list(&program.uops)?;
         }
@@ -189,9 +207,6 @@ impl Session {
         let binary = device.backend.compile(&program).map_err(refused)?;
         if is_shown && binary.code != BinaryCode::None {
             self.say(&device.backend.listing(&binary)?);
-        }
-        if let Some(r) = &self.recorder {
-            r.compiled(&Made { device, ast, program: &program, binary: &binary, began }, notes);
         }
         Ok((program, binary))
     }

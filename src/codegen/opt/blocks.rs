@@ -116,10 +116,13 @@ pub(super) fn choose(kernel: &mut OptKernel) -> bool {
 
 fn plans(kernel: &OptKernel) -> Vec<Plan> {
     let mut plans = vec![];
+    let plain = is_stored_as_it_is(&kernel.sink);
     let outputs: f64 = outputs(&kernel.sink);
     let units = f64::from(if kernel.target.compute_units == 0 { UNITS } else { kernel.target.compute_units });
     for (choice, (unit, axes)) in kernel.products().into_iter().enumerate() {
-        for (block, (steps, rate)) in forms(unit, size(&axes[2])) {
+        // Four warpgroups leave a thread 128 registers: room for its sums and not much else.
+        let fits = |b: &Block| plain || !unit.from_memory || b.waves[0] < 4;
+        for (block, (steps, rate)) in forms(unit, size(&axes[2])).into_iter().filter(|f| fits(&f.0)) {
             let mut plan = Plan { choice, unit, axes: axes.clone(), block, steps, time: 0.0 };
             let sizes = plan.sizes();
             let padded = |k: usize| ((size(&axes[k]) + sizes[k] - 1) / sizes[k] * sizes[k]) as f64;
@@ -148,6 +151,13 @@ fn forms(unit: &WmmaArg, sum: i64) -> Vec<(Block, (i64, f64))> {
     }
     let rounds = STEPS.iter().filter(|s| s.0 * bytes <= ITERATION_BYTES && sum > s.0 * k);
     rounds.flat_map(|s| BLOCKS.iter().map(move |b| (*b, *s))).collect()
+}
+
+/// Whether nothing else is read or chosen for what is stored.
+fn is_stored_as_it_is(sink: &UOp) -> bool {
+    let values: Vec<UOp> = sink.src().iter().filter(|s| s.op() == Op::Store).map(|s| s.src()[1].clone()).collect();
+    let after = doorbell_uop::toposort_many(&values, |u| u.op() != Op::Reduce);
+    !after.iter().any(|u| matches!(u.op(), Op::Load | Op::Where))
 }
 
 /// Upper bound of the number of elements that the kernel stores.
