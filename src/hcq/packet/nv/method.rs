@@ -11,6 +11,9 @@ const COUNT: Field = field(0, 16, 28);
 const SUBCHANNEL: Field = field(0, 13, 15);
 const ADDRESS: Field = field(0, 0, 11);
 
+/// Operation of a header that ends its push buffer.
+const END_OF_BUFFER: u32 = 7;
+
 /// Most values after one header.
 pub const MAX_COUNT: usize = 0x1fff;
 
@@ -182,6 +185,11 @@ impl<'a> Writes<'a> {
             3 => 0,
             4 => return Some(Ok(Write { subchannel, method, value: count })),
             5 => 1,
+            // The rest of the push buffer is skipped.
+            END_OF_BUFFER => {
+                self.at = self.words.len();
+                return None;
+            }
             _ => return self.fail(DecodeKind::Header { set: SET, header }),
         };
         let have = self.words.len() - self.at;

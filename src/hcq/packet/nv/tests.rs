@@ -91,6 +91,17 @@ fn launches_come_back_from_qmds_of_every_version() {
 }
 
 #[test]
+fn the_sizes_of_a_grid_of_clusters_count_clusters() {
+    for version in [Version::V4_0, Version::V5_0] {
+        let clusters = Launch { grid: [12, 4, 2], cluster: Some([3, 2, 1]), ..golden() };
+        let q = clusters.emit(version).unwrap();
+        let sizes = ["GRID_WIDTH", "GRID_HEIGHT", "GRID_DEPTH"].map(|name| q.get(name, 0).unwrap());
+        assert_eq!(sizes, [4, 2, 2], "{version:?}");
+        assert_eq!(Launch::parse(&q).unwrap().grid, [12, 4, 2], "{version:?}");
+    }
+}
+
+#[test]
 fn what_a_version_lacks_is_refused_with_its_name() {
     let clusters = Launch { cluster: Some([2, 1, 1]), ..golden() };
     let unknown = FieldError::Unknown { version: Version::V3_0, name: "GPC_CGA_WIDTH", index: 0 };

@@ -14,7 +14,7 @@ pub struct Launch {
     pub barriers: u32,
     /// Compute capability in hexadecimal: `0x90` for sm_90.
     pub sass_version: u32,
-    /// CTAs of the grid.
+    /// CTAs of the grid; with clusters whole clusters along each axis. The QMD counts clusters.
     pub grid: [u32; 3],
     /// Threads of a CTA.
     pub block: [u32; 3],
@@ -377,7 +377,9 @@ impl Launch {
         q.address([(d.program[0], 0), (d.program[1], 0)], self.program, d.program_shift)?;
         q.put(d.registers, 0, self.registers)?;
         q.put("BARRIER_COUNT", 0, self.barriers)?;
-        for (name, size) in d.grid.into_iter().zip(self.grid).chain(BLOCK.into_iter().zip(self.block)) {
+        let per_cluster = self.cluster.unwrap_or([1; 3]).map(|ctas| ctas.max(1));
+        let clusters = self.grid.into_iter().zip(per_cluster).map(|(ctas, size)| ctas / size);
+        for (name, size) in d.grid.into_iter().zip(clusters).chain(BLOCK.into_iter().zip(self.block)) {
             q.put(name, 0, size)?;
         }
         q.shifted(d.shared, self.shared_bytes, d.shared_shift)?;
@@ -483,14 +485,19 @@ impl Launch {
             })
         };
         let flag = |name| get(name, 0) == 1;
+        let cluster = clusters.then(|| CLUSTER.map(|n| get(n, 0)));
+        let mut grid = d.grid.map(|n| get(n, 0));
+        for (axis, size) in grid.iter_mut().zip(cluster.unwrap_or([1; 3])) {
+            *axis = axis.saturating_mul(size.max(1));
+        }
         let launch = Self {
             program: address([(d.program[0], 0), (d.program[1], 0)], d.program_shift),
             registers: get(d.registers, 0),
             barriers: get("BARRIER_COUNT", 0),
             sass_version: get("SASS_VERSION", 0),
-            grid: d.grid.map(|n| get(n, 0)),
+            grid,
             block: BLOCK.map(|n| get(n, 0)),
-            cluster: clusters.then(|| CLUSTER.map(|n| get(n, 0))),
+            cluster,
             shared_bytes: bytes(d.shared, d.shared_shift),
             shared_config: [split("TARGET_SM_CONFIG_SHARED_MEM_SIZE"), split("MAX_SM_CONFIG_SHARED_MEM_SIZE")],
             local_bytes: bytes(d.local, d.local_shift),
