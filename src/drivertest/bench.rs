@@ -223,6 +223,9 @@ pub fn run(case: &Case, setting: &Setting) -> Result<Outcome, Errno> {
         Err(Problem::Failed(why)) => (Verdict::Fail, why, None),
         Err(Problem::Skipped { key, why }) => (Verdict::Skip, why, Some(key)),
     };
+    if verdict.is_bad() && bench.is_kernel() {
+        bench.cursor.lines(&*bench.port).iter().for_each(|line| bench.step(&format!("kernel: {line}")));
+    }
     Ok(Outcome { verdict, why, key, calls: bench.calls() })
 }
 

@@ -129,6 +129,7 @@ fn each_copy_engine_copies_in_a_queue_of_its_own() {
         let d = rig.open();
         let engines = d.copy_engines().unwrap();
         assert!(engines.len() > 1 && engines.iter().all(|engine| engine.name == format!("ce{}", engine.number)));
+        assert!(engines.iter().all(|engine| engine.number > 1), "two are on the graphics engine's runlist");
         each_engine_copies(&d);
         let groups: Vec<String> =
             rig.calls().into_iter().filter(|call| call.contains("KEPLER_CHANNEL_GROUP_A")).collect();

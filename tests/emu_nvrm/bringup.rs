@@ -148,10 +148,10 @@ fn address_space_is_registered_after_mm_initialize_and_only_if_uvm_owns_it() {
     let mut mm = uvm::MmInitialize { uvm_fd: uvm_file.0, ..Default::default() };
     client.call(second, &uvm::MM_INITIALIZE, &mut mm).unwrap();
     assert_eq!(mm.rm_status, 0);
-    let mut plain = rm::VaSpaceAlloc { flags: 0x40, ..space_params() };
+    let mut plain = rm::VaSpaceAlloc::default();
     let plain = client.alloc_with(device, rm::FERMI_VASPACE_A, &mut plain).unwrap();
     assert_eq!(register(plain), Err(status::INVALID_FLAGS), "not externally owned");
-    assert_eq!(register(device), Err(status::INVALID_CLASS));
+    assert_eq!(register(device), Err(status::INVALID_OBJECT));
     assert_eq!(register(own), Ok(()));
 }
 
@@ -164,14 +164,40 @@ fn graphics_channel_is_registered_after_its_object_and_scheduled_after_that() {
     let mut params = device.channel_params(&ring, &notifier, share, 64);
     let channel = device.client.alloc_with(group, rm::HOPPER_CHANNEL_GPFIFO_A, &mut params).unwrap();
     assert_eq!(device.schedule(group), Err(status::INVALID_STATE), "not registered");
-    assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_OBJECT), "no object");
+    assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_STATE), "no runlist");
+    let token = device.client.control(channel, &rm::GPFIFO_GET_WORK_SUBMIT_TOKEN, rm::WorkSubmitToken::default());
+    assert_eq!(token.map(|_| ()), Err(status::INVALID_STATE));
     device.client.alloc(channel, rm::HOPPER_COMPUTE_A).unwrap();
     assert_eq!(device.register_channel(channel, CONTEXTS, HUGE), Err(status::INVALID_ADDRESS), "window too small");
     assert_eq!(device.register_channel(channel, CONTEXTS + 1, 512 << 20), Err(status::INVALID_ADDRESS), "misaligned");
-    assert_eq!(device.register_channel(channel, ring.va, 512 << 20), Err(status::UVM_ADDRESS_IN_USE));
-    assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Ok(()));
+    device.create_range(CONTEXTS, 512 << 20).unwrap();
+    assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_ADDRESS), "no room");
+    assert_eq!(device.register_channel(channel, ring.va, 512 << 20), Ok(()), "behind what is in the window");
     assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_CHANNEL), "twice");
     assert_eq!(device.schedule(group), Ok(()));
+}
+
+#[test]
+fn a_copy_channel_on_the_graphics_runlist_is_not_registered() {
+    let device = Device::new(Chip::Sm90);
+    let channel = |engine_type| {
+        let group = device.group(engine_type, device.space);
+        let (ring, notifier) = (device.vram(2 * PAGE), device.system(PAGE));
+        let mut params = device.channel_params(&ring, &notifier, 0, 64);
+        device.client.alloc_with(group, rm::HOPPER_CHANNEL_GPFIFO_A, &mut params).unwrap()
+    };
+    for (group, object) in [(0x09, Some(0x09)), (0x0a, Some(0x0a)), (0x0b, None)] {
+        let channel = channel(group);
+        let made = match object {
+            None => device.client.alloc(channel, rm::HOPPER_DMA_COPY_A),
+            Some(engine_type) => {
+                let mut params = rm::CopyAlloc { version: 1, engine_type };
+                device.client.alloc_with(channel, rm::HOPPER_DMA_COPY_A, &mut params)
+            }
+        };
+        made.unwrap();
+        assert_eq!(device.register_channel(channel, CONTEXTS, 512 << 20), Err(status::INVALID_OBJECT), "{group:#x}");
+    }
 }
 
 #[test]
@@ -263,6 +289,7 @@ fn releases_differ_in_the_sizes_that_they_take() {
         let new = client.port.ioctl(client.control, 0xc040_4657, &mut [0; 64]).is_ok();
         let old = client.port.ioctl(client.control, 0xc038_4657, &mut [0; 56]).is_ok();
         assert_eq!((new, old), (major >= 580, major < 580), "MAP_MEMORY_DMA of {major}");
+        let _card = client.card(0);
         let device = client.alloc(client.root, rm::NV01_DEVICE_0).unwrap();
         let subdevice = client.alloc(device, rm::NV20_SUBDEVICE_0).unwrap();
         let taken = |cmd, len| client.control_raw(subdevice, cmd, &mut vec![0; len]).is_ok();
@@ -285,6 +312,7 @@ fn configured_refusals_come_at_their_turn_and_no_other() {
         refusal(Call::Uvm(uvm::INITIALIZE.desc.request), 1, status::NOT_SUPPORTED),
     ];
     let client = Client::of(SoftNv::new(Config { refusals, ..Config::new(Chip::Sm90) }).unwrap());
+    let _card = client.card(0);
     let device = client.alloc(client.root, rm::NV01_DEVICE_0).unwrap();
     assert_eq!(client.alloc(device, rm::NV20_SUBDEVICE_0), Err(status::NO_MEMORY));
     assert!(client.alloc(device, rm::NV20_SUBDEVICE_0).is_ok());

@@ -380,12 +380,16 @@ impl Device {
 
     /// A channel in a group, with an object of `class`, registered; not scheduled.
     pub fn channel_in(&self, group: u32, share: u32, class: u32) -> Channel {
+        self.channel_with(group, share, |channel| self.client.alloc(channel, class))
+    }
+
+    fn channel_with(&self, group: u32, share: u32, object: impl FnOnce(u32) -> Result<u32, Status>) -> Channel {
         const ENTRIES: u32 = 64;
         let ring = self.vram(PAGE * 2);
         let notifier = self.system(PAGE);
         let mut params = self.channel_params(&ring, &notifier, share, ENTRIES);
         let handle = self.client.alloc_with(group, self.gpfifo_class(), &mut params).unwrap();
-        self.client.alloc(handle, class).unwrap();
+        object(handle).unwrap();
         let token = self.client.control(handle, &rm::GPFIFO_GET_WORK_SUBMIT_TOKEN, rm::WorkSubmitToken::default());
         let doorbell = Doorbell::new(&self.usermode, 0x90, &self.client.port).unwrap();
         let push = self.system(1 << 16);
@@ -418,14 +422,14 @@ impl Device {
         self.client.control(group, &rm::GROUP_GPFIFO_SCHEDULE, params).map(|_| ())
     }
 
-    /// A compute channel ready for work, its object bound to subchannel 1.
+    /// A compute channel ready for work, its object bound to subchannel 1, with its windows.
     pub fn compute(&self) -> Channel {
         let group = self.group(1, 0);
         let share = self.share(group);
         let class = self.facts().compute_class;
         let mut channel = self.channel_in(group, share, class);
         self.schedule(group).unwrap();
-        channel.submit(&[0x2001_2000, class]);
+        channel.submit(&[0x2001_2000, class, 0x2002_20a8, 0x7294, 0, 0x2002_21ec, 0x7293, 0]);
         channel
     }
 
@@ -433,7 +437,8 @@ impl Device {
     pub fn copy(&self, engine: u32) -> Channel {
         let group = self.group(engine, self.space);
         let class = self.facts().copy_class;
-        let mut channel = self.channel_in(group, 0, class);
+        let mut params = rm::CopyAlloc { version: 1, engine_type: engine };
+        let mut channel = self.channel_with(group, 0, |handle| self.client.alloc_with(handle, class, &mut params));
         self.schedule(group).unwrap();
         channel.submit(&[0x2001_8000, class]);
         channel

@@ -29,6 +29,7 @@ struct Plain {
 impl Plain {
     fn of(config: Config) -> Self {
         let client = Client::of(SoftNv::new(config).unwrap());
+        let _card = client.card(0);
         let mut params = rm::DeviceAlloc { h_client_share: client.root, ..Default::default() };
         let device = client.alloc_with(client.root, rm::NV01_DEVICE_0, &mut params).unwrap();
         let subdevice = client.alloc_with(device, rm::NV20_SUBDEVICE_0, &mut rm::SubdeviceAlloc::default()).unwrap();
@@ -245,7 +246,7 @@ fn mappings_that_rm_refuses_have_its_codes() {
     assert_eq!(refused(&|a| a.h_memory = constant), status::INVALID_ARGUMENT, "memory that is only read");
     let read = plain.map(range, constant, |a| (a.dma_offset, a.flags, a.length) = (BASE, FIXED | READ_ONLY, HUGE));
     assert_eq!(read, Ok(BASE));
-    assert_eq!(refused(&|a| a.flags = FIXED | PAGES_4K), status::INSERT_DUPLICATE_NAME);
+    assert_eq!(refused(&|a| a.flags = FIXED | PAGES_4K), status::INVALID_ARGUMENT);
     // Where no address is fixed it counts from the range's beginning.
     assert_eq!(plain.map(range, memory, |a| (a.dma_offset, a.flags, a.length) = (HUGE, 0, HUGE)), Ok(BASE + HUGE));
 }
@@ -305,5 +306,9 @@ fn copies_and_semaphores_work_in_a_space_of_rm_and_stop_where_a_mapping_ends() {
     assert_eq!(u64::from(info.addr_hi) << 32 | u64::from(info.addr_lo), far);
     client.free(own.group).unwrap();
     client.free(own.plain.space).unwrap();
-    assert_eq!(client.free(range), Err(status::OBJECT_NOT_FOUND), "ranges go with their space");
+    assert_eq!(
+        client.control_raw(range, 0x0041_0001, &mut [0; 4]),
+        Err(status::OBJECT_NOT_FOUND),
+        "ranges go with their space"
+    );
 }

@@ -204,7 +204,7 @@ fn compute_channels_take_inline_data_and_write_their_own_semaphores() {
         // REPORT_SEMAPHORE: payload, address, 64 bits with time.
         channel.submit(&[0x2005_2056, 9, 8, lo + 32, hi, 0x1000]);
         if matches!(chip, Chip::Sm75 | Chip::Sm80) {
-            assert_eq!(channel.wait_error(), 69, "{chip:?}");
+            assert_eq!(channel.wait_error(), 11, "{chip:?}");
         } else {
             page.wait_u64(32, 8 << 32 | 9);
             assert_ne!(page.view.read_u64(40), Ok(0));
@@ -252,6 +252,6 @@ fn channels_of_one_group_share_the_engine_and_keep_their_own_objects() {
     assert_eq!(page.view.read_u32(600), Ok(0xfeed));
     // The compute channel has no copy object.
     compute.submit(&[0x2001_8000, device.facts().copy_class]);
-    assert_eq!(compute.wait_error(), 69);
-    assert_eq!(copies.error(), (69, 0xffff), "the notifiers of all channels of the group are filled");
+    assert_eq!(compute.wait_error(), 13);
+    assert_eq!(copies.error(), (13, 0xffff), "the notifiers of all channels of the group are filled");
 }

@@ -103,12 +103,12 @@ fn a_notifier_is_switched_on_once_and_only_where_an_event_is_plugged_in() {
             continue;
         }
         let mut channel = device.compute();
-        channel.submit(&[0xe000_0000]);
+        channel.submit(&[0xc000_0000]);
         assert!(poll(&device, file, 20_000), "{major}");
         assert_eq!(data(&device, file).map(|d| d[1..3].to_vec()), Ok(vec![error, 32]), "{major}");
         // Once was asked for.
         let mut channel = device.compute();
-        channel.submit(&[0xe000_0000]);
+        channel.submit(&[0xc000_0000]);
         channel.wait_error();
         assert!(!poll(&device, file, 0), "{major}");
     }

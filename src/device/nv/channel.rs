@@ -147,7 +147,7 @@ impl Group {
     /// # Errors
     /// The driver's.
     pub fn of_own_copy_engine(core: &Core) -> Result<Option<Arc<Self>>, DeviceError> {
-        let best = Engine::of_gpu(core)?.into_iter().filter(|e| !e.shares_graphics && e.reaches_host);
+        let best = Engine::of_gpu(core)?.into_iter().filter(|engine| engine.reaches_host);
         // Of those with equally many the first.
         let best = best.rev().max_by_key(|engine| engine.physical);
         best.map(|engine| Self::of_copy_engine(core, engine.engine_type)).transpose()
@@ -393,7 +393,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The copy engines of a GPU that have physical ones.
+    /// The copy engines of a GPU that have physical ones and a runlist of their own. UVM takes a channel on the graphics
+    /// engine's runlist for one of the graphics engine, and does not register it without a context.
     ///
     /// # Errors
     /// The driver's.
@@ -405,7 +406,8 @@ impl Engine {
         let count = (engines.engine_count as usize).min(engines.engine_list.len());
         let copies = engines.engine_list[..count].iter().filter(|ty| copy_engine_number(**ty).is_some());
         let asked: Result<Vec<Self>, RmError> = copies.map(|ty| Self::ask(gpu, *ty)).collect();
-        Ok(asked.map_err(refused)?.into_iter().filter(|engine| engine.physical > 0).collect())
+        let usable = |engine: &Self| engine.physical > 0 && !engine.shares_graphics;
+        Ok(asked.map_err(refused)?.into_iter().filter(usable).collect())
     }
 
     fn ask(gpu: &Gpu, engine_type: u32) -> Result<Self, RmError> {

@@ -3,9 +3,10 @@
 //! RM's objects end with their client, UVM's ranges and registrations with their file; the end of a case frees them one
 //! by one nevertheless, since every one of these calls is a driver's to get right.
 
+pub use super::channel::{Channel, ENTRIES};
 pub use super::code;
-pub use super::methods::{acquire, copy, release};
-pub use super::outcome::{outcome, refused, want};
+pub use super::methods::{acquire, copy, release, windows};
+pub use super::outcome::{outcome, refused, refused_as, want};
 use crate::bench::{Bench, forget_one};
 use crate::case::{Problem, Step, holds, same};
 use bytemuck::Pod;
@@ -28,8 +29,6 @@ const SYSTEM_FLAGS: u32 = 0xc101;
 const PCI: u32 = 1 << 25;
 const USERMODE_BYTES: u64 = 0x1_0000;
 const DOORBELL: u64 = 0x90;
-/// Entries of a case's rings.
-pub const ENTRIES: u32 = 64;
 
 /// Control file and root client of a process.
 pub struct Client<'b> {
@@ -301,24 +300,6 @@ struct Made {
     contexts: u64,
 }
 
-/// A channel ready for work.
-pub struct Channel {
-    /// Handle.
-    pub handle: u32,
-    /// Its group's.
-    pub group: u32,
-    /// GPFIFO entries, then USERD.
-    pub ring: Buffer,
-    /// Its error record.
-    pub notifier: Buffer,
-    push: Buffer,
-    /// Next entry.
-    pub put: u32,
-    at: u64,
-    doorbell: Doorbell,
-    token: u32,
-}
-
 const USERMODES: [u32; 4] =
     [rm::BLACKWELL_USERMODE_A, rm::HOPPER_USERMODE_A, rm::AMPERE_USERMODE_A, rm::TURING_USERMODE_A];
 const CHANNELS: [u32; 5] = [
@@ -328,6 +309,10 @@ const CHANNELS: [u32; 5] = [
     rm::AMPERE_CHANNEL_GPFIFO_A,
     rm::TURING_CHANNEL_GPFIFO_A,
 ];
+/// NV2080_ENGINE_TYPE of COPY0 to COPY9.
+const COPY_ENGINES: std::ops::RangeInclusive<u32> = 0x09..=0x12;
+/// CE_GET_CAPS_V2: it is on the graphics engine's runlist.
+const CAPS_GRAPHICS: u16 = 1;
 /// Compute and copy classes end in these bytes.
 const COMPUTE: u32 = 0xc0;
 const COPY: u32 = 0xb5;
@@ -491,6 +476,23 @@ impl<'b> Device<'b> {
         Ok(Buffer { handle, va, view })
     }
 
+    /// An object of a class that has no limit and costs nothing: a usermode region.
+    ///
+    /// # Errors
+    /// RM's.
+    pub fn small_object(&self, handle: u32) -> Result<u32, Status> {
+        let class = pick(&self.classes, &USERMODES).map_err(|_| code::INVALID_CLASS)?;
+        self.client.alloc_raw(self.client.root, self.subdevice, handle, class, 0)
+    }
+
+    /// Its class.
+    ///
+    /// # Errors
+    /// A skip for a card that has none of these.
+    pub fn small_class(&self) -> Step<u32> {
+        pick(&self.classes, &USERMODES)
+    }
+
     /// A channel group.
     ///
     /// # Errors
@@ -557,16 +559,58 @@ impl<'b> Device<'b> {
         newest.ok_or(Problem::Skipped { key: "chip", why: format!("no class ends in {byte:#x}") })
     }
 
-    /// A channel in a group, with an object of a class, registered; not scheduled.
+    /// Copy engines with their NV2080_ENGINE_TYPE, and whether each is on the graphics engine's runlist.
+    ///
+    /// # Errors
+    /// RM's.
+    pub fn copy_engines(&self) -> Step<Vec<(u32, bool)>> {
+        let engines = self.client.control(self.subdevice, &rm::GPU_GET_ENGINES_V2, rm::Engines::default());
+        let engines = want("GPU_GET_ENGINES_V2", engines)?;
+        let list = engines.engine_list.get(..engines.engine_count as usize).unwrap_or_default();
+        let copies = list.iter().copied().filter(|engine| COPY_ENGINES.contains(engine));
+        let ask = |ce_engine_type| {
+            let caps = rm::CeCaps { ce_engine_type, ..Default::default() };
+            let caps = want("CE_GET_CAPS_V2", self.client.control(self.subdevice, &rm::CE_GET_CAPS_V2, caps))?;
+            Ok((ce_engine_type, caps.caps_tbl & CAPS_GRAPHICS != 0))
+        };
+        copies.map(ask).collect()
+    }
+
+    /// The NV2080_ENGINE_TYPE of the `nth` copy engine with a runlist of its own. UVM takes channels of the others for
+    /// the graphics engine's.
+    ///
+    /// # Errors
+    /// RM's; a skip for a card with fewer of them.
+    pub fn copy_engine(&self, nth: usize) -> Step<u32> {
+        let own = self.copy_engines()?.into_iter().filter(|(_, graphics)| !graphics).nth(nth);
+        let why = || format!("the card has no {} copy engines with a runlist of their own", nth + 1);
+        own.map(|(engine, _)| engine).ok_or_else(|| Problem::Skipped { key: "copy-engines", why: why() })
+    }
+
+    /// A copy object of an engine. Without parameters it would be COPY0's.
+    ///
+    /// # Errors
+    /// RM's.
+    pub fn copy_object(&self, channel: u32, engine_type: u32) -> Result<u32, Status> {
+        let class = self.class_ending(COPY).map_err(|_| code::INVALID_CLASS)?;
+        self.client.alloc_with(channel, class, &mut rm::CopyAlloc { version: 1, engine_type })
+    }
+
+    /// A channel in a group of the graphics engine, with an object of a class, registered; not scheduled.
     ///
     /// # Errors
     /// The driver's.
     pub fn channel_in(&self, group: u32, share: u32, class: u32) -> Step<Channel> {
+        self.channel_with(group, share, |channel| self.client.alloc(channel, class))
+    }
+
+    /// The same with the object that `object` makes below the channel.
+    fn channel_with(&self, group: u32, share: u32, object: impl FnOnce(u32) -> Result<u32, Status>) -> Step<Channel> {
         let (ring, notifier, push) = (self.vram(2 * PAGE)?, self.system(PAGE)?, self.system(1 << 16)?);
         let mut params = self.channel_params(&ring, &notifier, share);
         let handle = self.client.alloc_with(group, self.channel_class()?, &mut params);
         let handle = want("ALLOC of a channel", handle)?;
-        want("ALLOC of its engine's object", self.client.alloc(handle, class))?;
+        want("ALLOC of its engine's object", object(handle))?;
         let token = self.client.control(handle, &rm::GPFIFO_GET_WORK_SUBMIT_TOKEN, rm::WorkSubmitToken::default());
         let token = want("GPFIFO_GET_WORK_SUBMIT_TOKEN", token)?.work_submit_token;
         let doorbell = Doorbell::new(&self.usermode, DOORBELL, &self.client.bench.port)?;
@@ -613,7 +657,8 @@ impl<'b> Device<'b> {
         self.client.control(group, &rm::GROUP_GPFIFO_SCHEDULE, params).map(|_| ())
     }
 
-    /// A compute channel ready for work, its object on subchannel 1.
+    /// A compute channel ready for work, its object on subchannel 1, with windows of shared and local memory that do not
+    /// overlap: the card refuses every grid before they are set.
     ///
     /// # Errors
     /// The driver's.
@@ -622,17 +667,25 @@ impl<'b> Device<'b> {
         let (share, class) = (self.share(group)?, self.compute_class()?);
         let mut channel = self.channel_in(group, share, class)?;
         want("GROUP_GPFIFO_SCHEDULE", self.schedule(group))?;
-        channel.submit(&[0x2001_2000, class])?;
+        channel.submit(&[&[0x2001_2000, class][..], &windows()].concat())?;
         Ok(channel)
     }
 
-    /// A copy channel of an engine of its own, its object on subchannel 4.
+    /// A channel of the `nth` copy engine with a runlist of its own.
+    ///
+    /// # Errors
+    /// The driver's; a skip for a card without it.
+    pub fn copy(&self, nth: usize) -> Step<Channel> {
+        self.copy_on(self.copy_engine(nth)?)
+    }
+
+    /// A channel of a copy engine, its object on subchannel 4.
     ///
     /// # Errors
     /// The driver's.
-    pub fn copy(&self, engine: u32) -> Step<Channel> {
+    pub fn copy_on(&self, engine: u32) -> Step<Channel> {
         let (group, class) = (self.group(engine, self.space)?, self.copy_class()?);
-        let mut channel = self.channel_in(group, 0, class)?;
+        let mut channel = self.channel_with(group, 0, |channel| self.copy_object(channel, engine))?;
         want("GROUP_GPFIFO_SCHEDULE", self.schedule(group))?;
         channel.submit(&[0x2001_8000, class])?;
         Ok(channel)
@@ -726,62 +779,4 @@ impl<'b> Device<'b> {
 fn pick(have: &[u32], order: &[u32]) -> Step<u32> {
     let found = order.iter().copied().find(|class| have.contains(class));
     found.ok_or(Problem::Skipped { key: "chip", why: "the card has no class that is known here".to_owned() })
-}
-
-impl Channel {
-    /// A push buffer and its entry, no doorbell.
-    ///
-    /// # Errors
-    /// The buffer's end.
-    pub fn push(&mut self, words: &[u32]) -> Step {
-        let bytes = words.len() as u64 * 4;
-        if self.at + bytes > self.push.view.len_bytes() {
-            self.at = 0;
-        }
-        for (n, word) in (0..).zip(words) {
-            self.push.view.write_u32(self.at + n * 4, *word)?;
-        }
-        let va = self.push.va + self.at;
-        self.at += bytes;
-        self.entry([va as u32, (va >> 32) as u32 | (words.len() as u32) << 10])
-    }
-
-    /// An entry of the ring.
-    ///
-    /// # Errors
-    /// The ring's end.
-    pub fn entry(&mut self, words: [u32; 2]) -> Step {
-        for (n, word) in (0..).zip(words) {
-            self.ring.view.write_u32(u64::from(self.put) * 8 + n * 4, word)?;
-        }
-        self.put = (self.put + 1) % ENTRIES;
-        Ok(())
-    }
-
-    /// GPPut and doorbell.
-    ///
-    /// # Errors
-    /// None, as USERD is there.
-    pub fn ring(&self) -> Step {
-        self.ring.view.write_u32(u64::from(ENTRIES) * 8 + 0x8c, self.put)?;
-        self.doorbell.ring(self.token.into());
-        Ok(())
-    }
-
-    /// Push buffer, entry, doorbell.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn submit(&mut self, words: &[u32]) -> Step {
-        self.push(words)?;
-        self.ring()
-    }
-
-    /// GPGet in USERD.
-    ///
-    /// # Errors
-    /// None, as USERD is there.
-    pub fn get(&self) -> Step<u32> {
-        Ok(self.ring.view.read_u32(u64::from(ENTRIES) * 8 + 0x88)?)
-    }
 }

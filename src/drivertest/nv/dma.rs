@@ -77,7 +77,7 @@ pub fn cases() -> Vec<Case> {
         on_card("dma.map-once", "Memory is mapped where it is asked for, and once", |device| {
             let (range, memory) = ready(device)?;
             same("where", want("MAP_MEMORY_DMA", map(device, range, memory, |_| {}))?, BASE)?;
-            refused("again", map(device, range, memory, |_| {}), code::INSERT_DUPLICATE_NAME)?;
+            refused("again", map(device, range, memory, |_| {}), code::INVALID_ARGUMENT)?;
             want("behind it", map(device, range, memory, |a| a.dma_offset = BASE + PAGE)).map(|_| ())
         }),
         on_card("dma.unmap-frees-the-place", "What is unmapped may be mapped again, and is unmapped once", |device| {
@@ -95,7 +95,7 @@ pub fn cases() -> Vec<Case> {
             want("UNMAP_MEMORY_DMA", unmap(device, range, |a| a.size = 2 * PAGE))?;
             want("the second is free", map(device, range, memory, |a| a.dma_offset = BASE + PAGE))?;
             let third = map(device, range, memory, |a| a.dma_offset = BASE + 2 * PAGE);
-            refused("the third is not", third, code::INSERT_DUPLICATE_NAME)
+            refused("the third is not", third, code::INVALID_ARGUMENT)
         }),
         on_card("dma.unmap-unknown", "UNMAP_MEMORY_DMA of no range, and of no device, is refused", |device| {
             let (range, _) = ready(device)?;

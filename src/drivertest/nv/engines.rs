@@ -36,7 +36,7 @@ fn there_and_back(bytes: u32, src: u64, dst: u64) -> Case {
     on_card(&name, "The copy engine copies to the card and back, every byte and no other", move |device| {
         let room = (u64::from(bytes) + 2 * PAGE).next_multiple_of(PAGE);
         let (host, card, back) = (device.system(room)?, device.vram(room)?, device.system(room)?);
-        let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+        let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
         let data = pattern(bytes as usize);
         host.view.copy_from_slice(src, &data)?;
         channel.push(&copy(host.va + src, card.va + 64 + dst, bytes))?;
@@ -82,7 +82,7 @@ fn semaphores() -> Vec<Case> {
             device.word(&page.view, 0, 0xffff_ffff_0000_0007)
         }),
         on_card("semaphore.acquire-waits", "An acquire waits for another channel's release", |device| {
-            let (mut waiting, mut other) = (device.copy(0x0b)?, device.compute()?);
+            let (mut waiting, mut other) = (device.copy(0)?, device.compute()?);
             let page = device.system(PAGE)?;
             waiting.push(&acquire(page.va, 5))?;
             waiting.push(&release(page.va + 32, 6))?;
@@ -93,7 +93,7 @@ fn semaphores() -> Vec<Case> {
             device.word(&page.view, 32, 6)
         }),
         on_card("semaphore.acquire-by-the-host", "An acquire waits for the host's store", |device| {
-            let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+            let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             channel.push(&acquire(page.va, 3))?;
             channel.push(&release(page.va + 32, 1))?;
             channel.ring()?;
@@ -103,7 +103,7 @@ fn semaphores() -> Vec<Case> {
             device.word(&page.view, 32, 1)
         }),
         on_card("semaphore.circular", "A circular acquire passes over the wrap, a plain one does not", |device| {
-            let (mut circular, mut plain) = (device.compute()?, device.copy(0x0b)?);
+            let (mut circular, mut plain) = (device.compute()?, device.copy(0)?);
             let page = device.system(PAGE)?;
             page.view.write_u64(0, 3)?;
             let [lo, hi] = halves(page.va);
@@ -121,7 +121,7 @@ fn semaphores() -> Vec<Case> {
             device.word(&page.view, 32, 1)
         }),
         on_card("semaphore.of-the-copy-engine", "The copy engine releases its own semaphore with a time", |device| {
-            let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+            let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             let [lo, hi] = halves(page.va);
             channel.submit(&[0x2003_8090, hi, lo, 5, 0x2001_80c0, 0x14])?;
             device.word(&page.view, 0, 5)?;
@@ -136,7 +136,7 @@ fn semaphores() -> Vec<Case> {
         }),
         on_card("semaphore.token-goes-round", "Three channels pass a token round by memory alone", |device| {
             let page = device.system(PAGE)?;
-            let mut channels = [device.copy(0x0b)?, device.copy(0x0c)?, device.compute()?];
+            let mut channels = [device.copy(0)?, device.copy(1)?, device.compute()?];
             for round in 0..10_u64 {
                 for (at, channel) in (0..).zip(&mut channels) {
                     let token = round * 3 + at;
@@ -170,7 +170,7 @@ const FILLS: &[(&str, u32, u32, &[u8])] = &[
 fn copies() -> Vec<Case> {
     let mut all = vec![
         on_card("copy.lines", "Lines go from one pitch to another", |device| {
-            let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+            let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             for n in 0..64 {
                 page.view.write_u8(64 + n, n as u8 + 1)?;
             }
@@ -184,7 +184,7 @@ fn copies() -> Vec<Case> {
             same("three lines", got.to_vec(), [line(1), line(17), line(33)].concat())
         }),
         on_card("copy.over-huge-pages", "A copy goes from one huge page to the next", |device| {
-            let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+            let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             let source = device.vram(2 * HUGE)?;
             source.view.write_u64(HUGE - 8, 0x1111)?;
             source.view.write_u64(HUGE, 0x2222)?;
@@ -192,7 +192,7 @@ fn copies() -> Vec<Case> {
             same("both", (page.view.read_u64(64)?, page.view.read_u64(72)?), (0x1111, 0x2222))
         }),
         on_card("copy.order", "Copies of one channel are done in their order", |device| {
-            let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+            let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             page.view.write_u32(64, 1)?;
             page.view.write_u32(68, 2)?;
             channel.push(&copy(page.va + 64, page.va + 128, 4))?;
@@ -203,7 +203,7 @@ fn copies() -> Vec<Case> {
         }),
         on_card("copy.two-engines", "Two engines copy at once", |device| {
             let page = device.system(PAGE)?;
-            let mut engines = [device.copy(0x0b)?, device.copy(0x0c)?];
+            let mut engines = [device.copy(0)?, device.copy(1)?];
             page.view.write_u64(64, 0x77)?;
             for (at, channel) in (0..).zip(&mut engines) {
                 channel.push(&copy(page.va + 64, page.va + 128 + 8 * at, 8))?;
@@ -220,7 +220,7 @@ fn copies() -> Vec<Case> {
     all.extend(FILLS.iter().map(|(name, components, count, expected)| {
         let (components, count, expected) = (*components, *count, *expected);
         on_card(&format!("fill.{name}"), "A fill repeats its element, and no further", move |device| {
-            let (mut channel, page) = (device.copy(0x0b)?, device.system(PAGE)?);
+            let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             let [lo, hi] = halves(page.va + 256);
             let remap = [0x2003_81c0, 0x1234_5678, 0x90ab_cdef, components];
             let place = [0x2002_8102, hi, lo, 0x2001_8106, count, 0x2001_80c0, 0x582];

@@ -1,6 +1,7 @@
 //! Events: files that wake up for errors and interrupts.
 
 use super::client::{Device, code, outcome, refused, want};
+use super::methods::BAD_HEADER;
 use super::on_card;
 use crate::case::{Case, Step, holds, same};
 use doorbell_ioctl::abi::nvrm::{self as rm, Status};
@@ -10,9 +11,10 @@ const INTERRUPTS: u32 = rm::NV01_EVENT_NONSTALL_INTR | rm::NV01_EVENT_WITHOUT_EV
 const HOST: u32 = rm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD | INTERRUPTS;
 /// NON_STALL_INTERRUPT with its value.
 const INTERRUPT: [u32; 2] = [0x2001_0008, 0];
-/// A header that is none: the channel ends with code 32.
-const BAD: [u32; 1] = [0xe000_0000];
+/// The channel ends with code 32.
+const BAD: [u32; 1] = [BAD_HEADER];
 const REPEAT: u32 = 2;
+const NV2080_ENGINE_TYPE_COPY0: u32 = 0x09;
 
 fn name(device: &Device<'_>, file: Fd) -> Result<(), Status> {
     let mut args = rm::AllocOsEvent { h_client: device.client.root, fd: file.0, ..Default::default() };
@@ -89,7 +91,7 @@ pub fn cases() -> Vec<Case> {
             "event.interrupts-of-a-channel-object",
             "Interrupts are told by the card, not by a channel",
             |device| {
-                let channel = device.copy(0x0b)?;
+                let channel = device.copy(0)?;
                 listening(device, |file| {
                     refused("ALLOC", event(device, channel.handle, file, HOST), code::INVALID_ARGUMENT)
                 })
@@ -118,7 +120,7 @@ pub fn cases() -> Vec<Case> {
             })
         }),
         on_card("event.interrupt-wakes", "A channel's interrupt wakes a file that listens, once", |device| {
-            let mut channel = device.copy(0x0b)?;
+            let mut channel = device.copy(0)?;
             listening(device, |file| {
                 want("ALLOC", event(device, device.subdevice, file, HOST))?;
                 holds("nothing yet", !poll(device, file, 0)?)?;
@@ -131,17 +133,16 @@ pub fn cases() -> Vec<Case> {
             "event.interrupt-of-its-engine",
             "An engine's interrupt wakes its own listeners, and no others",
             |device| {
-                let mut channel = device.copy(0x0b)?;
+                let notifier = |nth| -> Step<u32> {
+                    let engine = device.copy_engine(nth)? - NV2080_ENGINE_TYPE_COPY0;
+                    Ok((rm::NV2080_NOTIFIERS_CE0 + engine) | INTERRUPTS)
+                };
+                let (first, second) = (notifier(0)?, notifier(1)?);
+                let mut channel = device.copy(0)?;
                 listening(device, |own| {
                     listening(device, |other| {
-                        want(
-                            "ALLOC",
-                            event(device, device.subdevice, own, (rm::NV2080_NOTIFIERS_CE0 + 2) | INTERRUPTS),
-                        )?;
-                        want(
-                            "ALLOC",
-                            event(device, device.subdevice, other, (rm::NV2080_NOTIFIERS_CE0 + 3) | INTERRUPTS),
-                        )?;
+                        want("ALLOC", event(device, device.subdevice, own, first))?;
+                        want("ALLOC", event(device, device.subdevice, other, second))?;
                         channel.submit(&INTERRUPT)?;
                         holds("its own", poll(device, own, patience(device))?)?;
                         holds("no other", !poll(device, other, 0)?)
@@ -150,7 +151,7 @@ pub fn cases() -> Vec<Case> {
             },
         ),
         on_card("event.error-wakes-with-its-data", "An error wakes a file, with notifier and code", |device| {
-            let mut channel = device.copy(0x0b)?;
+            let mut channel = device.copy(0)?;
             listening(device, |file| {
                 let object = want("ALLOC", event(device, device.subdevice, file, rm::NV2080_NOTIFIERS_RC_ERROR))?;
                 want("EVENT_SET_NOTIFICATION", set(device, rm::NV2080_NOTIFIERS_RC_ERROR, REPEAT))?;
@@ -164,7 +165,7 @@ pub fn cases() -> Vec<Case> {
         })
         .provoking(&["Xid"]),
         on_card("event.switched-off", "A notifier that is off tells nothing", |device| {
-            let mut channel = device.copy(0x0b)?;
+            let mut channel = device.copy(0)?;
             listening(device, |file| {
                 want("ALLOC", event(device, device.subdevice, file, rm::NV2080_NOTIFIERS_RC_ERROR))?;
                 want("EVENT_SET_NOTIFICATION", set(device, rm::NV2080_NOTIFIERS_RC_ERROR, REPEAT))?;

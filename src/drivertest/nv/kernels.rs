@@ -86,9 +86,13 @@ fn hopper(device: &Device<'_>) -> Step<Channel> {
     device.compute()
 }
 
-/// What the grid stored, and nothing behind it.
+/// What the grid of four CTAs stored, and nothing behind it.
 fn stored(memory: &Buffer, v: u32) -> Step {
-    let count = 4 * THREADS;
+    stored_by(memory, 4, v)
+}
+
+fn stored_by(memory: &Buffer, ctas: u32, v: u32) -> Step {
+    let count = ctas * THREADS;
     for n in 0..count {
         same("a thread's word", memory.view.read_u32(OUT + 4 * u64::from(n))?, n + v)?;
     }
@@ -98,12 +102,10 @@ fn stored(memory: &Buffer, v: u32) -> Step {
 /// Name, code in the notifier, what is wrong with the descriptor.
 type Refused = (&'static str, u32, fn(&mut [u32; 96]));
 const REFUSED: &[Refused] = &[
-    ("grid-of-none", 13, |q| q[32] = 0),
     ("block-of-2048", 13, |q| q[36] = 0x0001_0800),
     ("two-registers", 13, |q| q[37] = 0x1002_0001),
     ("code-that-is-nowhere", 31, |q| (q[38], q[39]) = (0, 0xf0)),
     ("bank-that-is-nowhere", 31, |q| (q[48], q[49]) = (0, 0x3 | 0x24 << 19)),
-    ("cluster-that-does-not-fit", 13, |q| (q[0], q[67]) = (0x01bf_0000, 0x0001_0103)),
 ];
 
 pub fn cases() -> Vec<Case> {
@@ -141,12 +143,37 @@ pub fn cases() -> Vec<Case> {
             }
             Ok(())
         }),
-        on_card("kernel.clusters", "A grid of clusters of two CTAs stores what the plain grid stores", |device| {
+        on_card("kernel.clusters", "A grid of two clusters of two CTAs stores what the plain grid stores", |device| {
             let mut channel = hopper(device)?;
-            let (memory, launch) = prepare(device, 3, |q| (q[0], q[67]) = (0x01bf_0000, 0x0001_0102))?;
+            let (memory, launch) = prepare(device, 3, |q| (q[0], q[32], q[67]) = (0x01bf_0000, 2, 0x0001_0102))?;
             channel.submit(&launch)?;
             device.word(&memory.view, SIGNAL, 7)?;
             stored(&memory, 3)
+        }),
+        on_card(
+            "kernel.clusters-of-three",
+            "The sizes of a grid count clusters: four of three CTAs are twelve",
+            |device| {
+                let mut channel = hopper(device)?;
+                let (memory, launch) = prepare(device, 4, |q| (q[0], q[67]) = (0x01bf_0000, 0x0001_0103))?;
+                channel.submit(&launch)?;
+                device.word(&memory.view, SIGNAL, 7)?;
+                stored_by(&memory, 12, 4)
+            },
+        ),
+        on_card("kernel.grid-of-none", "A grid of no CTAs does nothing, and the channel goes on", |device| {
+            let mut channel = hopper(device)?;
+            let (memory, launch) = prepare(device, 1, |q| q[32] = 0)?;
+            channel.push(&launch)?;
+            channel.push(&release(memory.va + SIGNAL + 32, 9))?;
+            channel.ring()?;
+            device.word(&memory.view, SIGNAL + 32, 9)?;
+            same("no word", memory.view.read_u32(OUT)?, 0)?;
+            device.is_well(&channel)?;
+            let (memory, launch) = prepare(device, 2, |_| ())?;
+            channel.submit(&launch)?;
+            device.word(&memory.view, SIGNAL, 7)?;
+            stored(&memory, 2)
         }),
         on_card("kernel.two-channels", "Grids of two channels run beside each other", |device| {
             let mut channels = [hopper(device)?, device.compute()?];
@@ -165,7 +192,7 @@ pub fn cases() -> Vec<Case> {
         stray(),
     ];
     all.extend(REFUSED.iter().map(|(name, code, change)| refused(name, *code, *change)));
-    for case in all.iter_mut().skip(5) {
+    for case in all.iter_mut().skip(7) {
         case.log = &["Xid"];
     }
     all

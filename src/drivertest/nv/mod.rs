@@ -3,6 +3,7 @@
 //! Source: docs/nv.md and NVIDIA's open kernel modules for checks and their codes. Every body works on the running
 //! kernel as on the software machine, and skips with a key where a class, a second card or a release is missing.
 
+pub mod channel;
 mod channels;
 pub mod client;
 pub mod code;

@@ -20,3 +20,11 @@ pub fn refused<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, status: S
         got => Err(Problem::Failed(format!("{what}: got {got:?}, want {status}"))),
     }
 }
+
+/// Fails unless a call was refused with one of these statuses: what the answer depends on is said where they are listed.
+pub fn refused_as<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, statuses: &[Status]) -> Step {
+    match got {
+        Err(got) if statuses.contains(&got) => Ok(()),
+        got => Err(Problem::Failed(format!("{what}: got {got:?}, want one of {statuses:?}"))),
+    }
+}

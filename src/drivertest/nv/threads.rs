@@ -4,7 +4,6 @@ use super::client::{Device, PAGE, copy, release, want};
 use super::on_card;
 use crate::Problem;
 use crate::case::{Case, Step, same};
-use doorbell_ioctl::abi::nvrm as rm;
 
 fn together(count: usize, body: impl Fn(usize) -> Step + Sync) -> Step {
     std::thread::scope(|scope| {
@@ -20,7 +19,7 @@ pub fn cases() -> Vec<Case> {
         on_card("threads.objects", "Four threads make and free objects of one client", |device: &Device<'_>| {
             together(4, |_| {
                 for _ in 0..50 {
-                    let one = want("ALLOC", device.client.alloc(device.device, rm::NV20_SUBDEVICE_0))?;
+                    let one = want("ALLOC", device.small_object(0))?;
                     want("FREE", device.client.free(one))?;
                 }
                 Ok(())
@@ -38,7 +37,7 @@ pub fn cases() -> Vec<Case> {
         }),
         on_card("threads.copies", "Two threads copy on two engines", |device| {
             together(2, |n| {
-                let (mut channel, page) = (device.copy(0x0b + n as u32)?, device.system(PAGE)?);
+                let (mut channel, page) = (device.copy(n)?, device.system(PAGE)?);
                 for value in 1..=50_u64 {
                     page.view.write_u64(64, value)?;
                     channel.push(&copy(page.va + 64, page.va + 128, 8))?;

@@ -4,7 +4,7 @@
 //! `vaspace_api.c` of the open kernel modules. The order of checks is RM's: class, client, parent, handle, then the
 //! class's own.
 
-use super::channel::{Channel, ENGINE_GR0, Group, Setup, copy_engine_index};
+use super::channel::{Channel, ENGINE_GR0, Group, Setup, copy_engine_index, copy_engine_type, runlist};
 use super::dma::virtual_memory;
 use super::memory::{Location, Memory, PAGE};
 use super::object::{Body, Client, Object};
@@ -42,6 +42,8 @@ struct ClassRule {
 /// An allocation in the middle of its checks.
 pub(super) struct Making<'a> {
     client: &'a mut Client,
+    /// Cards whose files this process has open.
+    cards: Vec<usize>,
     parent: u32,
     handle: u32,
     class: u32,
@@ -102,6 +104,8 @@ const SPACE_EXTERNALLY_OWNED: u32 = 0x8;
 const SPACE_DEFAULT_BASE: u64 = PAGE;
 /// Longest params of a class.
 const MAX_PARAMS: usize = 512;
+/// Instances of a device.
+const SUBDEVICES: u32 = 8;
 const USERD_BYTES: u64 = 512;
 const NOTIFIER_RECORD_BYTES: u64 = 16;
 const NOTIFIER_RECORDS: u64 = 3;
@@ -166,6 +170,7 @@ impl SoftNv {
             return state.clients.create(handle, file, class);
         }
         let rule = rule(self, class).inspect_err(|_| self.refused_class(class))?;
+        let cards = state.open_cards();
         let client = state.clients.of(root, file, status::INVALID_OBJECT_HANDLE)?;
         let above = client.object(parent)?;
         if !allows(rule.parent, &above.body) {
@@ -181,8 +186,15 @@ impl SoftNv {
             return Err(status::INVALID_ARGUMENT);
         }
         let len = self.params_len(class);
-        let mut making =
-            Making { client, parent, handle, class, params: vec![0; MAX_PARAMS], has_params: request.params != 0 };
+        let mut making = Making {
+            client,
+            cards,
+            parent,
+            handle,
+            class,
+            params: vec![0; MAX_PARAMS],
+            has_params: request.params != 0,
+        };
         if request.params != 0 {
             read_process(CpuPtr(request.params), &mut making.params[..len]).map_err(|_| status::INVALID_ADDRESS)?;
         }
@@ -271,10 +283,10 @@ impl SoftNv {
         Ok(())
     }
 
-    /// FREE: the object with all below it and all that needs it.
+    /// FREE: the object with all below it and all that needs it. One that is not there is as good as freed.
     pub(super) fn rm_free(&self, state: &mut State, file: u64, root: u32, handle: u32) -> Result<(), Status> {
         let client = state.clients.of(root, file, status::INVALID_OBJECT_HANDLE)?;
-        let removed = client.remove(handle)?;
+        let Ok(removed) = client.remove(handle) else { return Ok(()) };
         if handle == root {
             state.clients.remove(root);
         }
@@ -347,7 +359,7 @@ fn device(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let params: nvrm::DeviceAlloc = making.params();
     let gpu = params.device_id as usize;
     if gpu >= nv.gpus.len() {
-        return Err(status::INVALID_ARGUMENT);
+        return Err(status::INVALID_CLASS);
     }
     if params.h_client_share != 0 && params.h_client_share != making.client.handle {
         return Err(status::INVALID_OBJECT_HANDLE);
@@ -355,17 +367,26 @@ fn device(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     if nv.gpus[gpu].lost.load(Ordering::Relaxed) {
         return Err(status::GPU_IS_LOST);
     }
+    if !making.cards.contains(&gpu) {
+        return Err(status::INSUFFICIENT_PERMISSIONS);
+    }
     Ok(Made::alone(Body::Device { gpu }))
 }
 
 fn subdevice(_: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let params: nvrm::SubdeviceAlloc = making.params();
     let gpu = making.gpu()?;
-    // One GPU a device here: there is no SLI.
-    if params.sub_device_id != 0 {
-        return Err(status::INVALID_ARGUMENT);
+    // A device of one GPU has it under every instance.
+    if params.sub_device_id >= SUBDEVICES {
+        return Err(status::INVALID_CLASS);
     }
-    Ok(Made::alone(Body::Subdevice { gpu }))
+    let instance = params.sub_device_id;
+    let parent = making.parent;
+    let is_it = |object: &Object| matches!(object.body, Body::Subdevice { instance: own, .. } if own == instance);
+    if making.client.objects().any(|(_, object)| object.parent == parent && is_it(object)) {
+        return Err(status::INSUFFICIENT_RESOURCES);
+    }
+    Ok(Made::alone(Body::Subdevice { gpu, instance }))
 }
 
 fn memory_made(making: &mut Making<'_>, memory: Memory) -> Result<Made, Status> {
@@ -508,25 +529,30 @@ fn channel_home(
         return Ok((group, space));
     }
     let share = making.client.object(params.h_context_share)?;
-    let Body::ContextShare { space, .. } = &share.body else { return Err(status::INVALID_CLASS) };
+    let Body::ContextShare { space, .. } = &share.body else { return Err(status::INVALID_OBJECT_HANDLE) };
     if share.parent != making.parent {
         return Err(status::INVALID_OBJECT_PARENT);
     }
     Ok((group, Arc::clone(space)))
 }
 
-/// USERD: its view, and its location.
+/// USERD: its view, and its location. RM does not look at the offset: what is not whole inside of the memory is a page
+/// that nobody rings, and without a memory it is one of RM's own.
 fn userd(
     making: &Making<'_>,
     params: &nvrm::ChannelAlloc,
 ) -> Result<(doorbell_ioctl::port::DeviceView, Location), Status> {
+    let own = || doorbell_ioctl::port::SharedMemory::new(PAGE).and_then(|own| own.map()).map_err(|_| status::NO_MEMORY);
     let offset = params.userd_offset[0];
-    if params.h_userd_memory[0] == 0 || !offset.is_multiple_of(USERD_BYTES) {
-        return Err(status::INVALID_ARGUMENT);
+    if params.h_userd_memory[0] == 0 {
+        return Ok((own()?, Location::Vram));
     }
-    let memory = making.memory(params.h_userd_memory[0])?;
-    let view = memory.view.sub(offset, USERD_BYTES).map_err(|_| status::INVALID_ARGUMENT)?;
-    Ok((view, memory.location))
+    let object = making.client.object(params.h_userd_memory[0])?;
+    let Body::Memory(memory) = &object.body else { return Err(status::OBJECT_NOT_FOUND) };
+    match memory.view.sub(offset, USERD_BYTES) {
+        Ok(view) if offset.is_multiple_of(USERD_BYTES) => Ok((view, memory.location)),
+        _ => Ok((own()?, memory.location)),
+    }
 }
 
 fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
@@ -542,10 +568,8 @@ fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     }
     let (group, space) = channel_home(nv, making, &params)?;
     let entries = params.gp_fifo_entries;
-    if !entries.is_power_of_two()
-        || !(2..=MAX_GPFIFO_ENTRIES).contains(&entries)
-        || !params.gp_fifo_offset.is_multiple_of(8)
-    {
+    // Where the ring is, the host engine finds out.
+    if !entries.is_power_of_two() || entries > MAX_GPFIFO_ENTRIES {
         return Err(status::INVALID_ARGUMENT);
     }
     let (userd, userd_location) = userd(making, &params)?;
@@ -561,7 +585,7 @@ fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let notifier = match params.h_object_error {
         0 => None,
         handle => {
-            let view = making.memory(handle)?.view.clone();
+            let view = making.memory(handle).map_err(|_| status::INVALID_STATE)?.view.clone();
             if view.len_bytes() < NOTIFIER_RECORD_BYTES * NOTIFIER_RECORDS {
                 return Err(status::INVALID_ARGUMENT);
             }
@@ -586,31 +610,34 @@ fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let channel = Arc::new(Channel::new(setup, Arc::clone(&group)));
     group.channels.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&channel));
     gpu.start(&channel);
-    let mut needs = vec![params.h_userd_memory[0]];
-    needs.extend([params.h_context_share, params.h_va_space, params.h_object_error].iter().filter(|h| **h != 0));
+    // The memory of its USERD stays with it.
+    let needs = [params.h_context_share, params.h_va_space, params.h_object_error];
+    let needs = needs.into_iter().filter(|handle| *handle != 0).collect();
     Ok(Made { body: Body::Channel(channel), needs })
 }
 
+/// An object of a channel's engine. The first one puts the channel on its engine's runlist, whatever the group's engine
+/// is; objects of another runlist are refused then.
 fn engine_object(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let Body::Channel(channel) = making.parent()?.body.clone() else { return Err(status::INVALID_OBJECT_PARENT) };
     let facts = nv.config.chip.facts();
-    let copy = copy_engine_index(channel.setup.engine_type);
-    if making.class == facts.copy_class {
+    let engine_type = if making.class == facts.copy_class {
         let params: nvrm::CopyAlloc = making.params();
-        // Version 1 names an engine type; it has to be the channel's, or one that shares its runlist.
-        let wanted = (making.has_params && params.version == 1).then_some(params.engine_type);
-        let fits = match (wanted.and_then(copy_engine_index), copy) {
-            (None, _) => wanted.is_none(),
-            (Some(index), Some(own)) => index == own,
-            (Some(index), None) => index < 2,
+        let engine_type = match params.version {
+            // Without params it is COPY0's.
+            _ if !making.has_params => copy_engine_type(0),
+            0 => copy_engine_type(params.engine_type),
+            1 => params.engine_type,
+            _ => return Err(status::INVALID_CLASS),
         };
-        if !fits {
-            return Err(status::INVALID_ARGUMENT);
+        if copy_engine_index(engine_type).is_none_or(|index| index >= facts.copy_engines) {
+            return Err(status::INVALID_CLASS);
         }
-    } else if copy.is_some() {
-        // A copy engine's channel has no compute.
-        return Err(status::INVALID_CLASS);
-    }
+        engine_type
+    } else {
+        ENGINE_GR0
+    };
+    channel.place(runlist(engine_type)).map_err(|_| status::INVALID_STATE)?;
     channel.classes.lock().unwrap_or_else(PoisonError::into_inner).push(making.class);
     Ok(Made::alone(Body::Engine))
 }
@@ -647,7 +674,7 @@ fn os_event(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     }
     let source = making.client.object(params.h_src_resource).map_err(|_| status::INVALID_OBJECT)?;
     let subdevice = match source.body {
-        Body::Subdevice { gpu } => Some(gpu),
+        Body::Subdevice { gpu, .. } => Some(gpu),
         Body::Client | Body::Channel(_) | Body::Engine => None,
         _ => return Err(status::INVALID_OBJECT),
     };

@@ -90,6 +90,8 @@ pub struct Channel {
     pub stop: AtomicBool,
     /// Classes of the objects below it: what SET_OBJECT may name.
     pub classes: Mutex<Vec<u32>>,
+    /// The runlist that its first object chose; none before.
+    placed: Mutex<Option<u32>>,
     /// UVM has mapped its context.
     pub bound: AtomicBool,
     /// The fault it died of.
@@ -121,11 +123,17 @@ impl Group {
         channels.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The runlist of its engine: graphics and the copy engines that share it have 0.
+    /// The runlist of its engine.
     #[must_use]
     pub fn runlist(&self) -> u32 {
-        copy_engine_index(self.engine_type).map_or(0, |index| if index < 2 { 0 } else { index - 1 })
+        runlist(self.engine_type)
     }
+}
+
+/// The runlist of an engine: graphics and the copy engines that share it have 0.
+#[must_use]
+pub fn runlist(engine_type: u32) -> u32 {
+    copy_engine_index(engine_type).map_or(0, |index| if index < 2 { 0 } else { index - 1 })
 }
 
 /// Polls of a word that a channel waits for before it sleeps between two: other channels respond fast.
@@ -153,6 +161,7 @@ impl Channel {
             wake: Condvar::new(),
             stop: AtomicBool::new(false),
             classes: Mutex::default(),
+            placed: Mutex::default(),
             bound: AtomicBool::new(false),
             fault: Mutex::default(),
             thread: Mutex::default(),
@@ -169,10 +178,28 @@ impl Channel {
         result
     }
 
+    /// Puts it on the runlist of an object's engine: the first object chooses.
+    ///
+    /// # Errors
+    /// It is on another one.
+    pub fn place(&self, runlist: u32) -> Result<(), u32> {
+        let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        match *placed.get_or_insert(runlist) {
+            own if own == runlist => Ok(()),
+            own => Err(own),
+        }
+    }
+
+    /// Its runlist, once an object has chosen it.
+    #[must_use]
+    pub fn runlist(&self) -> Option<u32> {
+        *self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is stored to the doorbell: channel id 11:0, runlist 22:16.
     #[must_use]
     pub fn token(&self) -> u32 {
-        self.setup.id | self.group.runlist() << 16
+        self.setup.id | self.runlist().unwrap_or_else(|| self.group.runlist()) << 16
     }
 
     /// A doorbell store.
@@ -180,12 +207,12 @@ impl Channel {
         self.change(|control| control.rung = true);
     }
 
-    /// Puts it on its runlist or takes it off; hardware reads GPPut when it is put on.
-    pub fn schedule(&self, enable: bool) {
+    /// Puts it on its runlist; hardware reads GPPut then.
+    pub fn schedule(&self) {
         let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
         self.change(|control| {
-            control.scheduled = enable;
-            control.rung |= enable && put != control.get;
+            control.scheduled = true;
+            control.rung |= put != control.get;
         });
     }
 

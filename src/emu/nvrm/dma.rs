@@ -192,7 +192,7 @@ impl VirtualRange {
         let rights = Rights { write, atomic: write, execute: true };
         let mut placed = self.placed();
         if !self.space.vm.map(va, Mapping { view, rights, handle: memory.key, queue_refs: 0, revoked: false }) {
-            return Err(status::INSERT_DUPLICATE_NAME);
+            return Err(status::INVALID_ARGUMENT);
         }
         placed.insert(
             va + inside,

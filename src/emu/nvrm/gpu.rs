@@ -12,7 +12,7 @@ use super::defect::Defect;
 use super::engine::{self, Cause, Stop};
 use super::event::Events;
 use super::report::{Report, ReportKind, Reports};
-use crate::vm::{Access, VmFault};
+use crate::vm::{Access, Vm, VmFault};
 use doorbell_ioctl::abi::nvrm::{NV2080_NOTIFIERS_CE0, NV2080_NOTIFIERS_GR0, NV2080_NOTIFIERS_RC_ERROR};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -172,7 +172,7 @@ impl Gpu {
         let code = stop.cause.code(channel.setup.engine_type);
         let unmodelled = stop.cause.is_unmodelled();
         if let Some(fault) = stop.cause.page_fault() {
-            let fault = mmu_fault(&fault);
+            let fault = mmu_fault(&channel.setup.space.vm, &fault);
             *lock(&channel.fault) = Some(fault);
             let mut faults = lock(&self.faults);
             if faults.len() == KEPT_FAULTS {
@@ -248,17 +248,27 @@ impl Gpu {
 }
 
 /// Kinds of faults: docs/nv.md 6.
+pub const FAULT_PDE: u32 = 0;
 pub const FAULT_PTE: u32 = 2;
 pub const FAULT_RO_VIOLATION: u32 = 6;
 pub const FAULT_ATOMIC_VIOLATION: u32 = 0xf;
 
-fn mmu_fault(fault: &VmFault) -> MmuFault {
+/// What one table of small pages maps.
+const TABLE_BYTES: u64 = 2 << 20;
+
+fn mmu_fault(vm: &Vm, fault: &VmFault) -> MmuFault {
     let (access, denied) = match fault.access {
         Access::Read | Access::Fetch => (0, FAULT_PTE),
         Access::Write => (1, FAULT_RO_VIOLATION),
         Access::Atomic => (2, FAULT_ATOMIC_VIOLATION),
     };
-    MmuFault { va: fault.va, kind: if fault.mapped { denied } else { FAULT_PTE }, access }
+    let has_table = || vm.is_used(fault.va & !(TABLE_BYTES - 1), TABLE_BYTES);
+    let kind = match fault.mapped {
+        true => denied,
+        false if has_table() => FAULT_PTE,
+        false => FAULT_PDE,
+    };
+    MmuFault { va: fault.va, kind, access }
 }
 
 /// What all cards of a machine share.

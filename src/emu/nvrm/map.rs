@@ -29,7 +29,7 @@ impl SoftNv {
     ) -> Result<(), Status> {
         let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
         let context = client.object(args.h_device)?;
-        let (Body::Device { gpu } | Body::Subdevice { gpu }) = context.body else {
+        let (Body::Device { gpu } | Body::Subdevice { gpu, .. }) = context.body else {
             return Err(status::INVALID_OBJECT_PARENT);
         };
         let object = client.object(args.h_memory)?.body.clone();
@@ -53,7 +53,7 @@ impl SoftNv {
             Body::Usermode { gpu, bar1 } => {
                 (Target::Usermode { gpu: *gpu, bar1: *bar1 }, USERMODE_BYTES, true, bar1.then_some(USERMODE_BYTES))
             }
-            _ => return Err(status::INVALID_OBJECT),
+            _ => return Err(status::NOT_SUPPORTED),
         };
         if end > size {
             return Err(if args.offset >= size { status::INVALID_BASE } else { status::INVALID_LIMIT });
@@ -85,13 +85,15 @@ impl SoftNv {
         Ok(())
     }
 
-    /// The file that a mapping is armed on: a registered file of the card for memory on it; a control file for the
-    /// rest. One mapping a file.
+    /// The file that a mapping is armed on: a file of the card for memory on it, which need not be registered; a control
+    /// file for the rest. One mapping a file.
     fn mapping_file(&self, state: &State, control: u64, fd: i32, gpu: usize, on_card: bool) -> Result<u64, Status> {
         let open = state.file(fd).ok_or(status::INVALID_ARGUMENT)?;
         let fits = match open.kind {
             FileKind::Control => !on_card,
-            FileKind::Card { gpu: own, control: registered } => on_card && own == gpu && registered == Some(control),
+            FileKind::Card { gpu: own, control: registered } => {
+                on_card && own == gpu && registered.is_none_or(|it| it == control)
+            }
             _ => false,
         };
         if !fits {

@@ -74,7 +74,6 @@ const ATTR_PAGE_SIZE_SHIFT: u32 = 23;
 const ATTR2_USER_READ_ONLY: u32 = 1 << 22;
 pub const FLAG_VIRTUAL: u32 = 0x8_0000;
 pub const FLAG_FIXED_ADDRESS: u32 = 0x10;
-const FLAG_HANDLE_PROVIDED: u32 = 0x4000;
 
 /// What of an allocation's params is wrong for any memory.
 fn check_request(params: &MemoryAlloc) -> Result<(), Status> {
@@ -83,10 +82,6 @@ fn check_request(params: &MemoryAlloc) -> Result<(), Status> {
     }
     if params.alignment != 0 && !params.alignment.is_power_of_two() {
         return Err(status::INVALID_ARGUMENT);
-    }
-    // The flag marks a limit as the memory's; a limit below the size means something else.
-    if params.flags & FLAG_HANDLE_PROVIDED != 0 && params.limit != 0 && params.limit < params.size - 1 {
-        return Err(status::INVALID_LIMIT);
     }
     Ok(())
 }
@@ -155,7 +150,10 @@ impl Memory {
     /// A status: memory that is not there, or that this driver cannot share.
     pub fn pinned(gpu: usize, space: &AddressSpace, at: CpuPtr, len_bytes: u64) -> Result<Self, Status> {
         let page = space.page_bytes();
-        if !at.0.is_multiple_of(page) || len_bytes == 0 {
+        if !at.0.is_multiple_of(page) {
+            return Err(status::NOT_SUPPORTED);
+        }
+        if len_bytes == 0 {
             return Err(status::INVALID_ARGUMENT);
         }
         let len_bytes = len_bytes.checked_next_multiple_of(page).ok_or(status::INVALID_LIMIT)?;

@@ -21,6 +21,8 @@ pub enum Body {
     },
     Subdevice {
         gpu: usize,
+        /// One object an instance and device.
+        instance: u32,
     },
     Space(Arc<VaSpace>),
     Memory(Arc<Memory>),
@@ -61,9 +63,10 @@ impl Object {
     #[must_use]
     pub fn gpu(&self) -> Option<usize> {
         match &self.body {
-            Body::Device { gpu } | Body::Subdevice { gpu } | Body::Usermode { gpu, .. } | Body::Debugger { gpu } => {
-                Some(*gpu)
-            }
+            Body::Device { gpu }
+            | Body::Subdevice { gpu, .. }
+            | Body::Usermode { gpu, .. }
+            | Body::Debugger { gpu } => Some(*gpu),
             Body::Space(space) | Body::ContextShare { space, .. } => Some(space.gpu),
             Body::Virtual(range) => Some(range.space.gpu),
             Body::Memory(memory) => Some(memory.gpu),

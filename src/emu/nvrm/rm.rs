@@ -9,6 +9,7 @@ use super::alloc::Request;
 use super::config::Call;
 use super::control;
 use super::event::Occurred;
+use super::object::Body;
 use super::state::{FileKind, State};
 use super::{SoftNv, status, sysfs};
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
@@ -120,8 +121,12 @@ impl SoftNv {
         match () {
             () if is(&n::CHECK_VERSION_STR.desc) => self.check_version(bytes),
             () if is(&n::SYS_PARAMS.desc) => {
-                store(bytes, &n::SysParams { memblock_size: MEMBLOCK_BYTES });
-                Ok(0)
+                // The first size stays, and the call takes no other.
+                let args: n::SysParams = read(bytes);
+                if state.memblock_bytes == 0 {
+                    state.memblock_bytes = args.memblock_size;
+                }
+                if state.memblock_bytes == args.memblock_size { Ok(0) } else { Err(Errno::EBUSY) }
             }
             () if is(&n::REGISTER_FD.desc) => register_fd(state, caller, &read::<n::RegisterFd>(bytes)),
             () if is(&n::ALLOC_OS_EVENT.desc) => {
@@ -396,13 +401,17 @@ impl SoftNv {
         if args.num_channels > MOST {
             return Err(status::INVALID_ARGUMENT);
         }
+        let is_single = args.flags >> 4 & 0xf == 1;
         let mut handles = vec![args.h_channel];
-        if args.num_channels > 0 {
+        if !is_single {
             let mut bytes = vec![0; args.num_channels as usize * 4];
             read_process(CpuPtr(args.ph_channels), &mut bytes).map_err(|_| status::INVALID_ADDRESS)?;
             handles = bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
         }
         let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
+        if is_single && !matches!(client.object(args.h_device)?.body, Body::Device { .. } | Body::Subdevice { .. }) {
+            return Err(status::INVALID_OBJECT_HANDLE);
+        }
         let channels = handles.iter().map(|handle| control::channel_of(client, *handle));
         let channels = channels.collect::<Result<Vec<_>, Status>>()?;
         drop(state);

@@ -73,6 +73,8 @@ pub struct State {
     pub doorbells: Vec<DoorbellMap>,
     /// By file.
     pub spaces: BTreeMap<u64, UvmSpace>,
+    /// What SYS_PARAMS told; 0 before.
+    pub memblock_bytes: u64,
     /// How often each of the configured refusals was reached.
     pub refused: Vec<u32>,
 }
@@ -92,6 +94,16 @@ impl State {
     /// The file of that number.
     pub fn file(&self, fd: i32) -> Option<&Open> {
         self.files.get(&fd)
+    }
+
+    /// Cards whose files this process has open.
+    pub fn open_cards(&self) -> Vec<usize> {
+        let pid = std::process::id();
+        let card = |open: &Open| match open.kind {
+            FileKind::Card { gpu, .. } if open.pid == pid => Some(gpu),
+            _ => None,
+        };
+        self.files.values().filter_map(card).collect()
     }
 
     /// Changes what a file is.

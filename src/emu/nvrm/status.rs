@@ -8,6 +8,7 @@ pub const GPU_UUID_NOT_FOUND: Status = Status(0x12);
 pub const IN_USE: Status = Status(0x17);
 pub const INSERT_DUPLICATE_NAME: Status = Status(0x19);
 pub const INSUFFICIENT_RESOURCES: Status = Status(0x1a);
+pub const INSUFFICIENT_PERMISSIONS: Status = Status(0x1b);
 pub const INVALID_ADDRESS: Status = Status(0x1e);
 pub const INVALID_ARGUMENT: Status = Status(0x1f);
 pub const INVALID_BASE: Status = Status(0x20);

@@ -6,7 +6,7 @@
 
 use super::channel::Channel;
 use super::defect::Defect;
-use super::memory::{Location, Memory, PAGE};
+use super::memory::{BIG_PAGE, HUGE_PAGE, Location, Memory, PAGE};
 use super::object::Body;
 use super::space::VaSpace;
 use super::state::{FileKind, State};
@@ -66,6 +66,7 @@ const FLAG_DISABLE_HMM: u64 = 1;
 const FLAG_MULTI_PROCESS: u64 = 2;
 /// The least that the graphics context of a channel needs: other runtimes reserve twice as much.
 const CONTEXT_BYTES: u64 = 32 << 20;
+const CONTEXT_ALIGN: u64 = 2 << 20;
 const MAX_GPUS: u64 = 256;
 const MAPPING_TYPES: u32 = 3;
 const CACHING_TYPES: u32 = 2;
@@ -123,6 +124,27 @@ impl UvmSpace {
             return Err(status::INVALID_ADDRESS);
         }
         self.add(base, Range::External { len_bytes })
+    }
+
+    /// The first free place of this length, whole huge pages, between two addresses.
+    fn room(&self, first: u64, end: u64, len_bytes: u64) -> Option<u64> {
+        let mut at = first.checked_next_multiple_of(CONTEXT_ALIGN)?;
+        for (start, range) in &self.ranges {
+            if start + range.len_bytes() <= at {
+                continue;
+            }
+            if at + len_bytes <= *start {
+                break;
+            }
+            at = (start + range.len_bytes()).checked_next_multiple_of(CONTEXT_ALIGN)?;
+        }
+        (at.checked_add(len_bytes)? <= end).then_some(at)
+    }
+
+    /// Whether a range was made exactly so.
+    fn is_range(&self, base: u64, len_bytes: u64) -> Result<(), Status> {
+        let made = self.ranges.get(&base).is_some_and(|range| range.len_bytes() == len_bytes);
+        if made { Ok(()) } else { Err(status::INVALID_ADDRESS) }
     }
 
     /// The external range around `base` that holds all of it.
@@ -188,7 +210,8 @@ impl SoftNv {
         let valid = |d: &&&Desc| d.request == request && d.since <= major && d.until.is_none_or(|last| major <= last);
         let Some(desc) = uvm::TABLE.iter().find(valid) else {
             self.unknown(format!("UVM command {request:#x}"));
-            return Err(Errno::EINVAL);
+            // UVM's tests are asked last, and are switched off.
+            return Err(Errno::ENOSYS);
         };
         if bytes.len() < desc.layout.len_bytes as usize {
             return Err(Errno::EFAULT);
@@ -319,7 +342,7 @@ impl SoftNv {
                 with(bytes, |a: &mut u::FreeV595| &mut a.rm_status, |a| free(space, a.base, None))
             }
             () if is(&u::VALIDATE_VA_RANGE.desc) => {
-                with(bytes, |a: &mut u::ValidateVaRange| &mut a.rm_status, |a| space.external(a.base, a.length))
+                with(bytes, |a: &mut u::ValidateVaRange| &mut a.rm_status, |a| space.is_range(a.base, a.length))
             }
             () => self.uvm_peers(space, desc, bytes),
         }
@@ -365,6 +388,9 @@ impl SoftNv {
         }
         space.external(args.base, args.length)?;
         let (_, own) = space.space(self, &args.gpu_uuid)?;
+        if [args.base, args.base + args.length].iter().any(|at| is_inside_page(&own, *at)) {
+            return Err(status::INVALID_ADDRESS);
+        }
         if self.config.defect != Some(Defect::UnmapKeeps) {
             own.vm.clear(args.base, args.length);
         }
@@ -415,9 +441,8 @@ impl SoftNv {
         if self.config.needs_uvm_mm && !space.mm {
             return Err(status::PAGE_TABLE_NOT_AVAIL);
         }
-        check_control(state, args.rm_ctrl_fd)?;
         let Body::Space(own) = &state.clients.any(args.h_client)?.object(args.h_va_space)?.body else {
-            return Err(status::INVALID_CLASS);
+            return Err(status::INVALID_OBJECT);
         };
         if own.gpu != gpu {
             return Err(status::INVALID_DEVICE);
@@ -434,9 +459,8 @@ impl SoftNv {
 
     fn register_channel(&self, state: &State, space: &mut UvmSpace, args: &uvm::RegisterChannel) -> Result<(), Status> {
         let (gpu, own) = space.space(self, &args.gpu_uuid)?;
-        check_control(state, args.rm_ctrl_fd)?;
         let Body::Channel(channel) = &state.clients.any(args.h_client)?.object(args.h_channel)?.body else {
-            return Err(status::INVALID_CLASS);
+            return Err(status::INVALID_OBJECT_HANDLE);
         };
         if !Arc::ptr_eq(&channel.setup.space, &own) {
             return Err(status::INVALID_CHANNEL);
@@ -444,10 +468,10 @@ impl SoftNv {
         if space.channels.iter().any(|r| (r.client, r.handle) == (args.h_client, args.h_channel)) {
             return Err(status::INVALID_CHANNEL);
         }
-        let window = if super::channel::copy_engine_index(channel.setup.engine_type).is_some() {
-            0
-        } else {
-            self.register_context(space, channel, args)?
+        // UVM takes each channel of the graphics engine's runlist for one of the graphics engine.
+        let window = match channel.runlist().ok_or(status::INVALID_STATE)? {
+            0 => self.register_context(space, channel, args)?,
+            _ => 0,
         };
         let (client, handle) = (args.h_client, args.h_channel);
         space.channels.push(Registered { client, handle, gpu, channel: Arc::clone(channel), window });
@@ -479,11 +503,11 @@ impl SoftNv {
         if let Some(first) = shared {
             return Ok(first.window);
         }
-        if args.length < CONTEXT_BYTES {
-            return Err(status::INVALID_ADDRESS);
-        }
-        space.add(args.base, Range::Channel { len_bytes: args.length })?;
-        Ok(args.base)
+        // What is in the window already is passed over.
+        let end = args.base + args.length;
+        let base = space.room(args.base, end, CONTEXT_BYTES).ok_or(status::INVALID_ADDRESS)?;
+        space.add(base, Range::Channel { len_bytes: CONTEXT_BYTES })?;
+        Ok(base)
     }
 
     fn map_external(
@@ -517,7 +541,7 @@ impl SoftNv {
             // The old mapping is gone even if the new mapping fails.
             own.vm.clear(ask.base, ask.len_bytes);
             let Body::Memory(memory) = &state.clients.any(ask.client)?.object(ask.memory)?.body else {
-                return Err(status::INVALID_CLASS);
+                return Err(status::INVALID_OBJECT_HANDLE);
             };
             let all = self.config.defect == Some(Defect::RightsIgnored);
             let kind = if all { uvm::MAPPING_READ_WRITE_ATOMIC } else { one.gpu_mapping_type };
@@ -561,12 +585,13 @@ fn map_one(
     if own.vm.map(ask.base, mapping) { Ok(()) } else { Err(status::UVM_ADDRESS_IN_USE) }
 }
 
-/// The control file that a call names: -1 where none is needed.
-fn check_control(state: &State, fd: i32) -> Result<(), Status> {
-    match state.file(fd).map(|open| open.kind) {
-        Some(FileKind::Control) => Ok(()),
-        _ => Err(status::INVALID_ARGUMENT),
-    }
+/// Whether an address is in the middle of a page that a mapping uses: VRAM is mapped in the largest that fit.
+fn is_inside_page(own: &VaSpace, at: u64) -> bool {
+    let Some((start, len_bytes)) = own.vm.extent(at) else { return false };
+    let is_vram = own.vm.handle_at(at).is_some_and(Memory::is_vram_key);
+    let fits = |page: &u64| start.is_multiple_of(*page) && len_bytes.is_multiple_of(*page);
+    let page = [HUGE_PAGE, BIG_PAGE].into_iter().filter(|_| is_vram).find(fits).unwrap_or(PAGE);
+    !at.is_multiple_of(page)
 }
 
 fn initialize(state: &mut State, file: u64, kind: FileKind, flags: u64) -> Result<(), Status> {

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 pub const ROWS: &[Row] = &[
     row(&nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN, |ask| {
-        let work_submit_token = channel(ask)?.token();
+        let channel = channel(ask)?;
+        // The token holds the runlist.
+        channel.runlist().ok_or(status::INVALID_STATE)?;
+        let work_submit_token = channel.token();
         ask.store(&nvrm::WorkSubmitToken { work_submit_token });
         Ok(())
     }),
@@ -22,7 +25,7 @@ pub const ROWS: &[Row] = &[
         let channel = channel(ask)?;
         let notifier = channel.setup.notifier.as_ref().ok_or(status::INVALID_STATE)?;
         let at = u64::from(params.index) * RECORD + INFO32;
-        notifier.write_u32(at, channel.token()).map_err(|_| status::INVALID_ARGUMENT)
+        notifier.write_u32(at, channel.token()).map_err(|_| status::OUT_OF_RANGE)
     }),
     row(&nvrm::GROUP_GPFIFO_SCHEDULE, |ask| {
         let params: nvrm::GroupSchedule = ask.read();
@@ -36,13 +39,10 @@ pub const ROWS: &[Row] = &[
     row(&nvrm::CHANNEL_BIND, |ask| {
         let params: nvrm::ChannelBind = ask.read();
         let own = channel(ask)?.setup.engine_type;
-        if params.engine_type == own { Ok(()) } else { Err(status::INVALID_ARGUMENT) }
+        if params.engine_type == own { Ok(()) } else { Err(status::INVALID_STATE) }
     }),
     row(&nvrm::GROUP_SET_TIMESLICE, |ask| {
         let params: nvrm::GroupTimeslice = ask.read();
-        if params.timeslice_us == 0 {
-            return Err(status::INVALID_ARGUMENT);
-        }
         *group(ask)?.timeslice_us.lock().unwrap_or_else(PoisonError::into_inner) = params.timeslice_us;
         Ok(())
     }),
@@ -76,7 +76,11 @@ pub const ROWS: &[Row] = &[
         Ok(())
     }),
     row(&nvrm::CHANNEL_RESET_CHANNEL, |ask| {
-        let gpu = channel(ask)?.group.gpu;
+        let params: nvrm::ResetChannel = ask.read();
+        let (gpu, own) = (channel(ask)?.group.gpu, channel(ask)?.setup.engine_type);
+        if params.engine_id != own {
+            return Err(status::OBJECT_NOT_FOUND);
+        }
         ask.nv.gpus[gpu].recover(channel(ask)?, Dead { code: code::RESET_CHANNEL, stop: None });
         Ok(())
     }),
@@ -93,6 +97,7 @@ pub const ROWS: &[Row] = &[
             let name: &[u8] = match fault.kind {
                 super::super::gpu::FAULT_RO_VIOLATION => b"FAULT_RO_VIOLATION",
                 super::super::gpu::FAULT_ATOMIC_VIOLATION => b"FAULT_ATOMIC_VIOLATION",
+                super::super::gpu::FAULT_PDE => b"FAULT_PDE",
                 _ => b"FAULT_PTE",
             };
             params.fault_string[..name.len()].copy_from_slice(name);
@@ -136,10 +141,11 @@ fn schedule(group: &Group, enable: bool) -> Result<(), Status> {
     if enable && is_graphics && members.iter().any(unbound) {
         return Err(status::INVALID_STATE);
     }
-    if enable && members.iter().any(|channel| channel.death().is_some()) {
-        return Err(status::RC_ERROR);
+    // A dead channel is put on as well, and does nothing. An H100 does what is submitted to a group that was taken off
+    // all the same.
+    if enable {
+        members.iter().for_each(|channel| channel.schedule());
     }
-    members.iter().for_each(|channel| channel.schedule(enable));
     Ok(())
 }
 

@@ -55,6 +55,8 @@ pub const ROWS: &[Row] = &[
     }),
     row(&nvrm::GPU_GET_CLASSLIST_V2, |ask| {
         let classes = ask.nv.config.chip.facts().classes();
+        // RM lists its own root class too, which is 0.
+        let classes = [&[nvrm::NV01_ROOT][..], &classes].concat();
         let mut params = nvrm::ClassList { num_classes: classes.len() as u32, ..Default::default() };
         params.class_list[..classes.len()].copy_from_slice(&classes);
         ask.store(&params);

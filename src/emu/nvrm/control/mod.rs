@@ -107,6 +107,10 @@ impl SoftNv {
         if let Some(refused) = self.refusal(&mut state, Call::Control(args.cmd)) {
             return Err(refused);
         }
+        // A null command, of whatever class.
+        if args.cmd & 0xffff == 0 {
+            return Ok(());
+        }
         if (args.params == 0) != (args.params_size == 0) || args.params_size > MAX_PARAMS {
             return Err(status::INVALID_ARGUMENT);
         }

@@ -178,7 +178,8 @@ impl ComputeEngine {
         let launch = self.launch(site, va, &asked);
         let machine = Machine { vm: site.vm(), clock: &site.gpu.clock, stop: &site.channel.stop };
         let skipped = site.gpu.has(Defect::GridSkipped);
-        let run = || if skipped { Ok(()) } else { site.gpu.compute.run(&launch, &machine) };
+        let none = asked.grid.contains(&0);
+        let run = || if skipped || none { Ok(()) } else { site.gpu.compute.run(&launch, &machine) };
         site.busy(run).map_err(|fault| match fault {
             super::ComputeFault::Stopped => Cause::Taken,
             fault => Cause::Compute(fault),
@@ -219,8 +220,15 @@ impl ComputeEngine {
     /// Refuses what the scheduler does not start.
     fn check(&self, site: Site<'_>, va: u64, asked: &qmd::Launch) -> Result<(), Cause> {
         let bad = |what: String| Err(Cause::Grid { va, what });
-        if asked.grid.contains(&0) {
-            return bad(format!("a grid of {:?} CTAs", asked.grid));
+        let apart = |first: u64, len_bytes: u64, second: u64| first + len_bytes <= second;
+        if !apart(self.shared_window, WINDOW_BYTES, self.local_window)
+            && !apart(self.local_window, LOCAL_WINDOW_BYTES, self.shared_window)
+        {
+            let windows = (self.shared_window, self.local_window);
+            return bad(format!(
+                "the windows of shared and local memory overlap: {:#x} and {:#x}",
+                windows.0, windows.1
+            ));
         }
         let threads: u64 = asked.block.iter().map(|n| u64::from(*n)).product();
         if threads == 0 || threads > MAX_THREADS || asked.block.iter().zip(MAX_BLOCK).any(|(n, max)| *n > max) {

@@ -7,13 +7,15 @@ use super::copy::CopyEngine;
 use super::grid::ComputeEngine;
 use super::report::Semaphore;
 use super::{Cause, Site, Stop};
-use doorbell_hcq::packet::GpuVa;
 use doorbell_hcq::packet::nv::host::{Action, Host as Methods, Until};
 use doorbell_hcq::packet::nv::{Entry, MethodError, Subchannel, Write, Writes};
+use doorbell_hcq::packet::{DecodeError, DecodeKind, GpuVa};
 use std::sync::PoisonError;
 
 use super::super::chip::ChipFacts;
 
+/// Bits of an entry's first dword below its address, which the card ignores.
+const ADDRESS_LOW: u32 = 3;
 const SEM_EXECUTE: u16 = 0x6c;
 const PAYLOAD_64: u32 = 1 << 24;
 /// Bits of an extended base start here.
@@ -34,6 +36,8 @@ pub struct Host {
     compute: ComputeEngine,
     copy: CopyEngine,
     base: u64,
+    /// A header and those of its data that have come: the rest is in the next push buffer.
+    unfinished: Vec<u32>,
 }
 
 /// Result of a step.
@@ -48,6 +52,7 @@ impl Host {
             compute: ComputeEngine::new(facts),
             copy: CopyEngine::new(facts),
             base: 0,
+            unfinished: Vec::new(),
         }
     }
 
@@ -60,7 +65,10 @@ impl Host {
         }
         let va = site.channel.setup.ring_va + u64::from(get) * 8;
         let words = site.vm().read_dwords(va, 2).map_err(|fault| at(fault.into()))?;
-        let entry = Entry::parse([words[0], words[1]]).map_err(|kind| at(Cause::Entry(kind)))?;
+        if words[0] & ADDRESS_LOW != 0 {
+            site.complain(format!("GPFIFO entry {get}: bits {:#x} are no part of an address", words[0] & ADDRESS_LOW));
+        }
+        let entry = Entry::parse([words[0] & !ADDRESS_LOW, words[1]]).map_err(|kind| at(Cause::Entry(kind)))?;
         match entry {
             Entry::Nop => {}
             Entry::ExtendedBase(base) if self.facts.va_bits > 49 => self.base = u64::from(base) << BASE_SHIFT,
@@ -80,11 +88,22 @@ impl Host {
     }
 
     fn push_buffer(&mut self, site: Site<'_>, entry: u32, va: u64, words: &[u32]) -> Run<()> {
+        let joined;
+        let words = if self.unfinished.is_empty() {
+            words
+        } else {
+            joined = [&std::mem::take(&mut self.unfinished), words].concat();
+            &joined
+        };
         let mut writes = Writes::of(words);
         while let Some(write) = writes.next() {
             let dword = writes.position().saturating_sub(1);
             let stop = |cause, method| Box::new(Stop { cause, entry, push_buffer: Some((va, dword)), method });
             match write {
+                Err(DecodeError { offset_dwords, kind: DecodeKind::Truncated { .. } }) => {
+                    site.complain(format!("GPFIFO entry {entry}: the push buffer ends within a method's data"));
+                    self.unfinished = words.get(offset_dwords as usize..).unwrap_or_default().to_vec();
+                }
                 Err(error) => {
                     let place = Some((va, error.offset_dwords as usize));
                     return Err(Box::new(Stop { cause: error.into(), entry, push_buffer: place, method: None }));

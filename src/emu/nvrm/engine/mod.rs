@@ -25,6 +25,7 @@ use std::fmt;
 
 /// Codes of errors, as the notifier's info32 and the kernel log's Xid: docs/nv.md 6.
 pub mod code {
+    pub const NO_METHOD: u32 = 11;
     pub const GR_EXCEPTION: u32 = 13;
     pub const MMU_FAULT: u32 = 31;
     pub const PBDMA: u32 = 32;
@@ -93,9 +94,11 @@ impl Cause {
         let copy = super::channel::copy_engine_index(engine_type);
         match self {
             Self::Memory(_) | Self::Compute(ComputeFault::Memory { .. }) => code::MMU_FAULT,
-            Self::Entry(_) | Self::Put { .. } | Self::Header(_) | Self::HostMethod(_) | Self::Unbound { .. } => {
-                code::PBDMA
-            }
+            Self::Entry(_) | Self::Put { .. } | Self::Header(_) | Self::HostMethod(_) => code::PBDMA,
+            // The graphics engine knows its objects.
+            Self::Unbound { .. } | Self::NoObject { .. } if copy.is_none() => code::GR_EXCEPTION,
+            Self::Unbound { .. } => code::PBDMA,
+            Self::Method(MethodError::Unknown { .. }) => code::NO_METHOD,
             Self::Method(_) | Self::NoObject { .. } | Self::NotModelled(_) => code::CLASS_ERROR,
             Self::CopyMethod(_) => copy.map_or(code::copy_engine(0), code::copy_engine),
             Self::Qmd { .. } | Self::Grid { .. } | Self::Compute(_) | Self::Taken => code::GR_EXCEPTION,
