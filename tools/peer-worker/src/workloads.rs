@@ -18,6 +18,9 @@ pub fn make(name: &str) -> Made {
     if let Some(rest) = name.strip_prefix("matmul_") {
         return matmul(rest);
     }
+    if let Some(rest) = name.strip_prefix("attention_") {
+        return attention(rest);
+    }
     match name {
         "fma_16M" => recorded(vec![f(&[E16M], 1), f(&[E16M], 2), f(&[E16M], 3)], |x| &x[0] * &x[1] + &x[2]),
         "exp_16M" => recorded(vec![f(&[E16M], 1)], |x| x[0].exp()),
@@ -36,6 +39,7 @@ pub fn make(name: &str) -> Made {
         "conv2d" => recorded(vec![f(&[16, 64, 56, 56], 1), scaled(&[64, 64, 3, 3], 2, 0.1)], |x| {
             x[0].conv2d(&x[1], None, Conv::padded(1))
         }),
+        "matvec_4096" => recorded(vec![f(&[1, 4096], 1), f(&[4096, 4096], 2)], |x| x[0].matmul(&x[1])),
         "tiny_add" => tiny_add(),
         "mlp_train" => mlp_train(),
         "convnet_train" => convnet_train(),
@@ -84,6 +88,22 @@ fn matmul(rest: &str) -> Made {
     let Ok(n) = size.parse::<usize>() else { return Ok(None) };
     let inputs = vec![f(&[n, n], 1).cast(dtype).contiguous(), f(&[n, n], 2).cast(dtype).contiguous()];
     recorded(inputs, |x| x[0].matmul(&x[1]))
+}
+
+/// Attention of 4 x 8 heads of 64, or of another width: `f32_512`, `f16_1024x128`, with `causal_` before it.
+fn attention(rest: &str) -> Made {
+    let (causal, rest) = rest.strip_prefix("causal_").map_or((false, rest), |rest| (true, rest));
+    let Some((dtype, len)) = rest.split_once('_') else { return Ok(None) };
+    let dtype = match dtype {
+        "f32" => Scalar::F32,
+        "f16" => Scalar::F16,
+        "bf16" => Scalar::BF16,
+        _ => return Ok(None),
+    };
+    let (len, width) = len.split_once('x').unwrap_or((len, "64"));
+    let (Ok(len), Ok(width)) = (len.parse(), width.parse()) else { return Ok(None) };
+    let inputs = (1..4).map(|seed| f(&[4, 8, len, width], seed).cast(dtype).contiguous()).collect();
+    recorded(inputs, move |x| x[0].attention(&x[1], &x[2], None, causal))
 }
 
 /// Many calls a step, each waited for.
