@@ -148,7 +148,7 @@ fn in_lanes(kernel: &mut OptKernel, axes: &[UOp], threads: i64) -> Vec<UOp> {
     axes
 }
 
-/// Shares a reduction by threads along its last axis. Of what is left to each, four steps are unrolled, so that their
+/// Shares a reduction by threads along its last axes. Of what is left to each, four steps are unrolled, so that their
 /// loads are under way at once: a loop that waits for each of its loads takes most of a microsecond a step.
 fn share(kernel: &mut OptKernel, axes: &[UOp], threads: i64) {
     let Some((last, mut others)) = axes.split_last() else { return };
@@ -232,9 +232,11 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
         Some(r) if product && rows > 4 || axes.len() == 1 => are_neighbours(&mut analysis, k, r),
         _ => false,
     };
+    // A small product needs its short axes for threads.
+    let takes_whole = !is_staged && results >= FULL;
     let mut left: Vec<UOp> = vec![];
     for (n, (r, most)) in axes.iter().zip([columns, rows]).enumerate() {
-        left.push(copies(kernel, r, most, in_lanes && n == 0, !is_staged));
+        left.push(copies(kernel, r, most, in_lanes && n == 0, takes_whole));
     }
     // Where the results alone leave the GPU mostly idle, as of a matrix and a vector, each is shared by threads.
     let of_a_thread: i64 = axes.iter().map(size).product::<i64>() / left.iter().map(size).product::<i64>();
