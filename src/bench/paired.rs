@@ -2,8 +2,8 @@
 //!
 //! On a machine that changes, two records of different times differ by more than the programs do. So both programs run
 //! again and again, each time in a new process (other pages, other places of the code), one right after the other and
-//! in changing order: what lasts longer than a pair cancels out of its ratio. A case is judged after 12, 24 and 48
-//! pairs by the middle of its ratios and Wilcoxon's interval of it, and leaves the runs when it is clear.
+//! in changing order: what lasts longer than a pair cancels out of its ratio. A case is judged after 12, 24, 48, 96
+//! and 192 pairs by the middle of its ratios and Wilcoxon's interval of it, and leaves the runs when it is clear.
 //!
 //! Layer: starts programs; any that prints a record as its last line will do. Left out: programs of which one process
 //! must not start while another one has the device.
@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Numbers of pairs after which a case is judged.
-pub const LOOKS: [usize; 3] = [12, 24, 48];
+pub const LOOKS: [usize; 5] = [12, 24, 48, 96, 192];
 /// Of the interval at each look: all together are wrong in less than one of 100 comparisons.
-const CONFIDENCE: f64 = 0.998;
+const CONFIDENCE: f64 = 0.9985;
 /// The quantile of a run's samples that stands for it: interruptions do not reach it.
 const QUANTILE: f64 = 0.2;
 

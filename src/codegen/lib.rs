@@ -34,6 +34,7 @@ mod transpose;
 pub mod units;
 
 pub use beam::Beam;
+pub use flash::rows as attention_rows;
 pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;

@@ -27,6 +27,8 @@ pub struct Target {
     pub f64: bool,
     /// `Op::Ldexp` is an instruction.
     pub ldexp: bool,
+    /// `Op::Exp2` of f32 is an instruction with a relative error of 2^-22: what attentions of half types take.
+    pub exp2: bool,
     /// Matrix units, in order of preference.
     pub tensor_cores: &'static [WmmaArg],
     /// Copies from buffers to workgroup memory run asynchronously while the thread computes.
@@ -80,6 +82,7 @@ impl Target {
             f16_math: false,
             f64: true,
             ldexp: false,
+            exp2: false,
             tensor_cores: &[],
             async_copies: false,
             tma_copies: false,
@@ -103,6 +106,7 @@ impl Target {
             f16_math: false,
             f64: true,
             ldexp: false,
+            exp2: false,
             tensor_cores: &[],
             async_copies: false,
             tma_copies: false,

@@ -8,11 +8,11 @@ use super::kernels::KernelCache;
 use super::profile::Profile;
 use super::record::{Recorder, write_when_interrupted};
 use super::{Counters, Error, Options, backends};
-use crate::codegen::Target;
+use crate::codegen::{Target, attention_rows};
 use crate::default_device;
 use crate::device::{self, Device, DeviceOptions, Registry};
 use crate::isa::Backend;
-use crate::schedule::{DeviceTraits, ScheduleCache};
+use crate::schedule::{AttentionRows, DeviceTraits, ScheduleCache};
 use crate::tensor;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -174,7 +174,9 @@ thread_local! {
 fn traits(target: &Target) -> DeviceTraits {
     let units = target.tensor_cores.iter().map(|unit| unit.a).collect();
     let device = if target.has_grid() { DeviceTraits::gpu(target.compute_units) } else { DeviceTraits::default() };
-    device.with_units(units)
+    let rows = attention_rows(target).into_iter();
+    let attentions = rows.map(|(of, multiple, most)| AttentionRows { of, multiple, most }).collect();
+    device.with_units(units).with_attentions(attentions)
 }
 
 /// The program's session, whose trace is written when the program ends.

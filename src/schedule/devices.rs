@@ -1,6 +1,6 @@
 //! What planning asks of a device: how much work keeps it busy, and which products have a matrix unit.
 
-use crate::uop::Scalar;
+use crate::uop::{Dim, Scalar, UOp};
 use std::sync::Arc;
 
 /// Kernels of up to this many element visits may run on one core.
@@ -9,6 +9,18 @@ pub const SMALL_WORK: u64 = 1 << 17;
 const PARALLEL: u64 = 16;
 /// Element visits that one workgroup of a GPU makes in about the time that a launch takes.
 const WORKGROUP_WORK: u64 = 1 << 14;
+
+/// The attentions of which a GPU makes one kernel: of this type, with rows of queries and values of a multiple of so many
+/// elements, and at most so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionRows {
+    /// Type of all operands.
+    pub of: Scalar,
+    /// Elements that a row is a multiple of.
+    pub multiple: i64,
+    /// Elements of the longest row.
+    pub most: i64,
+}
 
 /// What planning asks of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +31,13 @@ pub struct DeviceTraits {
     parallel: u64,
     /// Each iteration of the outermost loops is a workgroup, whose work is done by its threads.
     has_workgroups: bool,
+    /// On a GPU, the attentions of which it makes one kernel.
+    attentions: Vec<AttentionRows>,
 }
 
 impl Default for DeviceTraits {
     fn default() -> Self {
-        DeviceTraits { units: Vec::new(), parallel: PARALLEL, has_workgroups: false }
+        DeviceTraits { units: Vec::new(), parallel: PARALLEL, has_workgroups: false, attentions: Vec::new() }
     }
 }
 
@@ -39,10 +53,23 @@ impl DeviceTraits {
         DeviceTraits { units, ..self }
     }
 
-    /// Whether a kernel that computes all of a [`Op::Fused`](crate::uop::Op::Fused) of this type is the best way there.
-    /// Only CPUs have such kernels.
-    pub(super) fn fuses(&self, of: Scalar) -> bool {
-        !self.has_workgroups && !self.units.contains(&of)
+    /// The same GPU with these kernels for attentions.
+    #[must_use]
+    pub fn with_attentions(self, attentions: Vec<AttentionRows>) -> DeviceTraits {
+        DeviceTraits { attentions, ..self }
+    }
+
+    /// Whether a kernel that computes all of a [`Op::Fused`](crate::uop::Op::Fused) is the best way there.
+    pub(super) fn fuses(&self, fused: &UOp) -> bool {
+        let of = fused.dtype().scalar;
+        if !self.has_workgroups {
+            return !self.units.contains(&of);
+        }
+        let row = |k: usize| fused.src().get(k).and_then(|x| x.shape().last()).and_then(Dim::as_int);
+        let fits = |kernel: &AttentionRows, n: i64| n % kernel.multiple == 0 && n <= kernel.most;
+        let both = [row(1), row(3)];
+        let takes = |kernel: &AttentionRows| both.iter().all(|n| n.is_some_and(|n| fits(kernel, n)));
+        self.attentions.iter().any(|kernel| kernel.of == of && takes(kernel))
     }
 
     /// Whether so many iterations of the outer loops, with so many element visits in all, leave little of the device

@@ -49,7 +49,7 @@ impl<'d> Chosen<'d> {
         let roots = &self.roots;
         let used = self.used.get_or_insert_with(|| used(roots));
         let free = |u: &UOp| u.realized().is_none() && !(is_costly(u) && used.contains(u));
-        let fuses = fused.device().is_none_or(|d| self.devices.traits(d).fuses(fused.dtype().scalar));
+        let fuses = fused.device().is_none_or(|d| self.devices.traits(d).fuses(fused));
         let chosen = fuses && inside(fused).iter().all(free);
         self.known.insert(fused.clone(), chosen);
         chosen

@@ -39,7 +39,7 @@ mod stored;
 mod sums;
 
 pub use bind::{ItemWhy, Output, Schedule, ScheduleCache, ScheduleItem, TempMemory, schedule};
-pub use devices::DeviceTraits;
+pub use devices::{AttentionRows, DeviceTraits};
 pub use memory::Arena;
 
 use crate::uop::Op;

@@ -48,9 +48,8 @@ const COLUMNS: i64 = 256;
 fn is_one_kernel([q, k, v]: [&UOp; 3]) -> bool {
     let t = q.dtype().scalar;
     let types = matches!(t, Scalar::F32 | Scalar::F16 | Scalar::BF16) && [k, v].iter().all(|x| x.dtype() == q.dtype());
-    let cpu = q.device().is_some_and(|d| d.starts_with("CPU"));
     let size = |u: &UOp, from_end: usize| u.shape().iter().rev().nth(from_end).and_then(Dim::as_int).unwrap_or(0);
     let known = [q, k, v].iter().all(|u| u.shape().iter().all(|d| d.as_int().is_some_and(|n| n > 0)));
     let columns = [q, v].iter().all(|u| (1..=COLUMNS).contains(&size(u, 0)));
-    types && cpu && known && columns && size(q, 1) >= ROWS && size(k, 1) >= KEYS
+    types && known && columns && size(q, 1) >= ROWS && size(k, 1) >= KEYS
 }

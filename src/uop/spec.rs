@@ -108,7 +108,7 @@ const KERNEL: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(VECTORS).union(OpSe
     Op::EndIf,
 ]));
 /// Decomposed before the linear program.
-const DECOMPOSED: OpSet = OpSet::of(&[Op::Exp2, Op::Log2, Op::Threefry, Op::FloorDiv, Op::FloorMod]);
+const DECOMPOSED: OpSet = OpSet::of(&[Op::Log2, Op::Threefry, Op::FloorDiv, Op::FloorMod]);
 const LINEAR: OpSet = LEAVES.union(OpSet::ELEMENTWISE.minus(DECOMPOSED)).union(VECTORS).union(OpSet::of(&[
     Op::Param,
     Op::Special,
@@ -396,6 +396,7 @@ fn linear(u: &UOp) -> Check {
         Op::Index | Op::CopyTile | Op::AwaitTile => Ok(()),
         Op::LoadMatrix => need(s.len() == 1, "LoadMatrix with a range"),
         Op::Wmma => wmma(u),
+        Op::Exp2 => need(t.scalar == DType::F32.scalar, "Exp2 of another type than f32"),
         Op::WaveReduce => need(s.len() == 1, "WaveReduce with a range"),
         _ => need(s.iter().all(|x| x.op() != Op::Index || matches!(u.op(), Op::Store)), "Index used as a value"),
     }
@@ -487,7 +488,7 @@ mod tests {
         verify_list(&list).unwrap();
         assert_eq!(rule(verify_list(&list[..6])), "a loop or condition that never closes");
         assert_eq!(rule(verify_list(&[p, i.clone()])), "a source stands behind its user");
-        assert_eq!(rule(verify_node(Stage::Linear, &UOp::alu(Op::Exp2, [x]))), "op does not belong here");
+        assert_eq!(rule(verify_node(Stage::Linear, &UOp::alu(Op::Log2, [x]))), "op does not belong here");
         assert_eq!(rule(verify_node(Stage::Linear, &UOp::int(3))), "weak type");
     }
 }

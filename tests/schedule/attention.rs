@@ -154,6 +154,57 @@ fn an_attention_is_one_kernel_with_the_values_of_a_plain_loop() {
 }
 
 #[test]
+fn a_gpu_with_a_matrix_unit_makes_one_kernel_of_half_types() {
+    const ON_UNITS: [Shape; 5] = [
+        shape(1, 2, 2, (128, 128), (64, 64)),
+        // No multiple of any tile.
+        shape(1, 3, 3, (141, 131), (48, 32)),
+        shape(2, 4, 2, (160, 144), (32, 32)),
+        shape(1, 5, 1, (150, 173), (16, 16)),
+        shape(1, 1, 1, (130, 260), (128, 112)),
+    ];
+    for (chip, shapes) in [("sm_90", &ON_UNITS[..]), ("sm_80", &ON_UNITS[..2])] {
+        let options = Options { device: format!("NV:emu={chip}"), ..Options::default() };
+        let session = Session::open(options).unwrap();
+        let _entered = session.enter();
+        for s in shapes {
+            for (dtype, causal, mask) in [
+                (Scalar::F16, false, Mask::None),
+                (Scalar::F16, true, Mask::None),
+                (Scalar::BF16, true, Mask::Float),
+                (Scalar::F16, false, Mask::Bool),
+            ] {
+                let kernels = run(&session, *s, dtype, causal, mask);
+                assert_eq!(kernels, 1, "{chip} {s:?} {dtype} causal {causal} {mask:?}");
+            }
+        }
+        // Rows of other lengths have the kernels they always had.
+        assert!(run(&session, shape(1, 1, 1, (128, 128), (24, 16)), Scalar::F16, false, Mask::None) > 1);
+    }
+}
+
+#[test]
+fn a_gpu_makes_one_kernel_of_f32() {
+    const IN_THREADS: [Shape; 4] = [
+        shape(1, 2, 2, (128, 128), (64, 64)),
+        shape(1, 3, 3, (141, 131), (96, 32)),
+        shape(2, 4, 2, (160, 144), (32, 64)),
+        shape(1, 1, 1, (130, 200), (128, 128)),
+    ];
+    for (device, shapes) in [("NV:emu=sm_90", &IN_THREADS[..]), ("NV:emu=sm_80", &IN_THREADS[3..])] {
+        let session = Session::open(Options { device: device.into(), ..Options::default() }).unwrap();
+        let _entered = session.enter();
+        for s in shapes {
+            for (causal, mask) in [(false, Mask::None), (true, Mask::None), (true, Mask::Float), (false, Mask::Bool)] {
+                let kernels = run(&session, *s, Scalar::F32, causal, mask);
+                assert_eq!(kernels, 1, "{device} {s:?} causal {causal} {mask:?}");
+            }
+        }
+        assert!(run(&session, shape(1, 1, 1, (128, 128), (16, 16)), Scalar::F32, true, Mask::None) > 1);
+    }
+}
+
+#[test]
 fn narrower_registers_and_fewer_threads_give_the_same() {
     let session = session(Some("avx2"));
     let _entered = session.enter();

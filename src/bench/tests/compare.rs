@@ -62,7 +62,7 @@ impl Machine {
     fn turns(&mut self, delay: f64) -> Judgement {
         let level = |samples: &[f64]| observations(&[samples.to_vec()]).iter().sum::<f64>();
         let mut pairs = Vec::new();
-        for pair in 0..LOOKS[2] {
+        for pair in 0..LOOKS[LOOKS.len() - 1] {
             let is_newer_first = pair % 2 == 1;
             let first = level(&self.process(60, if is_newer_first { delay } else { 1.0 }));
             let second = level(&self.process(60, if is_newer_first { 1.0 } else { delay }));

@@ -20,8 +20,8 @@ pub struct VersusArgs {
     /// Seconds of samples for a case in each process
     #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = seconds)]
     budget: f64,
-    /// Most pairs of processes: a case is judged after 12, 24 and 48 of them
-    #[arg(long, value_name = "N", default_value_t = LOOKS[2] as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Most pairs of processes: a case is judged after 12, 24, 48, 96 and 192 of them
+    #[arg(long, value_name = "N", default_value_t = LOOKS[LOOKS.len() - 1] as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pairs: u32,
     /// A change below this share is of no interest
     #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = share)]

@@ -6,7 +6,7 @@
 
 use super::super::decomp;
 use super::super::transpose::turned;
-use super::list::{List, number};
+use super::list::{List, least, number, plus, sum, times};
 use super::parts::{Operand, Parts};
 use super::value::{Lanes, Place, spread, steps};
 use super::{Sizes, pieces};
@@ -56,18 +56,6 @@ struct Source {
     scratch: bool,
 }
 
-fn sum(a: &UOp, b: &UOp) -> UOp {
-    a.binary(Op::Add, b)
-}
-fn times(a: &UOp, n: i64) -> UOp {
-    if n == 1 { a.clone() } else { a.binary(Op::Mul, &a.const_like(n)) }
-}
-fn plus(a: &UOp, n: i64) -> UOp {
-    if n == 0 { a.clone() } else { a.binary(Op::Add, &a.const_like(n)) }
-}
-fn least(a: &UOp, b: &UOp) -> UOp {
-    a.lt(b).select(a, b)
-}
 /// Copies of a loop's body: a divisor of its length.
 fn copies(len: i64, most: i64) -> i64 {
     (1..=most).rev().find(|n| len % n == 0).unwrap_or(1)
@@ -335,8 +323,7 @@ impl<'a> Kernel<'a> {
             place.scalars.insert(self.p.key_loop.clone(), sum(&block.first, &row));
             for (v, found) in largest.iter_mut().enumerate() {
                 let (products, rows) = (&registers[i as usize][v], &tile.rows[v]);
-                let (row_loop, product) = (&self.p.row, &self.p.product);
-                let l = Lanes { row: row_loop, rows, product, products, lanes: self.s.lanes };
+                let l = Lanes { given: &[(&self.p.row, rows), (&self.p.product, products)], lanes: self.s.lanes };
                 let score = place.lanes(&self.p.score, &l, &mut self.mask_values(&row, v))?;
                 let score = if score == *products { self.list.now(Op::Add, [score, zero.clone()]) } else { score };
                 let at = self.at(&row, v);

@@ -21,6 +21,19 @@ pub(super) fn number(n: i64) -> UOp {
     UOp::constant(DType::of(Scalar::I64), n)
 }
 
+pub(super) fn sum(a: &UOp, b: &UOp) -> UOp {
+    a.binary(Op::Add, b)
+}
+pub(super) fn times(a: &UOp, n: i64) -> UOp {
+    if n == 1 { a.clone() } else { a.binary(Op::Mul, &a.const_like(n)) }
+}
+pub(super) fn plus(a: &UOp, n: i64) -> UOp {
+    if n == 0 { a.clone() } else { a.binary(Op::Add, &a.const_like(n)) }
+}
+pub(super) fn least(a: &UOp, b: &UOp) -> UOp {
+    a.lt(b).select(a, b)
+}
+
 impl List {
     pub(super) fn new() -> List {
         List { bodies: vec![Body { range: None, list: Vec::new() }], level: UMap::default(), serial: 0 }
@@ -48,11 +61,14 @@ impl List {
 
     /// Lists a node at this place.
     fn here(&mut self, op: Op, dtype: DType, src: Srcs) -> UOp {
+        self.here_with(op, dtype, src, Arg::None)
+    }
+    fn here_with(&mut self, op: Op, dtype: DType, src: Srcs, arg: Arg) -> UOp {
         src.iter().for_each(|s| {
             self.value(s);
         });
         let serial = self.serial();
-        let u = UOp::tagged(op, dtype, src, Arg::None, serial);
+        let u = UOp::tagged(op, dtype, src, arg, serial);
         self.put(&u, self.bodies.len() - 1);
         u
     }
@@ -62,6 +78,10 @@ impl List {
     }
     pub(super) fn store(&mut self, address: &UOp, at: &UOp, value: &UOp) {
         self.here(Op::Store, DType::VOID, [address.index(at), value.clone()].into_iter().collect());
+    }
+    pub(super) fn store_where(&mut self, address: &UOp, at: &UOp, value: &UOp, gate: Option<&UOp>) {
+        let index = gate.map_or_else(|| address.index(at), |g| address.index_gated(at, g));
+        self.here(Op::Store, DType::VOID, [index, value.clone()].into_iter().collect());
     }
     /// A register with this value at first.
     pub(super) fn register(&mut self, first: &UOp) -> UOp {
@@ -80,11 +100,35 @@ impl List {
         UOp::new(Op::Special, DType::of(Scalar::I64), [number(chunks)], Arg::Str("tid".into()))
     }
 
+    /// A matrix-unit fragment from rows in workgroup memory.
+    pub(super) fn load_matrix(&mut self, area: &UOp, at: &UOp, lanes: u16, transposed: bool) -> UOp {
+        let src = [area.index(at)].into_iter().collect();
+        self.here_with(Op::LoadMatrix, area.dtype().pointee().vec(lanes), src, Arg::Transposed(transposed))
+    }
+    /// Copies an element, or several, to workgroup memory where the gate holds; it is there after the next `arrive`.
+    pub(super) fn copy(&mut self, (area, to): (&UOp, &UOp), (from, at): (&UOp, &UOp), lanes: u16, gate: Option<&UOp>) {
+        let t = area.dtype().pointee().vec(lanes);
+        let index = |memory: &UOp, at: &UOp| gate.map_or_else(|| memory.index(at), |g| memory.index_gated(at, g));
+        let mut read: Srcs = [index(from, at)].into_iter().collect();
+        read.extend(gate.map(|_| UOp::constant(t, 0.0)));
+        let value = self.here(Op::Load, t, read);
+        let src = [index(area, to), value].into_iter().collect();
+        self.here_with(Op::Store, DType::VOID, src, Arg::Stage(0));
+    }
+    /// The copies so far are a group.
+    pub(super) fn commit(&mut self) {
+        self.here(Op::Commit, DType::VOID, Srcs::new());
+    }
+    /// Waits for all copies, and for all threads of the workgroup.
+    pub(super) fn arrive(&mut self) {
+        self.here_with(Op::Barrier, DType::VOID, Srcs::new(), Arg::Stage(0));
+    }
+
     /// Opens a loop and gives its counter.
     pub(super) fn open(&mut self, end: &UOp) -> UOp {
         self.value(end);
         let arg = RangeArg { id: self.serial().unwrap_or(0), sub: 0, kind: AxisKind::Loop };
-        let range = UOp::new(Op::Range, DType::of(Scalar::I64), [end.clone()], Arg::Range(arg));
+        let range = UOp::new(Op::Range, end.dtype(), [end.clone()], Arg::Range(arg));
         self.level.insert(range.clone(), self.bodies.len());
         self.bodies.push(Body { range: Some(range.clone()), list: Vec::new() });
         range

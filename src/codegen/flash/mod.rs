@@ -14,22 +14,36 @@
 //! a tile of keys by queries is in registers. Nothing is folded across lanes, and only the queries and the result are
 //! turned.
 
+mod gpu;
 mod kernel;
 mod list;
 mod parts;
+mod threads;
 mod value;
+mod waves;
 
 use super::Target;
 use doorbell_uop::{Scalar, UOp};
 
 /// The linear program of an attention, and the chunks of its work; `None`: not of this form, or not for this target.
 pub(super) fn program(ast: &UOp, target: &Target) -> Option<Vec<UOp>> {
-    if target.has_grid() || target.lanes(Scalar::F32) < 8 {
+    let parts = parts::Parts::of(ast)?;
+    if target.has_grid() {
+        return waves::program(&parts, target).or_else(|| threads::program(&parts, target));
+    }
+    if target.lanes(Scalar::F32) < 8 {
         return None;
     }
-    let parts = parts::Parts::of(ast)?;
     let sizes = Sizes::of(&parts, target)?;
     kernel::Kernel::new(&parts, &sizes).write()
+}
+
+/// Attentions of which [`program`] makes one kernel on a GPU, by their type: rows of queries and values have a multiple of
+/// this many elements, and at most so many.
+pub fn rows(target: &Target) -> Vec<(Scalar, i64, i64)> {
+    let on_unit = |t: Scalar| waves::unit(target, t).map(|unit| (t, i64::from(unit.k), waves::COLUMNS));
+    let plain = threads::most(target).map(|most| (Scalar::F32, threads::MULTIPLE, most));
+    [Scalar::F16, Scalar::BF16].into_iter().filter_map(on_unit).chain(plain).collect()
 }
 
 /// Pieces of this length in all, the last one may be shorter.

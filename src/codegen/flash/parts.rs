@@ -1,7 +1,8 @@
 //! An attention's kernel graph, taken apart.
 
 use super::super::affine::AffineMemo;
-use doorbell_uop::{AxisKind, ConstVal, Op, Scalar, UOp};
+use super::super::program::alignment;
+use doorbell_uop::{AxisKind, ConstVal, DType, Op, Scalar, Srcs, UMap, UOp};
 
 /// An operand in memory, by its position.
 pub(super) struct Operand {
@@ -26,6 +27,12 @@ impl Operand {
     }
     pub(super) fn scalar(&self) -> Scalar {
         self.address.dtype().scalar
+    }
+    /// How many elements, at most `most`, lie beside each other and can be read at once at any multiple of their number.
+    pub(super) fn piece(&self, most: i64) -> i64 {
+        let aligned = i64::from(alignment(&self.base));
+        let fits = |n: &i64| *n <= most && *n <= aligned && self.strides[0] % n == 0;
+        [8, 4, 2].into_iter().find(fits).filter(|_| self.strides[1] == 1).unwrap_or(1)
     }
     /// Whether it is better copied to scratch memory first: its elements have to be converted, or its rows lie so far
     /// apart that a block of them does not stay in the first-level cache.
@@ -147,6 +154,61 @@ fn masks(score: &UOp, product: &UOp, loops: [&UOp; 2]) -> Vec<(UOp, Operand)> {
         Some((u, lies))
     };
     outside.filter_map(mask).collect()
+}
+
+impl Parts {
+    /// The score in f32 all through, without rounding to half types in between.
+    pub(super) fn wide_score(&self) -> UOp {
+        self.widened(&self.score, &mut UMap::default())
+    }
+
+    fn widened(&self, u: &UOp, known: &mut UMap<UOp>) -> UOp {
+        let float = u.dtype().is_float() && *u != self.product;
+        if !float {
+            return u.clone();
+        }
+        if let Some(done) = known.get(u) {
+            return done.clone();
+        }
+        let made = match (u.op(), u.src(), u.as_const()) {
+            (Op::Cast, [x], _) if x.dtype().is_float() => self.widened(x, known),
+            (_, _, Some(c)) => UOp::constant(DType::of(Scalar::F32), c.as_f64()),
+            (op, src, _) if op.is_alu() => {
+                UOp::alu(op, src.iter().map(|s| self.widened(s, known)).collect::<Srcs>())
+            }
+            _ => u.cast(Scalar::F32),
+        };
+        known.insert(u.clone(), made.clone());
+        made
+    }
+}
+
+/// A score as a positive factor of something else, which -inf stays -inf with.
+pub(super) fn unscaled(score: &UOp) -> (UOp, f64) {
+    let plain = || (score.clone(), 1.0);
+    let factor = |u: &UOp| u.as_const().map(ConstVal::as_f64).filter(|c| *c > 0.0 && c.is_finite());
+    match (score.op(), score.src()) {
+        (Op::Mul, [x, c]) | (Op::FDiv, [x, c]) => {
+            let Some(c) = factor(c) else { return plain() };
+            let (x, n) = unscaled(x);
+            (x, if score.op() == Op::Mul { n * c } else { n / c })
+        }
+        (Op::Where, [keep, x, low]) if is_lowest(low) => {
+            let (x, n) = unscaled(x);
+            (keep.select(&x, &x.const_like(f64::NEG_INFINITY)), n)
+        }
+        _ => plain(),
+    }
+}
+
+/// The score without the condition that hides keys beyond `row + n`, where it holds.
+pub(super) fn seen(score: &UOp, row: &UOp, key: &UOp) -> UOp {
+    match (score.op(), score.src()) {
+        (Op::Where, [c, x, low]) if is_lowest(low) && beyond(c, row, key).is_some() => seen(x, row, key),
+        (Op::Where, [c, x, low]) if is_lowest(low) => c.select(&seen(x, row, key), low),
+        (Op::Add | Op::Cast, src) => score.with_src(src.iter().map(|s| seen(s, row, key)).collect::<Srcs>()),
+        _ => score.clone(),
+    }
 }
 
 fn is_lowest(u: &UOp) -> bool {

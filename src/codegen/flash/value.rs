@@ -10,14 +10,9 @@ pub(super) struct Place {
     pub scalars: UMap<UOp>,
 }
 
-/// The loop over queries: one a lane.
+/// What differs between lanes: nodes of the graph (loops, the product) and their values. Positions are I32.
 pub(super) struct Lanes<'a> {
-    pub row: &'a UOp,
-    /// Positions of the queries, I32.
-    pub rows: &'a UOp,
-    /// The product in the graph, and its values.
-    pub product: &'a UOp,
-    pub products: &'a UOp,
+    pub given: &'a [(&'a UOp, &'a UOp)],
     pub lanes: u16,
 }
 
@@ -52,13 +47,10 @@ impl Place {
         }
     }
 
-    /// A value for each query.
+    /// A value for each lane.
     pub(super) fn lanes(&self, u: &UOp, l: &Lanes, known: &mut UMap<UOp>) -> Option<UOp> {
-        if u == l.row {
-            return Some(l.rows.clone());
-        }
-        if u == l.product {
-            return Some(l.products.clone());
+        if let Some((_, value)) = l.given.iter().find(|(node, _)| *node == u) {
+            return Some((*value).clone());
         }
         if let Some(done) = known.get(u) {
             return Some(done.clone());
@@ -67,7 +59,7 @@ impl Place {
             |x: UOp| if x.dtype().scalar == Scalar::I64 && u.dtype().is_int() { x.cast(Scalar::I32) } else { x };
         let weak = u.dtype().scalar == Scalar::WeakInt;
         let fits = u.vmin() >= i128::from(i32::MIN) && u.vmax() <= i128::from(i32::MAX);
-        let made = if !u.contains(l.row) && !u.contains(l.product) {
+        let made = if !l.given.iter().any(|(node, _)| u.contains(node)) {
             if weak && !fits {
                 return None;
             }

@@ -82,6 +82,7 @@ impl Chip {
         Target {
             local_bytes: self.shared_bytes,
             f16_math: true,
+            exp2: true,
             tensor_cores: self.tensor_cores(false),
             async_copies: self.sm >= 80,
             tma_copies: self.has_warpgroups(),

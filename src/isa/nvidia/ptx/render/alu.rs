@@ -37,6 +37,8 @@ impl Render<'_> {
             (Op::Sqrt, false) => ("sqrt.rn.f32", F),
             (Op::Recip, false) => ("rcp.rn.f32", F),
             (Op::Trunc, false) => ("cvt.rzi.f32.f32", F),
+            // In attentions (`Target::exp2`) only; elsewhere it is decomposed.
+            (Op::Exp2, false) => ("ex2.approx.ftz.f32", F),
             (Op::Add, true) => ("add.rn.f64", FD),
             (Op::Sub, true) => ("sub.rn.f64", FD),
             (Op::Mul, true) => ("mul.rn.f64", FD),
