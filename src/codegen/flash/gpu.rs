@@ -194,30 +194,30 @@ impl<'a> Kernel<'a> {
     /// Copies rows to workgroup memory where the gate holds. Beyond the last row there are copies of it.
     pub(super) fn copy(&mut self, r: &Rows, there: Option<&UOp>) {
         let n = r.from.piece(PIECE / r.from.scalar().size_bytes() as i64);
-        let (row_pieces, threads) = (r.columns / n, self.share.threads);
+        let (row_pieces, threads, [across, along]) = (r.columns / n, self.share.threads, r.from.strides);
         let all = r.count * row_pieces;
-        let start = sum(r.base, &times(&wide(&r.first), r.from.strides[0]));
+        let start = sum(r.base, &times(&wide(&r.first), across));
+        let into = times(&r.at, r.pitch);
         for turn in 0..pieces(all, threads) {
             let number = plus(&self.thread, turn * threads);
-            // Where whole rows are copied at a time, a thread stays at its column.
-            let (row, column) = if threads % row_pieces == 0 {
-                let row = plus(&quotient(&self.thread, row_pieces), turn * (threads / row_pieces));
-                (row, times(&remainder(&self.thread, row_pieces), n))
-            } else {
-                (quotient(&number, row_pieces), times(&remainder(&number, row_pieces), n))
+            // Where whole rows are copied at a time, a thread stays at its column, and its rows are a constant apart.
+            let (number_of_row, more) = match threads % row_pieces {
+                0 => (&self.thread, turn * (threads / row_pieces)),
+                _ => (&number, 0),
             };
+            let (row, piece) = (quotient(number_of_row, row_pieces), remainder(number_of_row, row_pieces));
             let inside = ((turn + 1) * threads > all).then(|| number.lt(&int(all)));
             let gate = match (there, inside) {
                 (Some(a), Some(b)) => Some(a.and(&b)),
                 (a, b) => a.cloned().or(b),
             };
-            let to = sum(&times(&sum(&r.at, &row), r.pitch), &column);
-            let along = times(&wide(&column), r.from.strides[1]);
+            let to = plus(&sum(&into, &sum(&times(&row, r.pitch), &times(&piece, n))), more * r.pitch);
+            let column = times(&wide(&times(&piece, n)), along);
             let from = if r.all % r.count == 0 {
-                sum(&start, &sum(&times(&wide(&row), r.from.strides[0]), &along))
+                plus(&sum(&start, &sum(&times(&wide(&row), across), &column)), more * across)
             } else {
-                let row = least(&sum(&r.first, &row), &int(r.all - 1));
-                sum(r.base, &sum(&times(&wide(&row), r.from.strides[0]), &along))
+                let row = least(&sum(&r.first, &plus(&row, more)), &int(r.all - 1));
+                sum(r.base, &sum(&times(&wide(&row), across), &column))
             };
             self.list.copy((r.area, &to), (&r.from.address, &from), n as u16, gate.as_ref());
         }
@@ -318,7 +318,9 @@ impl<'a> Kernel<'a> {
     fn finish(&mut self, g: &Group, sofar: &[Sofar]) -> Option<()> {
         let out = &self.p.out;
         let base = g.place.scalar(&out.base)?;
-        let (first_row, column) = (sum(&g.first, &self.share.row), self.share.column.clone());
+        // Listed here, so that nothing of the addresses is kept from where the queries were read.
+        let first_row = self.list.now(Op::Add, [g.first.clone(), self.share.row.clone()]);
+        let first = sum(&base, &sum(&times(&wide(&first_row), out.strides[0]), &wide(&self.share.column)));
         for (t, sofar) in sofar.iter().enumerate() {
             let total = sofar.total.clone();
             let total = UOp::new(Op::WaveReduce, total.dtype(), [total], self.over_neighbours(Op::Add));
@@ -332,11 +334,12 @@ impl<'a> Kernel<'a> {
                 let beside = (1..along.len()).find(|e| along[*e] != along[0] + *e as i64 || queries[*e] != queries[0]);
                 let run = beside.unwrap_or(along.len()).min(out.piece(PIECE / out.scalar().size_bytes() as i64) as usize);
                 for e in (0..along.len()).step_by(run) {
-                    let row = plus(&first_row, self.share.tiles[t][usize::from(queries[e])]);
-                    let at = sum(&times(&wide(&row), out.strides[0]), &wide(&plus(&column, along[e])));
-                    let gate = (self.p.rows % self.share.rows != 0).then(|| row.lt(&int(self.p.rows)));
+                    let row = self.share.tiles[t][usize::from(queries[e])];
+                    let at = plus(&first, row * out.strides[0] + along[e]);
+                    let ragged = self.p.rows % self.share.rows != 0;
+                    let gate = ragged.then(|| plus(&first_row, row).lt(&int(self.p.rows)));
                     let part: Vec<u16> = (e as u16..(e + run) as u16).collect();
-                    self.list.store_where(&out.address, &sum(&base, &at), &x.gep(&part), gate.as_ref());
+                    self.list.store_where(&out.address, &at, &x.gep(&part), gate.as_ref());
                 }
             }
         }

@@ -49,9 +49,9 @@ pub(super) fn program(p: &Parts, target: &Target) -> Option<Vec<UOp>> {
 fn share(unit: &WmmaArg, p: &Parts, target: &Target) -> Option<Share> {
     let (m, lanes) = (i64::from(unit.m), i64::from(unit.lanes));
     let grid: i64 = p.outer.iter().map(|r| r.1).product::<i64>();
-    // Two tiles share what is read of keys and values, if that leaves a workgroup to each unit.
-    let enough = grid * pieces(p.rows, 2 * m * WAVES) >= i64::from(target.compute_units.max(1));
-    let tiles = if enough && p.depth_len.max(p.columns) <= 64 { 2 } else { 1 };
+    // Two tiles share what is read of keys and values, if that leaves a workgroup to most units.
+    let enough = 4 * grid * pieces(p.rows, 2 * m * WAVES) >= 3 * i64::from(target.compute_units);
+    let tiles = if enough { 2 } else { 1 };
     let spread = unit.c_spread;
     let place: Vec<(usize, usize)> = (0..usize::from(spread.elements())).map(|e| spread.place(0, e)).collect();
     let mut rows: Vec<usize> = place.iter().map(|p| p.0).collect();
@@ -160,15 +160,21 @@ impl Waves {
         let beside = spread.col.iter().enumerate().take_while(|(k, b)| **b == TileBit::E(*k as u8)).count();
         let run = (1 << beside).min(q.piece(8));
         let first_row = sum(&g.first, &k.share.row);
-        let lane_step = coordinate(spread.col, Some(&self.lane), None);
+        let [across, along] = q.strides;
+        let lane_column = times(&wide(&coordinate(spread.col, Some(&self.lane), None)), along);
         let operand = |tile: i64, step: i64| {
             let part = |e: usize| {
                 let (row, column) = spread.place(0, e);
-                let row = plus(&first_row, tile * i64::from(unit.m) + row as i64);
-                let row = if rows % k.share.rows == 0 { row } else { least(&row, &int(rows - 1)) };
-                let column = plus(&lane_step, step * i64::from(unit.k) + column as i64);
-                let at = sum(&times(&wide(&row), q.strides[0]), &times(&wide(&column), q.strides[1]));
-                let at = q.address.index(&sum(&g.bases[0], &at));
+                let (row, column) = (tile * i64::from(unit.m) + row as i64, step * i64::from(unit.k) + column as i64);
+                let at = if rows % k.share.rows == 0 {
+                    let first = sum(&g.bases[0], &sum(&times(&wide(&first_row), across), &lane_column));
+                    plus(&first, row * across + column * along)
+                } else {
+                    let row = least(&plus(&first_row, row), &int(rows - 1));
+                    let first = sum(&g.bases[0], &sum(&times(&wide(&row), across), &lane_column));
+                    plus(&first, column * along)
+                };
+                let at = q.address.index(&at);
                 UOp::new(Op::Load, DType::of(unit.a).vec(run as u16), [at], Arg::None)
             };
             joined((0..usize::from(spread.elements())).step_by(run as usize).map(part).collect::<Srcs>())
@@ -201,44 +207,58 @@ impl Waves {
         k.list.listed(UOp::new(Op::Wmma, to.dtype(), [a.clone(), b.clone(), to.clone()], arg))
     }
 
-    /// The products of queries and keys, for each tile of queries and of keys.
+    /// The products of queries and keys, for each tile of queries and of keys. A step is done for all tiles before the
+    /// next one, whose keys are read meanwhile: products that depend on each other are far apart.
     fn scores(&self, k: &mut Kernel, block: &UOp) -> Vec<Vec<UOp>> {
         let (n, step) = (i64::from(self.unit.n), i64::from(self.unit.k));
-        let (from, elements) = (self.from_rows(0, block), self.unit.b_spread.elements());
+        let (from, tiles) = (self.from_rows(0, block), BLOCK / n);
         let zero = UOp::constant(DType::of(Scalar::F32).vec(self.unit.c_spread.elements()), 0.0);
-        let mut all: Vec<Vec<UOp>> = self.queries.iter().map(|_| Vec::new()).collect();
-        for j in 0..BLOCK / n {
-            let mut sums = vec![zero.clone(); all.len()];
-            for s in 0..k.p.depth_len / step {
-                let at = plus(&from, j * n * self.pitches[0] + s * step);
-                let keys = k.list.load_matrix(&self.areas[0], &at, elements, false);
-                for (sum, queries) in sums.iter_mut().zip(&self.queries) {
-                    *sum = self.product(k, &queries[s as usize], &keys, sum);
+        let mut all = vec![vec![zero; tiles as usize]; self.queries.len()];
+        let read = |k: &mut Kernel, s: i64| -> Vec<UOp> {
+            let at = |j: i64| plus(&from, j * n * self.pitches[0] + s * step);
+            (0..tiles).map(|j| self.rows(k, 0, &at(j))).collect()
+        };
+        let steps = k.p.depth_len / step;
+        let mut keys = read(k, 0);
+        for s in 0..steps {
+            let next = if s + 1 < steps { read(k, s + 1) } else { Vec::new() };
+            for (sums, queries) in all.iter_mut().zip(&self.queries) {
+                for (sum, keys) in sums.iter_mut().zip(&keys) {
+                    *sum = self.product(k, &queries[s as usize], keys, sum);
                 }
             }
-            for (all, sum) in all.iter_mut().zip(sums) {
-                all.push(sum);
-            }
+            keys = next;
         }
         all
     }
 
-    /// Adds a block's values with their weights.
+    /// Adds a block's values with their weights, in the same order.
     fn add_values(&self, k: &mut Kernel, sofar: &[Sofar], block: &UOp, weights: &[Vec<UOp>]) {
         let (n, step) = (i64::from(self.unit.n), i64::from(self.unit.k));
-        let (from, elements) = (self.from_rows(1, block), self.unit.b_spread.elements());
-        for c in 0..k.p.columns / n {
-            let mut sums: Vec<UOp> = sofar.iter().map(|s| s.sums[c as usize].clone()).collect();
-            for j in 0..BLOCK / step {
-                let at = plus(&from, j * step * self.pitches[1] + c * n);
-                let values = k.list.load_matrix(&self.areas[1], &at, elements, true);
-                for (sum, weights) in sums.iter_mut().zip(weights) {
-                    *sum = self.product(k, &weights[j as usize], &values, sum);
+        let (from, tiles) = (self.from_rows(1, block), k.p.columns / n);
+        let mut all: Vec<Vec<UOp>> = sofar.iter().map(|s| s.sums.clone()).collect();
+        let read = |k: &mut Kernel, j: i64| -> Vec<UOp> {
+            let at = |c: i64| plus(&from, j * step * self.pitches[1] + c * n);
+            (0..tiles).map(|c| self.rows(k, 1, &at(c))).collect()
+        };
+        let steps = BLOCK / step;
+        let mut values = read(k, 0);
+        for j in 0..steps {
+            let next = if j + 1 < steps { read(k, j + 1) } else { Vec::new() };
+            for (sums, weights) in all.iter_mut().zip(weights) {
+                for (sum, values) in sums.iter_mut().zip(&values) {
+                    *sum = self.product(k, &weights[j as usize], values, sum);
                 }
             }
-            for (sofar, sum) in sofar.iter().zip(sums) {
-                k.list.set(&sofar.sums[c as usize], &sum);
-            }
+            values = next;
         }
+        for (register, sum) in sofar.iter().flat_map(|s| &s.sums).zip(all.iter().flatten()) {
+            k.list.set(register, sum);
+        }
+    }
+
+    /// An operand from rows of keys or values.
+    fn rows(&self, k: &mut Kernel, which: usize, at: &UOp) -> UOp {
+        k.list.load_matrix(&self.areas[which], at, self.unit.b_spread.elements(), which == 1)
     }
 }

@@ -60,11 +60,18 @@ impl Render<'_> {
     }
 
     pub(super) fn f32_to_half(&mut self, to: Scalar, x: Src) -> Src {
-        match to {
-            Scalar::F16 => self.convert("cvt.rn.f16.f32", Scalar::F32, to, x),
-            _ if self.chip.has_sm80() => self.convert("cvt.rn.bf16.f32", Scalar::F32, to, x),
-            _ => self.f32_to_bf16(x),
+        let name = match to {
+            Scalar::F16 => "cvt.rn.f16.f32",
+            _ if self.chip.has_sm80() => "cvt.rn.bf16.f32",
+            _ => return self.f32_to_bf16(x),
+        };
+        let half = self.convert(name, Scalar::F32, to, x);
+        if let (Src::Reg(half), Src::Reg(x)) = (half, x)
+            && !self.mutable.contains(&x)
+        {
+            self.rounded.insert(half, (to, x));
         }
+        half
     }
 
     /// Rounds to nearest even by an addition below the kept bits; a NaN becomes the canonical quiet NaN.

@@ -58,6 +58,7 @@ impl Render<'_> {
         let depth = self.loops.len();
         self.addresses.retain(|_, (_, made)| *made <= depth);
         self.units.retain(|_, (_, made)| *made <= depth);
+        self.pairs.retain(|_, (_, made)| *made <= depth);
         Ok(())
     }
 

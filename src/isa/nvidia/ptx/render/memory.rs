@@ -238,7 +238,7 @@ impl Render<'_> {
                 tuple: true,
                 ins: vec![word.into()],
             });
-            self.pairs.insert((low, high), word);
+            self.pairs.insert((low, high), (word, 0));
             return vec![low.into(), high.into()];
         }
         let signed = t.is_signed();
@@ -272,11 +272,19 @@ impl Render<'_> {
     /// Packs elements into one word.
     pub(super) fn put_together(&mut self, t: Scalar, lanes: &[Src]) -> Reg {
         if let [Src::Reg(a), Src::Reg(b)] = lanes
-            && let Some(word) = self.pairs.get(&(*a, *b))
+            && let Some((word, _)) = self.pairs.get(&(*a, *b))
         {
             return *word;
         }
         if class_of(t) == H {
+            if let [Src::Reg(a), Src::Reg(b)] = lanes
+                && !self.mutable.contains(a)
+                && !self.mutable.contains(b)
+            {
+                let word = self.pair(*a, *b);
+                self.pairs.insert((*a, *b), (word, self.loops.len()));
+                return word;
+            }
             if let [Src::Bits(a), Src::Bits(b)] = lanes {
                 return self.copy(Scalar::U32, Src::Bits(b << 16 | a & 0xffff));
             }
@@ -298,6 +306,22 @@ impl Render<'_> {
             }
             _ => ins.first().copied().unwrap_or_else(|| self.copy(Scalar::U32, Src::Bits(0))),
         }
+    }
+
+    /// Two halves as a word. If both are rounded f32, one instruction rounds and packs them.
+    fn pair(&mut self, low: Reg, high: Reg) -> Reg {
+        let word = self.reg(R);
+        let f32s = [high, low].map(|half| self.rounded.get(&half).copied());
+        match f32s {
+            [Some((Scalar::F16, high)), Some((Scalar::F16, low))] if self.chip.has_sm80() => {
+                self.run("cvt.rn.f16x2.f32", &[word], vec![high.into(), low.into()]);
+            }
+            [Some((Scalar::BF16, high)), Some((Scalar::BF16, low))] => {
+                self.run("cvt.rn.bf16x2.f32", &[word], vec![high.into(), low.into()]);
+            }
+            _ => self.run("mov.b32", &[word], vec![Opd::Vector(vec![low.into(), high.into()])]),
+        }
+        word
     }
 
     /// Bytes of two words, as selected for `prmt`.

@@ -97,8 +97,10 @@ struct Render<'a> {
     addresses: HashMap<(u64, u64, u64), (Reg, usize)>,
     /// Integer registers that are another one plus a constant: indices, which do not wrap around.
     sums: HashMap<Reg, (Reg, i64)>,
-    /// Words known to hold these two halves, or these four bytes.
-    pairs: HashMap<(Reg, Reg), Reg>,
+    /// Words known to hold these two halves (with the loop depth from which on), or these four bytes.
+    pairs: HashMap<(Reg, Reg), (Reg, usize)>,
+    /// Halves that are rounded f32: the type and the register.
+    rounded: HashMap<Reg, (Scalar, Reg)>,
     quads: HashMap<[Reg; 4], Reg>,
     /// Loads that are used only by copies to shared memory, and whether any such copy was asynchronous so far.
     copied: USet,
@@ -141,6 +143,7 @@ impl<'a> Render<'a> {
             addresses: HashMap::new(),
             sums: HashMap::new(),
             pairs: HashMap::new(),
+            rounded: HashMap::new(),
             quads: HashMap::new(),
             copied: tile::only_copied(program),
             in_flight: false,
@@ -214,6 +217,7 @@ impl<'a> Render<'a> {
         self.addresses.clear();
         self.units.clear();
         self.pairs.clear();
+        self.rounded.clear();
         self.quads.clear();
         self.in_flight = false;
         self.tma = tma::Tma::none();
