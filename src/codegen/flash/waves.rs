@@ -9,12 +9,17 @@ use super::parts::Parts;
 use super::pieces;
 use crate::Target;
 use doorbell_uop::{Arg, DType, Op, Scalar, Srcs, TileBit, UOp, WmmaArg};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Keys of a block, between two rescalings.
 const BLOCK: i64 = 64;
 /// Waves of a workgroup.
 const WAVES: i64 = 4;
+/// The widest rows of which a wave has registers for two tiles.
+const WIDE_TILES: i64 = 64;
+/// Tiles of products between reading an operand and using it.
+const AHEAD: i64 = 4;
 /// The widest rows of queries and values of which a thread's share stays in registers.
 pub(super) const COLUMNS: i64 = 128;
 
@@ -51,7 +56,7 @@ fn share(unit: &WmmaArg, p: &Parts, target: &Target) -> Option<Share> {
     let grid: i64 = p.outer.iter().map(|r| r.1).product::<i64>();
     // Two tiles share what is read of keys and values, if that leaves a workgroup to most units.
     let enough = 4 * grid * pieces(p.rows, 2 * m * WAVES) >= 3 * i64::from(target.compute_units);
-    let tiles = if enough { 2 } else { 1 };
+    let tiles = if enough && p.depth_len.max(p.columns) <= WIDE_TILES { 2 } else { 1 };
     let spread = unit.c_spread;
     let place: Vec<(usize, usize)> = (0..usize::from(spread.elements())).map(|e| spread.place(0, e)).collect();
     let mut rows: Vec<usize> = place.iter().map(|p| p.0).collect();
@@ -207,58 +212,53 @@ impl Waves {
         k.list.listed(UOp::new(Op::Wmma, to.dtype(), [a.clone(), b.clone(), to.clone()], arg))
     }
 
-    /// The products of queries and keys, for each tile of queries and of keys. A step is done for all tiles before the
-    /// next one, whose keys are read meanwhile: products that depend on each other are far apart.
+    /// The products of queries and keys, for each tile of queries and of keys.
     fn scores(&self, k: &mut Kernel, block: &UOp) -> Vec<Vec<UOp>> {
-        let (n, step) = (i64::from(self.unit.n), i64::from(self.unit.k));
-        let (from, tiles) = (self.from_rows(0, block), BLOCK / n);
+        let (tiles, steps) = (BLOCK / i64::from(self.unit.n), k.p.depth_len / i64::from(self.unit.k));
         let zero = UOp::constant(DType::of(Scalar::F32).vec(self.unit.c_spread.elements()), 0.0);
         let mut all = vec![vec![zero; tiles as usize]; self.queries.len()];
-        let read = |k: &mut Kernel, s: i64| -> Vec<UOp> {
-            let at = |j: i64| plus(&from, j * n * self.pitches[0] + s * step);
-            (0..tiles).map(|j| self.rows(k, 0, &at(j))).collect()
-        };
-        let steps = k.p.depth_len / step;
-        let mut keys = read(k, 0);
-        for s in 0..steps {
-            let next = if s + 1 < steps { read(k, s + 1) } else { Vec::new() };
-            for (sums, queries) in all.iter_mut().zip(&self.queries) {
-                for (sum, keys) in sums.iter_mut().zip(&keys) {
-                    *sum = self.product(k, &queries[s as usize], keys, sum);
-                }
-            }
-            keys = next;
-        }
+        let distance = i64::from(self.unit.n) * self.pitches[0];
+        self.products(k, (0, block, &self.queries), [distance, i64::from(self.unit.k)], (tiles, steps), &mut all);
         all
     }
 
-    /// Adds a block's values with their weights, in the same order.
+    /// Adds a block's values with their weights.
     fn add_values(&self, k: &mut Kernel, sofar: &[Sofar], block: &UOp, weights: &[Vec<UOp>]) {
-        let (n, step) = (i64::from(self.unit.n), i64::from(self.unit.k));
-        let (from, tiles) = (self.from_rows(1, block), k.p.columns / n);
+        let (tiles, steps) = (k.p.columns / i64::from(self.unit.n), BLOCK / i64::from(self.unit.k));
         let mut all: Vec<Vec<UOp>> = sofar.iter().map(|s| s.sums.clone()).collect();
-        let read = |k: &mut Kernel, j: i64| -> Vec<UOp> {
-            let at = |c: i64| plus(&from, j * step * self.pitches[1] + c * n);
-            (0..tiles).map(|c| self.rows(k, 1, &at(c))).collect()
-        };
-        let steps = BLOCK / step;
-        let mut values = read(k, 0);
-        for j in 0..steps {
-            let next = if j + 1 < steps { read(k, j + 1) } else { Vec::new() };
-            for (sums, weights) in all.iter_mut().zip(weights) {
-                for (sum, values) in sums.iter_mut().zip(&values) {
-                    *sum = self.product(k, &weights[j as usize], values, sum);
-                }
-            }
-            values = next;
-        }
+        let distance = i64::from(self.unit.k) * self.pitches[1];
+        self.products(k, (1, block, weights), [i64::from(self.unit.n), distance], (tiles, steps), &mut all);
         for (register, sum) in sofar.iter().flat_map(|s| &s.sums).zip(all.iter().flatten()) {
             k.list.set(register, sum);
         }
     }
 
-    /// An operand from rows of keys or values.
-    fn rows(&self, k: &mut Kernel, which: usize, at: &UOp) -> UOp {
-        k.list.load_matrix(&self.areas[which], at, self.unit.b_spread.elements(), which == 1)
+    /// Adds products of the first operands and rows of keys or values. A step is done for all tiles before the next one,
+    /// so that sums that depend on each other are far apart, and rows are read some products ahead.
+    fn products(
+        &self,
+        k: &mut Kernel,
+        (which, block, first): (usize, &UOp, &[Vec<UOp>]),
+        [tile_apart, step_apart]: [i64; 2],
+        (tiles, steps): (i64, i64),
+        all: &mut [Vec<UOp>],
+    ) {
+        let (from, ahead) = (self.from_rows(which, block), (AHEAD / all.len() as i64) as usize);
+        let mut order = (0..steps).flat_map(|s| (0..tiles).map(move |j| (s, j)));
+        let mut read: VecDeque<(i64, i64, UOp)> = VecDeque::new();
+        loop {
+            while read.len() <= ahead
+                && let Some((s, j)) = order.next()
+            {
+                let at = plus(&from, j * tile_apart + s * step_apart);
+                let rows = k.list.load_matrix(&self.areas[which], &at, self.unit.b_spread.elements(), which == 1);
+                read.push_back((s, j, rows));
+            }
+            let Some((s, j, rows)) = read.pop_front() else { return };
+            for (sums, first) in all.iter_mut().zip(first) {
+                let sum = &mut sums[j as usize];
+                *sum = self.product(k, &first[s as usize], &rows, sum);
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! An opt names an axis by its number at the time it is applied, so a list of opts has the same meaning whenever it is
 //! applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
+mod ahead;
 mod analysis;
 mod apply;
 mod blocks;

@@ -51,16 +51,19 @@ pub(crate) struct Operand {
 /// Bytes of the longest copy; also the padding of an area's rows.
 const PIECE: i64 = 16;
 /// Copies of one thread that are unrolled.
-const MOST_UNROLLED: i64 = 16;
+pub(super) const MOST_UNROLLED: i64 = 16;
 
 /// The pipelined loop and its iteration counts.
 pub(super) struct Iterations {
-    axis: UOp,
-    trips: i64,
-    depth: i64,
+    pub axis: UOp,
+    pub trips: i64,
+    pub depth: i64,
     /// How many tiles the copies run ahead of the multiplication.
-    ahead: i64,
+    pub ahead: i64,
 }
+
+/// An iteration, the number of its buffer, and the condition under which there is one.
+pub(super) type Round<'a> = (&'a UOp, &'a UOp, Option<&'a UOp>);
 
 /// A tile of an operand in workgroup memory.
 pub(super) struct Tile {
@@ -102,7 +105,7 @@ impl OptKernel<'_> {
         if !self.target.has_grid() || kind_of(axis) != AxisKind::Reduce {
             return Err("needs a loop of a reduction, on a GPU".into());
         }
-        let operands = self.operands.clone().ok_or("no matrix unit reads tiles: TC comes first")?;
+        let Some(operands) = self.operands.clone() else { return self.pipe_loads(axis, depth) };
         let least = 2 + usize::from(operands.from_memory);
         if !(least..=8).contains(&depth) {
             return Err(format!("{least} to 8 buffers").into());
@@ -121,7 +124,14 @@ impl OptKernel<'_> {
         let threads = workgroup(&self.sink);
         let wanted = self.target.tma_copies && operands.from_memory && super::tma::alone(&self.sink, axis);
         let tma = if wanted { TmaCopies::of(&tiles, depth) } else { None };
-        let read = self.issue_copies((&tiles, tma.as_ref()), &iterations, &threads);
+        let places: Vec<(UOp, i64)> =
+            tiles.iter().map(|t| (UOp::local(t.number(), t.area.dtype(), (t.len * depth) as usize), t.len)).collect();
+        let copies = |k: &mut Self, areas: &[UOp], round: Round| {
+            k.iteration_copies((&tiles, tma.as_ref()), areas, round, (axis, &threads))
+        };
+        let awaited = |done| if let Some(tma) = &tma { tma.awaited(axis, done) } else { done };
+        let areas: Vec<UOp> = places.into_iter().map(|p| p.0).collect();
+        let read = self.issue_copies(&areas, &iterations, copies, awaited);
         let lane = operands.lane;
         let by_rows = self.target.matrix_loads;
         let mut src = unit.src().to_vec();
@@ -194,27 +204,25 @@ impl OptKernel<'_> {
         Ok(Tile { operand: o, area, lines, steps, by_steps, along, pitch, len, swizzled: false })
     }
 
-    /// Issues all copies; returns the areas in the state in which an iteration's tiles may be read.
-    fn issue_copies(
+    /// Issues all copies; returns the areas in the state in which an iteration's tiles may be read. `copies` makes the
+    /// nodes that copy an iteration's tiles, `awaited` what is waited for besides.
+    pub(super) fn issue_copies(
         &mut self,
-        (tiles, tma): (&[Tile], Option<&TmaCopies>),
+        areas: &[UOp],
         iterations: &Iterations,
-        threads: &[UOp],
+        mut copies: impl FnMut(&mut Self, &[UOp], Round) -> Vec<UOp>,
+        awaited: impl FnOnce(UOp) -> UOp,
     ) -> Vec<UOp> {
         let Iterations { axis, trips, depth, ahead } = iterations;
-        let areas: Vec<UOp> =
-            tiles.iter().map(|t| UOp::local(t.number(), t.area.dtype(), (t.len * depth) as usize)).collect();
         let commit = |deps: Vec<UOp>| UOp::new(Op::Commit, DType::VOID, deps, Arg::None);
         let mut last: Option<UOp> = None;
         for k in 0..*ahead {
             let at = UOp::int(k);
             let mut group: Vec<UOp> = last.iter().cloned().collect();
             if k < *trips {
-                let areas: Vec<UOp> = areas
-                    .iter()
-                    .map(|a| last.as_ref().map_or(a.clone(), |l| a.after(std::slice::from_ref(l))))
-                    .collect();
-                group.extend(self.iteration_copies((tiles, tma), &areas, (&at, &at, None), (axis, threads)));
+                let after = |a: &UOp| last.as_ref().map_or(a.clone(), |l| a.after(std::slice::from_ref(l)));
+                let areas: Vec<UOp> = areas.iter().map(after).collect();
+                group.extend(copies(self, &areas, (&at, &at, None)));
             }
             last = Some(commit(group));
         }
@@ -224,9 +232,7 @@ impl OptKernel<'_> {
         let buffer = &next % *depth;
         let some = next.lt(&UOp::int(*trips));
         let free: Vec<UOp> = areas.iter().map(|a| a.after(std::slice::from_ref(&wait))).collect();
-        let group = self.iteration_copies((tiles, tma), &free, (&next, &buffer, Some(&some)), (axis, threads));
-        let done = commit(group);
-        let done = if let Some(tma) = tma { tma.awaited(axis, done) } else { done };
+        let done = awaited(commit(copies(self, &free, (&next, &buffer, Some(&some)))));
         areas.iter().map(|a| a.after(std::slice::from_ref(&done))).collect()
     }
 
@@ -235,7 +241,7 @@ impl OptKernel<'_> {
         &mut self,
         (tiles, tma): (&[Tile], Option<&TmaCopies>),
         areas: &[UOp],
-        round: (&UOp, &UOp, Option<&UOp>),
+        round: Round,
         (axis, threads): (&UOp, &[UOp]),
     ) -> Vec<UOp> {
         let places: Vec<(UOp, i64)> = areas.iter().cloned().zip(tiles.iter().map(|t| t.len)).collect();
@@ -253,7 +259,7 @@ impl OptKernel<'_> {
         &mut self,
         tile: &Tile,
         area: &UOp,
-        (round, buffer, some): (&UOp, &UOp, Option<&UOp>),
+        (round, buffer, some): Round,
         axis: &UOp,
         threads: &[UOp],
     ) -> UOp {
@@ -311,7 +317,7 @@ impl OptKernel<'_> {
         to.store(&value, &loops).with_arg(Arg::Stage(0))
     }
 
-    fn fresh_range(&mut self, like: &UOp, n: i64, kind: AxisKind) -> UOp {
+    pub(super) fn fresh_range(&mut self, like: &UOp, n: i64, kind: AxisKind) -> UOp {
         self.subs += 1;
         let id = like.range_arg().map_or(0, |a| a.id);
         UOp::range(UOp::int(n), id, kind).with_arg(Arg::Range(RangeArg { id, sub: self.subs, kind }))

@@ -5,7 +5,7 @@ use super::kind_of;
 use crate::affine::AffineMemo;
 use crate::grid::{area_bytes, next_area, position, workgroup};
 use doorbell_sort as sort;
-use doorbell_uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
+use doorbell_uop::{Arg, AxisKind, DType, Op, RangeArg, UMap, UOp};
 
 /// The kernel in which the loads of buffer `param` that depend on `axis` are staged inside `axis`. If no load depends
 /// on it, the loads in the loops inside `axis` are staged.
@@ -159,17 +159,46 @@ fn after(ranges: &[UOp], axis: &UOp) -> Vec<UOp> {
     ranges.iter().skip_while(|r| *r != axis).skip(1).cloned().collect()
 }
 
+/// How a tile that a workgroup shares lies in its area.
+pub(super) struct Layout {
+    /// The area's number, and the type of its elements.
+    area: (u32, DType),
+    /// The loops that read it, the outermost first.
+    pub dims: Vec<UOp>,
+    sizes: Vec<i64>,
+    /// Elements from a row to the next.
+    row: i64,
+}
+
+impl Layout {
+    pub(super) fn of(load: &UOp, area: u32, dims: Vec<UOp>) -> Layout {
+        let sizes: Vec<i64> = dims.iter().map(|r| (r.vmax() + 1) as i64).collect();
+        // Threads that fill a column of the tile would all meet in one bank without a gap between its rows.
+        let row = sizes[1..].iter().product::<i64>() + ROW_GAP_BYTES / load.dtype().scalar.size_bytes() as i64;
+        Layout { area: (area, load.dtype()), dims, sizes, row }
+    }
+    /// Elements of a tile.
+    pub(super) fn len(&self) -> i64 {
+        self.sizes[0] * self.row
+    }
+    /// An area of so many tiles.
+    pub(super) fn areas(&self, count: usize) -> UOp {
+        UOp::local(self.area.0, self.area.1, self.len() as usize * count)
+    }
+    /// The position of an element, by the values of the loops.
+    pub(super) fn place(&self, values: &[UOp]) -> UOp {
+        &(&values[0] * self.row) + &position(&values[1..], &self.sizes[1..])
+    }
+}
+
 /// The load from a tile that all threads have filled.
 fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fresh) -> UOp {
     let size = |r: &UOp| (r.vmax() + 1) as i64;
     sort::by_key(&mut dims, |r| (place_in_tile(r), r.range_arg()));
-    let sizes: Vec<i64> = dims.iter().map(size).collect();
-    let len: i64 = sizes.iter().product();
+    let len: i64 = dims.iter().map(size).product();
     let all: i64 = threads.iter().map(size).product();
-    // Threads that fill a column of the tile would all meet in one bank without a gap between its rows.
-    let row = sizes[1..].iter().product::<i64>() + ROW_GAP_BYTES / load.dtype().scalar.size_bytes() as i64;
-    let area = UOp::local(fresh.area, load.dtype(), (sizes[0] * row) as usize);
-    let place_of = |values: &[UOp]| &(&values[0] * row) + &position(&values[1..], &sizes[1..]);
+    let layout = Layout::of(load, fresh.area, dims);
+    let (area, dims) = (layout.areas(1), &layout.dims);
     (fresh.area, fresh.sub) = (fresh.area + 1, fresh.sub + 1);
     let rounds = (len + all - 1) / all;
     let kind = if rounds <= 8 { AxisKind::Upcast } else { AxisKind::Loop };
@@ -192,7 +221,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
         rest = &rest / size(r);
     }
     let values: Vec<UOp> = dims.iter().map(|r| at[r].clone()).collect();
-    let mut to = area.index(&place_of(&values));
+    let mut to = area.index(&layout.place(&values));
     let mut value = load.substitute(&at);
     if len % all != 0 {
         let gate = number.lt(&UOp::int(len));
@@ -200,7 +229,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
         value = super::apply::gate_load(&value, &gate);
     }
     let loops: Vec<UOp> = threads.iter().cloned().chain([round]).collect();
-    area.after(&[to.store(&value, &loops)]).index(&place_of(&dims)).load()
+    area.after(&[to.store(&value, &loops)]).index(&layout.place(dims)).load()
 }
 
 /// `axis` and all loops around it.
@@ -228,7 +257,7 @@ const ROW_GAP_BYTES: i64 = 16;
 
 /// Nesting order in a tile that a workgroup shares: the steps of the reduction are outermost, so that in each of them
 /// neighbouring threads read neighbouring elements.
-fn place_in_tile(r: &UOp) -> u8 {
+pub(super) fn place_in_tile(r: &UOp) -> u8 {
     match kind_of(r) {
         AxisKind::Reduce | AxisKind::GroupReduce | AxisKind::Unroll => 0,
         AxisKind::Upcast => 3,

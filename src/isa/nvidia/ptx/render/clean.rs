@@ -1,7 +1,7 @@
 //! Cleanup of the generated code: removes results that are never read, and moves whose source could be computed
 //! directly into the destination.
 
-use super::code::{Code, Reg};
+use super::code::{Code, Opd, Reg};
 use super::{Render, Res};
 use std::collections::HashMap;
 
@@ -40,7 +40,61 @@ pub(super) fn clean(r: &mut Render) -> Res<()> {
         }
     }
     keep(&mut r.code, &gone);
+    accumulate(r);
     Ok(())
+}
+
+/// Chains of products that are added to a register and end in it stay in it from the start: with registers of their own
+/// for what is in between, all sums of a tile would be live twice.
+fn accumulate(r: &mut Render) {
+    let mut touched: HashMap<Reg, Vec<usize>> = HashMap::new();
+    let mut made: HashMap<Reg, (usize, u32)> = HashMap::new();
+    let mut blocks = Vec::with_capacity(r.code.len());
+    let mut block = 0;
+    for (k, c) in r.code.iter().enumerate() {
+        block += u32::from(c.is_label() || c.name.starts_with("bra"));
+        blocks.push(block);
+        c.reads(&mut |x| touched.entry(x).or_default().push(k));
+        for out in &c.outs {
+            touched.entry(*out).or_default().push(k);
+            let one = made.entry(*out).or_insert((k, 0));
+            *one = (k, one.1 + 1);
+        }
+    }
+    for last in (0..r.code.len()).rev() {
+        let Some((sum, mut before)) = accumulated(&r.code[last]).filter(|(to, _)| r.mutable.contains(to)) else {
+            continue;
+        };
+        let mut chain = Vec::new();
+        while before != sum && !r.mutable.contains(&before) {
+            let Some(&(k, 1)) = made.get(&before) else { break };
+            // Written once and read once, the latter by the step after it.
+            let alone = touched.get(&before).is_some_and(|t| t.len() == 2) && blocks[k] == blocks[last];
+            let Some((_, next)) = accumulated(&r.code[k]).filter(|_| alone) else { break };
+            chain.push(k);
+            before = next;
+        }
+        let Some(first) = chain.last().copied().filter(|_| before == sum) else { continue };
+        let free = touched.get(&sum).is_some_and(|t| !t.iter().any(|k| (first + 1..last).contains(k)));
+        if free {
+            for k in chain {
+                let step = r.code[k].outs[0];
+                r.code[k].outs[0] = sum;
+                let user = touched[&step].iter().copied().find(|user| *user != k);
+                if let Some(Opd::Reg(addend)) = user.and_then(|user| r.code[user].ins.get_mut(2)) {
+                    *addend = sum;
+                }
+            }
+        }
+    }
+}
+
+/// The result of a product that is added, and what it is added to.
+fn accumulated(c: &Code) -> Option<(Reg, Reg)> {
+    match (c.outs.as_slice(), c.ins.as_slice()) {
+        ([to], [_, _, Opd::Reg(from)]) if c.name.starts_with("fma.rn.f") && c.guard.is_none() => Some((*to, *from)),
+        _ => None,
+    }
 }
 
 fn keep(code: &mut Vec<Code>, gone: &[bool]) {
@@ -54,7 +108,7 @@ fn keep(code: &mut Vec<Code>, gone: &[bool]) {
 /// Both registers of a plain move.
 fn moved(c: &Code) -> Option<(Reg, Reg)> {
     match (c.outs.as_slice(), c.ins.as_slice()) {
-        ([to], [super::Opd::Reg(from)])
+        ([to], [Opd::Reg(from)])
             if c.name.starts_with("mov.") && c.guard.is_none() && to.class == from.class =>
         {
             Some((*to, *from))
