@@ -10,6 +10,11 @@ const PARALLEL: u64 = 16;
 /// Element visits that one workgroup of a GPU makes in about the time that a launch takes.
 const WORKGROUP_WORK: u64 = 1 << 14;
 
+/// Queries of a workgroup of an attention, at least.
+const QUERIES_OF_A_WORKGROUP: i64 = 64;
+/// So many keys take a workgroup about as long as three launches.
+const FEW_KEYS: i64 = 1024;
+
 /// The attentions of which a GPU makes one kernel: of this type, with rows of queries and values of a multiple of so many
 /// elements, and at most so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +70,16 @@ impl DeviceTraits {
         if !self.has_workgroups {
             return !self.units.contains(&of);
         }
-        let row = |k: usize| fused.src().get(k).and_then(|x| x.shape().last()).and_then(Dim::as_int);
+        let size = |k: usize, from_end: usize| {
+            fused.src().get(k).and_then(|x| x.shape().iter().rev().nth(from_end)).and_then(Dim::as_int)
+        };
+        // A workgroup goes through all keys: few of them take long, if there are many keys.
+        let queries = fused.src()[1].shape().iter().rev().skip(1).map(|d| d.as_int().unwrap_or(1)).product::<i64>();
+        let busy = 2 * (queries / QUERIES_OF_A_WORKGROUP) >= self.parallel as i64;
+        if !busy && size(2, 1).is_none_or(|keys| keys > FEW_KEYS) {
+            return false;
+        }
+        let row = |k: usize| size(k, 0);
         let fits = |kernel: &AttentionRows, n: i64| n % kernel.multiple == 0 && n <= kernel.most;
         let both = [row(1), row(3)];
         let takes = |kernel: &AttentionRows| both.iter().all(|n| n.is_some_and(|n| fits(kernel, n)));

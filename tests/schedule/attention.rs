@@ -191,7 +191,9 @@ fn a_gpu_makes_one_kernel_of_f32() {
         shape(2, 4, 2, (160, 144), (32, 64)),
         shape(1, 1, 1, (130, 200), (128, 128)),
     ];
-    for (device, shapes) in [("NV:emu=sm_90", &IN_THREADS[..]), ("NV:emu=sm_80", &IN_THREADS[3..])] {
+    let one_each = ["NV:emu=sm_80", "AMD:emu=gfx1100", "AMD:emu=gfx942", "AMD:emu=gfx1201", "METAL:emu"];
+    let devices = one_each.map(|device| (device, &IN_THREADS[..1]));
+    for (device, shapes) in [("NV:emu=sm_90", &IN_THREADS[..])].into_iter().chain(devices) {
         let session = Session::open(Options { device: device.into(), ..Options::default() }).unwrap();
         let _entered = session.enter();
         for s in shapes {
