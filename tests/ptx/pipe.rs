@@ -140,7 +140,7 @@ fn what_does_not_fit_is_refused_with_the_reason() {
         let given = doorbell::codegen::OptChoice::Given(list);
         doorbell::codegen::compile(&ast, &target, &given, false).unwrap_err().to_string()
     };
-    assert!(refused("PIPE(2,3)").contains("TC comes first"), "{}", refused("PIPE(2,3)"));
+    assert!(refused("PIPE(2,3)").contains("LOCAL, TILE or TC comes first"), "{}", refused("PIPE(2,3)"));
     assert!(refused("TC(0) PIPE(3,1)").contains("2 to 8 buffers"));
     assert!(refused("TC(0) PIPE(0,3)").contains("needs a loop of a reduction"));
 }

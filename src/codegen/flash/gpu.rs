@@ -125,7 +125,11 @@ pub(super) fn wide(x: &UOp) -> UOp {
 pub(super) fn joined(parts: Srcs) -> UOp {
     let t = parts[0].dtype();
     let op = if t.lanes == 1 { Op::Stack } else { Op::Cat };
-    if let [one] = &parts[..] { one.clone() } else { UOp::new(op, t.vec(t.lanes * parts.len() as u16), parts, Arg::None) }
+    if let [one] = &parts[..] {
+        one.clone()
+    } else {
+        UOp::new(op, t.vec(t.lanes * parts.len() as u16), parts, Arg::None)
+    }
 }
 /// The number of the thread in its workgroup.
 pub(super) fn thread(threads: i64) -> UOp {
@@ -311,7 +315,11 @@ impl<'a> Kernel<'a> {
 
     /// 2^x of what is not above 0.
     fn power(&self, x: &UOp) -> Option<UOp> {
-        if self.has_exp2 { Some(UOp::alu(Op::Exp2, Srcs::from_iter([x.clone()]))) } else { decomp::power_of_negative(x) }
+        if self.has_exp2 {
+            Some(UOp::alu(Op::Exp2, Srcs::from_iter([x.clone()])))
+        } else {
+            decomp::power_of_negative(x)
+        }
     }
 
     /// Divides by the sums of the weights and stores the result.
@@ -332,7 +340,8 @@ impl<'a> Kernel<'a> {
                 let x = x.cast(x.dtype().with_scalar(out.scalar()));
                 // Elements beside each other are stored at once.
                 let beside = (1..along.len()).find(|e| along[*e] != along[0] + *e as i64 || queries[*e] != queries[0]);
-                let run = beside.unwrap_or(along.len()).min(out.piece(PIECE / out.scalar().size_bytes() as i64) as usize);
+                let run =
+                    beside.unwrap_or(along.len()).min(out.piece(PIECE / out.scalar().size_bytes() as i64) as usize);
                 for e in (0..along.len()).step_by(run) {
                     let row = self.share.tiles[t][usize::from(queries[e])];
                     let at = plus(&first, row * out.strides[0] + along[e]);

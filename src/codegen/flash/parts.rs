@@ -173,9 +173,7 @@ impl Parts {
         let made = match (u.op(), u.src(), u.as_const()) {
             (Op::Cast, [x], _) if x.dtype().is_float() => self.widened(x, known),
             (_, _, Some(c)) => UOp::constant(DType::of(Scalar::F32), c.as_f64()),
-            (op, src, _) if op.is_alu() => {
-                UOp::alu(op, src.iter().map(|s| self.widened(s, known)).collect::<Srcs>())
-            }
+            (op, src, _) if op.is_alu() => UOp::alu(op, src.iter().map(|s| self.widened(s, known)).collect::<Srcs>()),
             _ => u.cast(Scalar::F32),
         };
         known.insert(u.clone(), made.clone());

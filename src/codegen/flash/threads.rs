@@ -68,10 +68,8 @@ pub(super) fn program(p: &Parts, target: &Target) -> Option<Vec<UOp>> {
     let thread = thread(THREADS);
     let (row, across) = (quotient(&thread, ACROSS), remainder(&thread, ACROSS));
     let scores = Vector { queries: vec![0; (plan.keys / ACROSS) as usize], along: (0..plan.keys).step_by(8).collect() };
-    let sums = (0..p.columns / MULTIPLE).map(|c| Vector {
-        queries: vec![0; VECTOR as usize],
-        along: (0..VECTOR).map(|e| c * MULTIPLE + e).collect(),
-    });
+    let sums = (0..p.columns / MULTIPLE)
+        .map(|c| Vector { queries: vec![0; VECTOR as usize], along: (0..VECTOR).map(|e| c * MULTIPLE + e).collect() });
     let share = Share {
         threads: THREADS,
         rows: plan.rows(),

@@ -3,7 +3,9 @@
 //! The scores that the unit sums up are, as weights, the operand of the second product without leaving their threads.
 //! Keys and values pass through workgroup memory: a block of them is copied while the block before it is multiplied.
 
-use super::gpu::{Group, Kernel, PIECE, Products, Rows, Share, Sofar, Vector, int, joined, quotient, remainder, thread, wide};
+use super::gpu::{
+    Group, Kernel, PIECE, Products, Rows, Share, Sofar, Vector, int, joined, quotient, remainder, thread, wide,
+};
 use super::list::{least, plus, sum, times};
 use super::parts::Parts;
 use super::pieces;

@@ -44,8 +44,12 @@ impl OptKernel<'_> {
                 return Err("a load is staged already".into());
             }
             let tile = |r: &&UOp| !matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce) || inside.contains(r);
-            let mut dims: Vec<UOp> = open[load].iter().filter(tile).filter(|r| kind_of(r) != AxisKind::Global).cloned().collect();
-            if dims.is_empty() || dims.iter().any(|r| r.src()[0].as_int().is_none()) {
+            let mut dims: Vec<UOp> =
+                open[load].iter().filter(tile).filter(|r| kind_of(r) != AxisKind::Global).cloned().collect();
+            if dims.is_empty() {
+                return Err("an iteration reads one element: LOCAL, TILE or TC comes first".into());
+            }
+            if dims.iter().any(|r| r.src()[0].as_int().is_none()) {
                 return Err("a tile has no fixed size".into());
             }
             sort::by_key(&mut dims, |r| (place_in_tile(r), r.range_arg()));

@@ -225,7 +225,8 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
         product = true;
     }
     let results: i64 = outer.iter().map(size).product();
-    let [rows, columns] = if product { tile_of_a_thread(results) } else { [4, 4] };
+    let pipes = is_staged && can_pipe(kernel, &loads);
+    let [rows, columns] = if product { tile_of_a_thread(results, pipes) } else { [4, 4] };
     // In smaller tiles, vectors put the operands of too many instructions into one bank of registers.
     let in_lanes = match axes.first() {
         Some(r) if product && rows > 4 && is_staged => are_stored_as_neighbours(&mut analysis, r),
@@ -283,14 +284,18 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
 /// Copies the tiles of a product to workgroup memory, in each iteration of its outer loop: while the tiles before are
 /// multiplied, if the target can.
 fn through_workgroup_memory(kernel: &mut OptKernel, loads: &[UOp], outer: &UOp) {
-    let words = loads.iter().all(|l| l.dtype().scalar.size_bytes() >= 4);
-    if kernel.target.async_copies && words && kernel.apply_to(outer, |axis| Opt::Pipe { axis, depth: 2 }).is_ok() {
+    if can_pipe(kernel, loads) && kernel.apply_to(outer, |axis| Opt::Pipe { axis, depth: 2 }).is_ok() {
         return;
     }
     for l in loads {
         let Arg::Param(slot, _) = *l.src()[0].src()[0].arg() else { continue };
         let _ = kernel.apply_to(outer, |axis| Opt::Stage { param: slot as usize, axis });
     }
+}
+
+/// Whether copies to workgroup memory run while a tile is multiplied: those of words do.
+fn can_pipe(kernel: &OptKernel, loads: &[UOp]) -> bool {
+    kernel.target.async_copies && loads.iter().all(|l| l.dtype().scalar.size_bytes() >= 4)
 }
 
 /// Steps of a product to unroll, by the results of a thread. On an H100, 8 make one of 16 x 8 a twentieth faster; one of
@@ -329,11 +334,12 @@ fn tile_axes(analysis: &mut KernelAnalysis, outer: &[UOp], loads: &[UOp], staged
 }
 
 /// Rows and columns of a product that one thread computes: as many as leave work for every processor of a large GPU.
-/// An H100 takes 3.3 ms for the f32 product of 4096 x 4096 with 16 x 8, and 3.9 with 8 x 8.
-fn tile_of_a_thread(results: i64) -> [i64; 2] {
+/// An H100 takes 3.3 ms for the f32 product of 4096 x 4096 with 16 x 8, and 3.9 with 8 x 8; where tiles are not copied
+/// ahead, 5.3 with 8 x 8, and more than 7 with 16 x 8.
+fn tile_of_a_thread(results: i64, pipes: bool) -> [i64; 2] {
     let workgroups = |results_of_a_thread: i64| results / (results_of_a_thread * WORKGROUP);
     match () {
-        () if workgroups(128) >= 256 => [16, 8],
+        () if pipes && workgroups(128) >= 256 => [16, 8],
         () if workgroups(64) >= 256 => [8, 8],
         () if workgroups(32) >= 64 => [8, 4],
         () => [4, 4],

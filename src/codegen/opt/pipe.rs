@@ -255,14 +255,7 @@ impl OptKernel<'_> {
     }
 
     /// The store that copies an iteration's tile to one buffer of its area, if there is such an iteration.
-    fn copied(
-        &mut self,
-        tile: &Tile,
-        area: &UOp,
-        (round, buffer, some): Round,
-        axis: &UOp,
-        threads: &[UOp],
-    ) -> UOp {
+    fn copied(&mut self, tile: &Tile, area: &UOp, (round, buffer, some): Round, axis: &UOp, threads: &[UOp]) -> UOp {
         let o = &tile.operand;
         let (along, lanes) = tile.along.clone().unwrap_or((o.step.clone(), 1));
         // Neighbouring threads take the range that moves least in the buffer.

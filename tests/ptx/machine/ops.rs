@@ -88,6 +88,7 @@ fn compute(s: &Step, a: &[Bits]) -> Res<Bits> {
     let ty = *s.types.first().ok_or("no type")?;
     Ok(match s.inst.op {
         Opcode::Cvta => a[0],
+        Opcode::Cvt if matches!(s.types[0], Type::F16x2 | Type::Bf16x2) => return convert_pair(s, a[0], a[1]),
         Opcode::Cvt => return convert(s, a[0]),
         Opcode::Setp => u64::from(compare(s, ty, a[0], a[1])?),
         Opcode::Selp => {
@@ -203,6 +204,16 @@ fn permute(a: Bits, b: Bits, select: Bits) -> Bits {
         let byte = if nibble & 8 == 0 { byte } else { (byte >> 7) * 0xff };
         word | byte << (8 * k)
     })
+}
+
+/// Two f32, rounded to halves of a word: the first one becomes the upper half.
+fn convert_pair(s: &Step, high: Bits, low: Bits) -> Res<Bits> {
+    let half = if s.types[0] == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+    if s.types[1] != Type::F32 || !s.inst.has("rn") {
+        return Err("a pair of halves is rounded from f32".into());
+    }
+    let [high, low] = [high, low].map(|x| round(half, float(Type::F32, x)));
+    Ok(high << 16 | low)
 }
 
 fn convert(s: &Step, x: Bits) -> Res<Bits> {

@@ -108,9 +108,7 @@ fn keep(code: &mut Vec<Code>, gone: &[bool]) {
 /// Both registers of a plain move.
 fn moved(c: &Code) -> Option<(Reg, Reg)> {
     match (c.outs.as_slice(), c.ins.as_slice()) {
-        ([to], [Opd::Reg(from)])
-            if c.name.starts_with("mov.") && c.guard.is_none() && to.class == from.class =>
-        {
+        ([to], [Opd::Reg(from)]) if c.name.starts_with("mov.") && c.guard.is_none() && to.class == from.class => {
             Some((*to, *from))
         }
         _ => None,
