@@ -1,7 +1,8 @@
 //! Gives reductions their registers: `Reduce(x, r…)` becomes `SetAcc(acc, update, r…)`, where the update reads the
 //! `Acc`.
 //!
-//! Products that are added are fused into MulAcc: `acc + (a*b + c*d)` becomes a chain of two MulAccs on the register.
+//! Products that are added are fused into MulAcc: `acc + (a*b + c*d)` becomes a chain of two MulAccs on the register. A
+//! product under a condition (else zero) becomes one whose result is taken where the condition holds.
 //! Any other sum is first reduced as a tree, so that the dependency chain through the register stays short.
 
 use super::Target;
@@ -71,7 +72,11 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
                 // The matrix unit accumulates into the register itself.
                 let onto = |s: UOp, t: UOp| t.with_src([t.src()[0].clone(), t.src()[1].clone(), s]);
                 let tiled = tiles.into_iter().fold(acc.clone(), onto);
-                let sum = chain.into_iter().fold(tiled, |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
+                let sum = chain.chunk_by(|a, b| a.gate == b.gate).fold(tiled, |s, alike| {
+                    let add = |s: UOp, p: &Product| UOp::alu(Op::MulAcc, [p.a.clone(), p.b.clone(), s]);
+                    let sum = alike.iter().fold(s.clone(), add);
+                    alike[0].gate.as_ref().map_or(sum.clone(), |gate| gate.select(&sum, &s))
+                });
                 rest.map_or(sum.clone(), |r| &sum + &r)
             } else {
                 acc.binary(op, &src[0])
@@ -96,7 +101,14 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
         // A condition that became constant for all lanes when loops were copied out.
         Op::Where => match constant(r.src(0)) {
             Some(c) => r.src(if c.is_zero() { 2 } else { 1 }).clone(),
-            None => r.same(),
+            None => {
+                let new = r.same();
+                let zero = constant(r.src(2)).is_some_and(ConstVal::is_zero);
+                if zero && once(u) && open.contains_key(r.src(1)) {
+                    open.insert(new.clone(), (Op::Where, r.src(0).clone(), r.src(1).clone()));
+                }
+                new
+            }
         },
         Op::Mul if u.dtype().is_float() && once(u) => {
             let new = r.same();
@@ -134,14 +146,23 @@ fn has_tile(u: &UOp, open: &UMap<(Op, UOp, UOp)>) -> bool {
     is_tile(u) || !u.dtype().is_float() && open.contains_key(u)
 }
 
+/// A product to be added, where its gate holds.
+struct Product {
+    a: UOp,
+    b: UOp,
+    gate: Option<UOp>,
+}
+
 /// Splits a sum whose parts have no other users into its products and its other terms, in order.
-fn take_apart(x: &UOp, open: &UMap<(Op, UOp, UOp)>) -> (Vec<(UOp, UOp)>, Vec<UOp>) {
-    let (mut products, mut rest, mut todo) = (vec![], vec![], vec![x.clone()]);
-    while let Some(u) = todo.pop() {
-        match open.get(&u) {
-            Some((Op::Mul, a, b)) => products.push((a.clone(), b.clone())),
-            Some((_, a, b)) => todo.extend([b.clone(), a.clone()]),
-            None => rest.push(u),
+fn take_apart(x: &UOp, open: &UMap<(Op, UOp, UOp)>) -> (Vec<Product>, Vec<UOp>) {
+    let (mut products, mut rest, mut todo) = (vec![], vec![], vec![(x.clone(), None::<UOp>)]);
+    while let Some((u, gate)) = todo.pop() {
+        match (open.get(&u), gate) {
+            (Some((Op::Mul, a, b)), gate) => products.push(Product { a: a.clone(), b: b.clone(), gate }),
+            (Some((Op::Where, own, sum)), None) => todo.push((sum.clone(), Some(own.clone()))),
+            (Some((Op::Add, a, b)), gate) => todo.extend([(b.clone(), gate.clone()), (a.clone(), gate)]),
+            (_, None) => rest.push(u),
+            (_, Some(gate)) => rest.push(gate.select(&u, &u.const_like(0.0))),
         }
     }
     if products.is_empty() && !rest.iter().any(is_tile) {

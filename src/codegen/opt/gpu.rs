@@ -215,8 +215,17 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
     let reused = |r: &&UOp| is_free(r) && loads.iter().any(|l| !analysis.depends(l, r)) && loads.len() > 1;
     let mut axes: Vec<UOp> = outer.iter().filter(reused).rev().take(2).cloned().collect();
     let mut product = axes.len() == 2 && loads.len() == 2;
-    let step = inner.last().filter(|r| is_free(r)).cloned();
     let rounds = |step: &UOp| [16, 8, 4].into_iter().find(|n| size(step) % n == 0 && size(step) > *n);
+    let last = inner.last().filter(|r| is_free(r)).cloned();
+    // Of a convolution, the channels are cut in parts, each of which is a product for each place of the window.
+    let window = last.clone().filter(|r| {
+        let cut = |r: &UOp| rounds(r).is_some();
+        !cut(r) && inner.iter().any(cut) && can_pipe(kernel, &loads) && loads.iter().all(|l| analysis.depends(l, r))
+    });
+    let step = match &window {
+        Some(_) => inner.iter().rev().find(|r| is_free(r) && rounds(r).is_some()).cloned(),
+        None => last,
+    };
     let is_staged = step.as_ref().is_some_and(|step| rounds(step).is_some());
     if let Some([near, far]) = tile_axes(&mut analysis, &outer, &loads, is_staged) {
         // Loads under conditions are no vectors: a thread of a padded window takes many places and few channels.
@@ -270,8 +279,8 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
     }
     if let (true, Some(n)) = (product && threads >= 64, rounds(&step)) {
         if let Ok(Some(outer)) = kernel.apply_to(&step, |axis| Opt::Tile { axis, amount: n as usize }) {
-            through_workgroup_memory(kernel, &loads, &outer);
-            let inner = kernel.axes().into_iter().rev().find(|r| kind_of(r) == AxisKind::Reduce && *r != outer);
+            through_workgroup_memory(kernel, &loads, window.as_ref().unwrap_or(&outer));
+            let inner = innermost(kernel);
             if let (Some(r), Some(n)) = (inner, unrolled(rows * columns).filter(|_| in_lanes)) {
                 let _ = kernel.apply_to(&r, |axis| Opt::Unroll { axis, amount: n });
             }
@@ -279,6 +288,13 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
     } else if let Some(n) = [4, 3, 2].into_iter().find(|n| size(&step) % n == 0) {
         let _ = kernel.apply_to(&step, |axis| Opt::Unroll { axis, amount: n as usize });
     }
+}
+
+/// The loop of a reduction inside all others.
+fn innermost(kernel: &OptKernel) -> Option<UOp> {
+    let order = kernel.sink.toposort();
+    let loops = order.iter().filter(|u| u.op() == Op::Reduce).filter_map(|u| u.src().last());
+    loops.filter(|r| kind_of(r) == AxisKind::Reduce).last().cloned()
 }
 
 /// Copies the tiles of a product to workgroup memory, in each iteration of its outer loop: while the tiles before are

@@ -45,47 +45,114 @@ pub(super) fn clean(r: &mut Render) -> Res<()> {
 }
 
 /// Chains of products that are added to a register and end in it stay in it from the start: with registers of their own
-/// for what is in between, all sums of a tile would be live twice.
+/// for what is in between, all sums of a tile would be live twice. A product that is taken where a predicate holds
+/// becomes a guarded one.
 fn accumulate(r: &mut Render) {
-    let mut touched: HashMap<Reg, Vec<usize>> = HashMap::new();
-    let mut made: HashMap<Reg, (usize, u32)> = HashMap::new();
-    let mut blocks = Vec::with_capacity(r.code.len());
-    let mut block = 0;
-    for (k, c) in r.code.iter().enumerate() {
-        block += u32::from(c.is_label() || c.name.starts_with("bra"));
-        blocks.push(block);
-        c.reads(&mut |x| touched.entry(x).or_default().push(k));
-        for out in &c.outs {
-            touched.entry(*out).or_default().push(k);
-            let one = made.entry(*out).or_insert((k, 0));
-            *one = (k, one.1 + 1);
-        }
-    }
+    let uses = Uses::of(&r.code);
+    let mut gone = vec![false; r.code.len()];
     for last in (0..r.code.len()).rev() {
-        let Some((sum, mut before)) = accumulated(&r.code[last]).filter(|(to, _)| r.mutable.contains(to)) else {
+        let Some((sum, mut before, step)) = uses.step(&r.code, last).filter(|s| r.mutable.contains(&s.0)) else {
             continue;
         };
-        let mut chain = Vec::new();
+        let mut chain = vec![step];
         while before != sum && !r.mutable.contains(&before) {
-            let Some(&(k, 1)) = made.get(&before) else { break };
-            // Written once and read once, the latter by the step after it.
-            let alone = touched.get(&before).is_some_and(|t| t.len() == 2) && blocks[k] == blocks[last];
-            let Some((_, next)) = accumulated(&r.code[k]).filter(|_| alone) else { break };
-            chain.push(k);
-            before = next;
+            let Some(&(k, 1)) = uses.made.get(&before) else { break };
+            // Written once, and read by the step after it alone.
+            let next = chain.last().map_or(0, |s| s.reads());
+            let alone = uses.touched.get(&before).is_some_and(|t| t.len() == 1 + next);
+            if !alone || uses.blocks[k] != uses.blocks[last] {
+                break;
+            }
+            let Some((_, earlier, step)) = uses.step(&r.code, k) else { break };
+            chain.push(step);
+            before = earlier;
         }
-        let Some(first) = chain.last().copied().filter(|_| before == sum) else { continue };
-        let free = touched.get(&sum).is_some_and(|t| !t.iter().any(|k| (first + 1..last).contains(k)));
-        if free {
-            for k in chain {
-                let step = r.code[k].outs[0];
-                r.code[k].outs[0] = sum;
-                let user = touched[&step].iter().copied().find(|user| *user != k);
-                if let Some(Opd::Reg(addend)) = user.and_then(|user| r.code[user].ins.get_mut(2)) {
-                    *addend = sum;
-                }
+        let first = chain.last().and_then(|s| s.products.last().copied()).unwrap_or(last);
+        let inside = |k: &usize| (first + 1..last).contains(k) && !chain.iter().any(|s| s.chosen == Some(*k));
+        let free = before == sum && uses.touched.get(&sum).is_some_and(|t| !t.iter().any(inside));
+        if !free {
+            continue;
+        }
+        for Step { products, chosen } in chain {
+            let guard = chosen.and_then(|k| match r.code[k].ins[2] {
+                Opd::Reg(p) => Some((false, p)),
+                _ => None,
+            });
+            for product in products {
+                let c = &mut r.code[product];
+                (c.outs[0], c.ins[2], c.guard) = (sum, Opd::Reg(sum), guard);
+            }
+            chosen.iter().for_each(|k| gone[*k] = true);
+        }
+    }
+    keep(&mut r.code, &gone);
+}
+
+/// A product of a chain, or several of them, the last one first, and the instruction that takes them or what was before.
+struct Step {
+    products: Vec<usize>,
+    chosen: Option<usize>,
+}
+
+impl Step {
+    /// How often it reads what was before it.
+    fn reads(&self) -> usize {
+        1 + usize::from(self.chosen.is_some())
+    }
+}
+
+/// Where registers are written and read.
+struct Uses {
+    touched: HashMap<Reg, Vec<usize>>,
+    /// The last instruction that writes a register, and how many there are.
+    made: HashMap<Reg, (usize, u32)>,
+    /// The number of the straight-line piece of code that an instruction is in.
+    blocks: Vec<u32>,
+}
+
+impl Uses {
+    fn of(code: &[Code]) -> Uses {
+        let mut uses = Uses { touched: HashMap::new(), made: HashMap::new(), blocks: Vec::with_capacity(code.len()) };
+        let mut block = 0;
+        for (k, c) in code.iter().enumerate() {
+            block += u32::from(c.is_label() || c.name.starts_with("bra"));
+            uses.blocks.push(block);
+            c.reads(&mut |x| uses.touched.entry(x).or_default().push(k));
+            for out in &c.outs {
+                uses.touched.entry(*out).or_default().push(k);
+                let one = uses.made.entry(*out).or_insert((k, 0));
+                *one = (k, one.1 + 1);
             }
         }
+        uses
+    }
+
+    /// The step of a chain that ends with this instruction: its result, and what it is added to.
+    fn step(&self, code: &[Code], k: usize) -> Option<(Reg, Reg, Step)> {
+        if let Some((to, before)) = accumulated(&code[k]) {
+            return Some((to, before, Step { products: vec![k], chosen: None }));
+        }
+        let c = &code[k];
+        let ([to], [Opd::Reg(sum), Opd::Reg(before), Opd::Reg(gate)]) = (c.outs.as_slice(), c.ins.as_slice()) else {
+            return None;
+        };
+        if c.name != "selp.f32" || c.guard.is_some() {
+            return None;
+        }
+        let (mut products, mut now) = (Vec::new(), *sum);
+        while now != *before {
+            let &(product, 1) = self.made.get(&now)? else { return None };
+            let alone = self.touched.get(&now).is_some_and(|t| t.len() == 2);
+            if !alone || self.blocks[product] != self.blocks[k] {
+                return None;
+            }
+            products.push(product);
+            now = accumulated(&code[product])?.1;
+        }
+        // The predicate is known where the products are, and still the same.
+        let first = *products.last()?;
+        let known = self.touched.get(gate)?.iter().all(|at| !code[*at].outs.contains(gate) || *at < first);
+        known.then_some((*to, *before, Step { products, chosen: Some(k) }))
     }
 }
 
