@@ -131,6 +131,51 @@ fn a_pipe_in_a_loop_and_one_longer_than_its_sum_agree() {
     agrees(&half_matmul(DType::F16, (32, 32, 32)), "TC(0) PIPE(3,4)");
 }
 
+/// a · b in f32, of which the product of row i and step l counts where l < i + 7, if asked for.
+fn plain_product(gated: bool) -> UOp {
+    const N: i64 = 64;
+    let (i, j) = (range(N, 0, AxisKind::Loop), range(N, 1, AxisKind::Loop));
+    let l = range(N, 2, AxisKind::Reduce);
+    let load = |k: u32, row: &UOp, column: &UOp| {
+        UOp::param(k, DType::F32, (N * N) as usize).index(&(&(row * N) + column)).load()
+    };
+    let both = &load(1, &i, &l) * &load(2, &l, &j);
+    let both = if gated { l.lt(&(&i + 7)).select(&both, &both.const_like(0)) } else { both };
+    let to = UOp::param(0, DType::F32, (N * N) as usize).index(&(&(&i * N) + &j));
+    UOp::sink([to.store(&both.reduce(Op::Add, &[l]), &[i, j])])
+}
+
+/// Products that are added to the register that they are written to, without a condition and with one.
+fn in_place(text: &str) -> [usize; 2] {
+    let is_in_place = |line: &&str| {
+        let words: Vec<&str> = line.split("fma.rn.f32").collect();
+        let operands = words.get(1).map_or(Vec::new(), |w| w.trim().trim_end_matches(';').split(", ").collect());
+        operands.len() == 4 && operands[0] == operands[3]
+    };
+    let lines = || text.lines().filter(is_in_place);
+    let guarded = lines().filter(|l| l.trim().starts_with('@')).count();
+    [lines().count() - guarded, guarded]
+}
+
+#[test]
+fn plain_products_are_copied_ahead_and_stay_in_their_registers() {
+    for (opts, wait) in [
+        ("UPCAST(1,4) UPCAST(0,4) LOCAL(1,8) LOCAL(0,8) TILE(4,16) PIPE(5,2)", 0),
+        ("UPCAST(1,4) UPCAST(0,4) LOCAL(1,8) LOCAL(0,8) TILE(4,16) PIPE(5,3) UNROLL(4,4)", 1),
+        ("VECTORIZE(1,4) UPCAST(0,4) LOCAL(1,8) LOCAL(0,8) TILE(4,8) PIPE(5,2) UNROLL(4,8)", 0),
+    ] {
+        for gated in [false, true] {
+            let (_, text) = agrees(&plain_product(gated), opts);
+            assert!(words(&text, "cp.async.") > 0, "{opts}\n{text}");
+            assert!(text.contains(&format!("cp.async.wait_group {wait};")), "{opts}\n{text}");
+            let [plain, guarded] = in_place(&text);
+            let (some, none) = if gated { (guarded, plain) } else { (plain, guarded) };
+            assert!(some >= 16 && none == 0, "{opts} gated {gated}: {some} {none}\n{text}");
+            assert_eq!(words(&text, "add.rn.f32"), 0, "{opts} gated {gated}\n{text}");
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
     let refused = |opts: &str| {

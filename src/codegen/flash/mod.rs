@@ -5,14 +5,14 @@
 //! The kernel graph of an attention ([`KernelInfo::attention`](doorbell_uop::KernelInfo)) says what is computed: the
 //! reductions of a softmax between two products, each inside the next. As loops they would compute every score once for
 //! each column of the result. No opt can make the running sums of it, since a Reduce knows one operation and no
-//! rescaling; so this module writes the linear program itself: [`parts`] takes the graph apart, [`kernel`] writes loops
-//! and registers, [`value`] computes scores and masks in lanes, and [`list`] keeps nodes in order. Everything else
-//! (masks, strides, types) stays what the graph says. Targets without vectors, and graphs of another form, are compiled as any
-//! other kernel.
+//! rescaling; so this module writes the linear program itself: [`parts`] takes the graph apart, [`list`] keeps nodes in
+//! order, and [`value`] computes scores and masks in lanes. Everything else (masks, strides, types) stays what the graph
+//! says. Graphs of another form, and on targets without vectors or with too little, are compiled as any other kernel.
 //!
-//! A tile is some vectors of queries, one query a lane. Keys and values are read one element at a time, for all lanes;
-//! a tile of keys by queries is in registers. Nothing is folded across lanes, and only the queries and the result are
-//! turned.
+//! On a CPU ([`kernel`]) a tile is some vectors of queries, one query a lane. Keys and values are read one element at a
+//! time, for all lanes; a tile of keys by queries is in registers. Nothing is folded across lanes, and only the queries
+//! and the result are turned. On a GPU a workgroup takes queries ([`gpu`]), whose products come from a matrix unit
+//! ([`waves`]) or from its threads ([`threads`]).
 
 mod gpu;
 mod kernel;
