@@ -20,6 +20,7 @@ mod constants;
 mod corpus;
 mod division;
 mod doors;
+mod ends;
 mod figures;
 mod file;
 mod harmless;

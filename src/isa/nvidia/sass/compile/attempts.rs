@@ -13,6 +13,7 @@
 //! | `OnTime`  | loads an iteration ahead cost resident blocks  | loads an iteration ahead        | more blocks fit      |
 //! | `OnePool` | code needs more than `setmaxnreg` has given it | `setmaxnreg`                    | always               |
 //! | `Rolled`  | unrolled loops spill                           | unrolling, all moves of code    | fewer spills         |
+//! | `Apart`   | spills, or no registers for code that is shared | one copy of code for all places | fewer spills        |
 //! | `Hoisted` | values are spilled                             | loop-invariant code motion, sinking | fewer spills     |
 //! | `InPlace` | values are still spilled                       | also early loads                | fewer spills         |
 //! | `Serial`  | wgmma instructions lack registers              | overlapping wgmma instructions  | always               |
@@ -51,6 +52,8 @@ pub struct Choices {
     pub sinks: bool,
     /// Loads are issued before code waits for earlier ones.
     pub hoists: bool,
+    /// Places that need the same long code call one copy of it, which needs registers that are free at all of them.
+    pub shares: bool,
     pub multiplies: Multiplies,
 }
 
@@ -61,6 +64,7 @@ pub enum Attempt {
     OnTime,
     OnePool,
     Rolled,
+    Apart,
     Hoisted,
     InPlace,
     Serial,
@@ -75,6 +79,8 @@ pub struct Outcome {
     pub spills: usize,
     /// The code contains calls.
     pub calls: bool,
+    /// Several places call one copy of the code that they need.
+    pub shared: bool,
     /// It has wgmma instructions, and their registers are written while they run, or there are too few registers for
     /// them.
     pub disturbed: bool,
@@ -91,7 +97,7 @@ impl Attempt {
     /// Attempts for the whole body, in order. The first is always made.
     pub const BODIES: [Attempt; 4] = [Attempt::Full, Attempt::OnTime, Attempt::OnePool, Attempt::Rolled];
     /// Attempts for one body whose registers do not suffice, in order.
-    pub const REGISTERS: [Attempt; 3] = [Attempt::Hoisted, Attempt::InPlace, Attempt::Serial];
+    pub const REGISTERS: [Attempt; 4] = [Attempt::Apart, Attempt::Hoisted, Attempt::InPlace, Attempt::Serial];
 
     /// The optimisations that it applies.
     pub const fn choices(self) -> Choices {
@@ -100,14 +106,19 @@ impl Attempt {
             loads_ahead: false,
             sinks: false,
             hoists: false,
+            shares: false,
             multiplies: Multiplies::AsWritten,
         };
         let held = Choices { multiplies: Multiplies::Held, ..none };
         match self {
-            Attempt::Full => Choices { invariants: true, loads_ahead: true, sinks: true, hoists: true, ..held },
+            Attempt::Full => {
+                Choices { invariants: true, loads_ahead: true, sinks: true, hoists: true, shares: true, ..held }
+            }
             Attempt::OnTime => Choices { loads_ahead: false, ..Attempt::Full.choices() },
-            Attempt::OnePool | Attempt::InPlace => held,
-            Attempt::Rolled => none,
+            Attempt::Apart => Choices { shares: false, ..Attempt::Full.choices() },
+            Attempt::OnePool => Choices { shares: true, ..held },
+            Attempt::InPlace => held,
+            Attempt::Rolled => Choices { shares: true, ..none },
             Attempt::Hoisted => Choices { hoists: true, ..held },
             Attempt::Serial => Choices { multiplies: Multiplies::Serial, ..none },
         }
@@ -121,6 +132,7 @@ impl Attempt {
             Attempt::OnTime => best.pool.is_none() && best.resident < best.resident_on_time,
             Attempt::OnePool => matches!(best.pool, Some(false)),
             Attempt::Rolled => spills && best.unrolled && best.pool.is_none(),
+            Attempt::Apart => best.shared && (spills || !best.allocated),
             Attempt::Hoisted | Attempt::InPlace => spills,
             Attempt::Serial => best.disturbed,
         }
@@ -131,6 +143,7 @@ impl Attempt {
         match self {
             Attempt::Full | Attempt::OnePool | Attempt::Serial => true,
             Attempt::OnTime => new.resident > best.resident,
+            Attempt::Apart => !best.allocated || new.spills < best.spills,
             Attempt::Rolled | Attempt::Hoisted | Attempt::InPlace => new.spills < best.spills,
         }
     }
@@ -155,7 +168,7 @@ impl Attempt {
 /// # Errors
 /// Something has no machine code, or more registers are needed than there are.
 pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
-    let mut first = passes::select(unit)?;
+    let mut first = passes::select(unit, Attempt::Full.choices())?;
     (unit.ctx.done)(Phase::Select);
     if unit.ctx.blame {
         blame::known_on_chip(unit, &first.code)?;
@@ -166,7 +179,7 @@ pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
         let before = of_body(unit, &best, ahead, &first);
         if attempt.is_due(&before) {
             attempt.prepare(unit);
-            let mut again = passes::select(unit)?;
+            let mut again = passes::select(unit, attempt.choices())?;
             passes::arrange(&mut again, attempt.choices());
             let new = allocated(&mut again, unit)?;
             if attempt.is_better(&of_body(unit, &new, 0, &again), &before) {
@@ -191,9 +204,12 @@ fn allocated(first: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmErro
     let mut before = of_registers(&best, first);
     for attempt in Attempt::REGISTERS {
         if attempt.is_due(&before) {
-            let mut again = passes::select(unit)?;
+            let mut again = passes::select(unit, attempt.choices())?;
             passes::arrange(&mut again, attempt.choices());
-            let new = Ok(passes::allocate(&mut again, unit)?);
+            let new = passes::allocate(&mut again, unit);
+            if new.is_err() && best.is_ok() {
+                continue;
+            }
             let after = of_registers(&new, first);
             if attempt.is_better(&after, &before) {
                 (best, before) = (new, after);
@@ -205,13 +221,13 @@ fn allocated(first: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmErro
 
 /// The outcome of register allocation.
 fn of_registers(placed: &Result<AllocatedCode, AsmError>, selected: &Selected) -> Outcome {
-    let calls = !selected.calls.is_empty();
+    let (calls, shared) = (!selected.calls.is_empty(), !selected.beside.is_empty());
     match placed {
         Ok(p) => {
             let disturbed = p.multiplies && !flight::is_undisturbed(&p.lines);
-            Outcome { allocated: true, spills: p.spills, calls, disturbed, ..Outcome::default() }
+            Outcome { allocated: true, spills: p.spills, calls, shared, disturbed, ..Outcome::default() }
         }
-        Err(_) => Outcome { calls, disturbed: flight::multiplies(&selected.code), ..Outcome::default() },
+        Err(_) => Outcome { calls, shared, disturbed: flight::multiplies(&selected.code), ..Outcome::default() },
     }
 }
 
@@ -222,6 +238,7 @@ fn of_body(unit: &Unit, placed: &AllocatedCode, ahead: u32, selected: &Selected)
         allocated: true,
         spills: placed.spills,
         calls: !selected.calls.is_empty(),
+        shared: !selected.beside.is_empty(),
         disturbed: false,
         unrolled: unit.rolled.is_some(),
         pool,
@@ -238,6 +255,7 @@ mod tests {
         allocated: true,
         spills: 0,
         calls: false,
+        shared: false,
         disturbed: false,
         unrolled: true,
         pool: None,
@@ -268,12 +286,15 @@ mod tests {
         assert_eq!(due(Outcome { disturbed: true, ..GOOD }), [Serial]);
         assert_eq!(due(Outcome { allocated: false, disturbed: true, ..GOOD }), [Serial]);
         assert_eq!(due(Outcome { allocated: false, ..GOOD }), []);
+        assert_eq!(due(Outcome { shared: true, ..GOOD }), []);
+        assert_eq!(due(Outcome { allocated: false, shared: true, ..GOOD }), [Apart]);
+        assert_eq!(due(Outcome { spills: 1, shared: true, ..GOOD }), [Rolled, Apart, Hoisted, InPlace]);
     }
 
     #[test]
     fn an_attempt_that_gives_up_speed_for_nothing_is_not_taken() {
         let spills = |spills| Outcome { spills, ..GOOD };
-        for a in [Attempt::Rolled, Attempt::Hoisted, Attempt::InPlace] {
+        for a in [Attempt::Rolled, Attempt::Apart, Attempt::Hoisted, Attempt::InPlace] {
             assert!(a.is_better(&spills(1), &spills(2)) && !a.is_better(&spills(2), &spills(2)), "{a:?}");
         }
         let blocks = |resident| Outcome { resident, ..GOOD };
@@ -286,10 +307,10 @@ mod tests {
     fn later_attempts_do_no_more_than_the_first() {
         let count = |a: Attempt| {
             let c = a.choices();
-            [c.invariants, c.loads_ahead, c.sinks, c.hoists].into_iter().filter(|on| *on).count()
+            [c.invariants, c.loads_ahead, c.sinks, c.hoists, c.shares].into_iter().filter(|on| *on).count()
         };
-        assert_eq!(Attempt::BODIES.map(count), [4, 3, 0, 0]);
-        assert_eq!(Attempt::REGISTERS.map(count), [1, 0, 0]);
+        assert_eq!(Attempt::BODIES.map(count), [5, 4, 1, 1]);
+        assert_eq!(Attempt::REGISTERS.map(count), [4, 1, 0, 0]);
         assert_eq!(Attempt::Full.choices().multiplies, Multiplies::Held);
         assert_eq!(Attempt::Serial.choices().multiplies, Multiplies::Serial);
     }

@@ -47,6 +47,17 @@ pub(super) fn ends(code: &Code, b: usize, next: Option<usize>) -> SmallVec<[End;
     }
 }
 
+/// A place where code beside the body is called.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The label that stands for it.
+    pub label: usize,
+    /// Number of the code.
+    pub code: usize,
+    /// The first register of its result, and of each operand.
+    pub registers: SmallVec<[u64; 3]>,
+}
+
 pub(super) struct Lines<'a> {
     code: &'a Code,
     /// Bytes of the frame.
@@ -56,13 +67,14 @@ pub(super) struct Lines<'a> {
     pub labels: usize,
     /// It contains wgmma instructions.
     pub multiplies: bool,
+    pub places: Vec<Place>,
 }
 
 impl<'a> Lines<'a> {
     pub fn new(code: &'a Code, frame_bytes: u32) -> Lines<'a> {
         let room = code.blocks.iter().map(|b| b.ops.len() + 3).sum::<usize>() + 8;
-        let labels = code.blocks.len() + code.calls;
-        Lines { code, frame_bytes, all: Vec::with_capacity(room), labels, multiplies: false }
+        let labels = code.blocks.len() + code.calls + code.places;
+        Lines { code, frame_bytes, all: Vec::with_capacity(room), labels, multiplies: false, places: vec![] }
     }
 
     pub fn label(&mut self, label: usize) {
@@ -95,6 +107,14 @@ impl<'a> Lines<'a> {
         m: &Mach,
         mut register: impl FnMut(&RegField) -> Result<u64, AsmError>,
     ) -> Result<(), AsmError> {
+        let calls = self.code.blocks.len();
+        if let Nature::Beside(code, place) = m.nature {
+            let label = calls + self.code.calls + place as usize;
+            let registers = m.regs.iter().map(register).collect::<Result<_, _>>()?;
+            self.places.push(Place { label, code: code as usize, registers });
+            self.label(label);
+            return Ok(());
+        }
         let mut inst = m.inst;
         for r in &m.regs {
             let index = register(r)?;
@@ -103,7 +123,6 @@ impl<'a> Lines<'a> {
         if m.above {
             self.raise(&mut inst, m.pos)?;
         }
-        let calls = self.code.blocks.len();
         let target = match m.nature {
             Nature::Converge(_, to) => Some(to as usize),
             Nature::Address(call) => Some(calls + call as usize),

@@ -106,7 +106,7 @@ impl Wide {
 /// Represents the guard among a form's field numbers.
 const GUARD: u8 = u8::MAX;
 
-/// Represents no field: the register is only kept live.
+/// Represents no field: the register is only kept live, or used by what the instruction stands for.
 const KEPT: u8 = u8::MAX - 1;
 
 /// A register field of an instruction.
@@ -142,6 +142,8 @@ pub(super) enum Nature {
     Address(u32),
     /// A call of a function, and the call's number.
     Call(u32, u32),
+    /// A call of the code with this number beside the body, and the place's number; or a place in such code.
+    Beside(u32, u32),
 }
 
 /// A machine instruction. Passed by value; it is small enough to be copied without a loop.
@@ -342,7 +344,12 @@ impl Mach {
 
     /// Keeps consecutive words live until here, though the instruction does not use them.
     pub fn keep(&mut self, word: Word, count: u8) {
-        self.regs.push(RegField { field: KEPT, word, count, write: false, keep: false });
+        self.uses(word, count, false);
+    }
+
+    /// Reads or writes consecutive words that no field names.
+    pub fn uses(&mut self, word: Word, count: u8, write: bool) {
+        self.regs.push(RegField { field: KEPT, word, count, write, keep: false });
     }
 
     /// Writes one word.
@@ -579,6 +586,11 @@ impl Mach {
         out
     }
 
+    /// Whether it stands for a call of code beside the body, or for the start or end of such code.
+    pub fn is_beside(&self) -> bool {
+        matches!(self.nature, Nature::Beside(..))
+    }
+
     /// Whether a guard may leave what it would have written.
     pub fn may_keep(&self) -> bool {
         !self.private && self.is_guarded()
@@ -648,6 +660,8 @@ pub(super) struct Code {
     pub returns: Option<usize>,
     /// Calls.
     pub calls: usize,
+    /// Places where code beside the body is called.
+    pub places: usize,
     /// Threads that diverge between these blocks reconverge in the second.
     pub meets: Vec<(usize, usize)>,
     /// Blocks that threads leave at different times, because a function calls itself there.

@@ -6,7 +6,7 @@
 //!   body     flatten, split, unroll, pool, facts, vectors            once a kernel and function
 //!   attempts select, shape, converge                                 once an attempt: see `attempts`
 //!            invariants, pipeline, sink, hoist, hold or serialize
-//!            uniform registers, liveness, registers
+//!            uniform registers, liveness, registers, code beside
 //!   finish   link                                                    once a kernel, with its functions
 //!            constants, descriptor, translate
 //!            pieces, gather, banks, schedule
@@ -15,7 +15,7 @@
 //! ```
 
 use super::allocate::place::{self, AllocatedCode};
-use super::allocate::{live, pool, scalar};
+use super::allocate::{beside, live, pool, scalar};
 use super::arrange::{flight, flow, hoist, invariant, pipeline, shape, sink};
 use super::attempts::{self, Choices, Multiplies};
 use super::context::{Context, Unit};
@@ -144,8 +144,8 @@ pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
 ///
 /// # Errors
 /// An instruction of the text without machine code.
-pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
-    let mut selected = select::select(unit)?;
+pub fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
+    let mut selected = select::select(unit, choices.shares)?;
     shape::shape(&mut selected.code);
     flow::converge(&mut selected.code)?;
     Ok(selected)
@@ -178,6 +178,9 @@ pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
     ahead
 }
 
+/// Registers that a body gets at least.
+const LEAST: u16 = 16;
+
 /// Allocate: lines with physical registers, of which the unit says how many there are.
 ///
 /// # Errors
@@ -185,7 +188,21 @@ pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
 pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     scalar::choose(selected);
     let settled = live::settle(&mut selected.code, selected.stack.reg());
-    place::place(selected, &settled, unit.limit(), unit.body.outgoing_bytes + unit.body.local_bytes)
+    let (limit, local_bytes) = (unit.limit(), unit.body.outgoing_bytes + unit.body.local_bytes);
+    let body = place::place(selected, &settled, limit, local_bytes)?;
+    if selected.beside.is_empty() {
+        return Ok(body);
+    }
+    let mut all = beside::append(body, &mut selected.beside, limit);
+    let need = if all.is_ok() { 0 } else { beside::need(&mut selected.beside)? };
+    // The body gets fewer, until enough are left for the code beside it.
+    for fewer in (1..=3).filter_map(|part| limit.checked_sub(need * part / 3)) {
+        if all.is_err() && fewer >= LEAST {
+            let body = place::place(selected, &settled, fewer, local_bytes)?;
+            all = beside::append(body, &mut selected.beside, limit);
+        }
+    }
+    all
 }
 
 /// Lower: sm_90 lines → the chip's.

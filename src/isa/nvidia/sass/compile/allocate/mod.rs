@@ -5,8 +5,9 @@
 //!
 //! Order: [`scalar`] moves warp-uniform values to uniform registers, [`live`] removes dead code and computes live
 //! ranges, [`place`] gives each value one register. If that fails, [`parts`] passes the code to the shared allocator,
-//! which sees it through [`touch`]. [`pool`] handles `setmaxnreg`.
+//! which sees it through [`touch`]. [`beside`] appends code that several places call. [`pool`] handles `setmaxnreg`.
 
+pub mod beside;
 pub mod live;
 pub mod parts;
 pub mod place;

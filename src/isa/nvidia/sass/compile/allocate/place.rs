@@ -6,11 +6,12 @@ use super::parts::{Apply, Parts, moves_runs, parked, spills};
 use super::pool;
 use crate::ptx::Pos;
 use crate::sass::compile::AsmError;
-use crate::sass::compile::lines::{End, Line, Lines, ends};
+use crate::sass::compile::lines::{End, Line, Lines, Place, ends};
 use crate::sass::compile::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
 use crate::sass::compile::select::Selected;
 use crate::sass::op;
 use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Unsplit, Values};
+use std::ops::Range;
 
 pub const PREDICATES: u8 = 0;
 pub const GENERAL: u8 = 1;
@@ -28,6 +29,8 @@ pub struct AllocatedCode {
     pub labels: usize,
     /// It contains wgmma instructions.
     pub multiplies: bool,
+    /// Places where code beside it is called.
+    pub places: Vec<Place>,
 }
 
 /// The registers that may be allocated, without the last `apart`; with `wide` also long tuples for wgmma accumulators;
@@ -110,7 +113,7 @@ fn failed(e: regalloc::RegAllocError) -> AsmError {
 
 /// Adds the setup of the stack pointer if it is needed.
 fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> AllocatedCode {
-    let Lines { mut all, labels, frame_bytes, multiplies, .. } = lines;
+    let Lines { mut all, labels, frame_bytes, multiplies, places, .. } = lines;
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
         let down = Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", u64::from(frame_bytes.wrapping_neg()));
@@ -119,7 +122,7 @@ fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) 
         let head = [load, down].map(|m| Line::Inst(m.inst, None));
         all.splice(1..1, head.into_iter().skip(first));
     }
-    AllocatedCode { lines: all, registers, frame_bytes, spills, labels, multiplies }
+    AllocatedCode { lines: all, registers, frame_bytes, spills, labels, multiplies, places }
 }
 
 /// How many registers more than the maximum pressure may be used.
@@ -147,6 +150,32 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unspl
         regalloc::check(&func, &regs, &whole.allocation(&func, &regs))
     });
     Some(whole)
+}
+
+/// Allocates for code that may use these general registers and predicates, and where they are not enough general
+/// registers of a range. Nothing is split or spilled.
+///
+/// # Errors
+/// There are too few registers.
+pub fn within(
+    selected: &Selected,
+    settled: &Settled,
+    (general, predicates): (&[u16], &[u16]),
+    more: Range<u16>,
+) -> Result<AllocatedCode, AsmError> {
+    let values = Values { classes: &selected.code.classes, ranges: &settled.ranges, points: settled.points };
+    let mut regs = info(more.end.max(more.start), 0, (false, None));
+    regs.files[usize::from(PREDICATES)].order = predicates.to_vec();
+    regs.files[usize::from(GENERAL)].order = general.to_vec();
+    let Some(whole) = regalloc::allocate_unsplit(values, &settled.copies, &regs, &[0..0, more.clone()]) else {
+        return Err(AsmError::new(Pos::default(), "too few registers for code that several places call".into()));
+    };
+    debug_assert_eq!(Ok(()), {
+        regs.files[usize::from(GENERAL)].order.extend(more);
+        let func = Parts::of(selected, &settled.undefined, true).func;
+        regalloc::check(&func, &regs, &whole.allocation(&func, &regs))
+    });
+    Ok(placed(selected, lines(selected, &whole, 0)?, (whole.end(GENERAL), 0)))
 }
 
 /// The lines of code whose values have one register each.

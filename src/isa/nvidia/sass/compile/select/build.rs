@@ -1,5 +1,6 @@
 //! Building blocks of selection: operands, and arithmetic forms chosen by the kinds of their operands.
 
+use super::far::Place;
 use crate::ptx::{Opcode, Pos, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::context::Unit;
@@ -147,6 +148,8 @@ pub struct Build<'a> {
     pub chip: SmArch,
     /// Functions that are called.
     pub calls: Vec<u32>,
+    /// Places that need code for the ends of the range.
+    pub far: Vec<Place>,
     /// Whether shared memory addresses contain the block's rank in its cluster; computed on first use.
     ranked: OnceCell<bool>,
     /// That rank, and addresses with it, computed at the start.
@@ -189,6 +192,7 @@ impl<'a> Build<'a> {
             number: unit.number,
             chip: unit.ctx.chip,
             calls: vec![],
+            far: vec![],
             ranked: OnceCell::new(),
             rank: None,
             shared: Default::default(),

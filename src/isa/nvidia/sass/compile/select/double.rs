@@ -387,14 +387,27 @@ impl Build<'_> {
         d
     }
 
-    /// The root of what is below 2^-970 or no positive number: of `2^108 x`, made smaller by 2^-54, both exact.
-    pub(super) fn far_root_double(&mut self, x: Word, rounding: Modifier) -> Word {
+    /// The root of what is below 2^-970 or no positive number: of `2^108 x`, made smaller by 2^-54, both exact. With
+    /// `all` the root of any value: others are not scaled.
+    pub(super) fn far_root_double(&mut self, x: Word, rounding: Modifier, all: bool) -> Word {
         let (big, scaled, out) = (self.two(), self.two(), self.two());
-        self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(108).to_bits()));
+        let mut factors = [108, -54].map(|n| Wide::Imm(2f64.powi(n).to_bits()));
+        if all {
+            let p = self.pred();
+            let size = Src { abs: true, ..x.plus(1).into() };
+            self.test(p, mods::cmp::LT, size, 0x0350_0000.into(), Pred::TRUE);
+            factors = factors.map(|f| {
+                let chosen = self.two();
+                self.mov(chosen, Val::Imm(0));
+                self.select(chosen.plus(1), Pred::of(p), f.high().into(), ONE_HIGH.into());
+                Wide::Pair(chosen)
+            });
+        }
+        self.dmul(big, Wide::Pair(x), factors[0]);
         let r = self.double_seed(big, mods::fn_::RSQ64H);
         let [s, half] = self.root_steps_double(big, r);
         let s = self.directed(s, (s, s, Wide::Pair(big)), Wide::Pair(half), rounding);
-        self.dmul(scaled, Wide::Pair(s), Wide::Imm(2f64.powi(-54).to_bits()));
+        self.dmul(scaled, Wide::Pair(s), factors[1]);
         // Zeros and positive infinity are their own roots.
         let (p, q) = (self.pred(), self.pred());
         self.test_double(p, mods::cmp::NEU, Wide::Pair(x), Wide::Imm(INFINITY), Pred::TRUE);

@@ -13,6 +13,7 @@ mod convert;
 mod copy;
 mod divide;
 mod double;
+mod far;
 mod field;
 mod float;
 mod half;
@@ -35,6 +36,7 @@ mod words;
 use crate::ptx::{Opcode, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::allocate::pool::Pool;
+use crate::sass::compile::arrange::flight;
 use crate::sass::compile::context::Unit;
 use crate::sass::compile::mir::{Block, Code, Term, Word};
 use crate::sass::compile::optimise::facts::Known;
@@ -56,10 +58,12 @@ pub struct Selected {
     pub calls: Vec<u32>,
     /// The register counts of `setmaxnreg`, if it can be used.
     pub pool: Option<Pool>,
+    /// Code after the body that several of its places call.
+    pub beside: Vec<Selected>,
 }
 
-/// Selects a body's instructions.
-pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
+/// Selects a body's instructions. With `shares`, several places may call one copy of the code that they need.
+pub fn select(unit: &Unit, shares: bool) -> Result<Selected, AsmError> {
     let body = &unit.body;
     let mut b = Build::new(unit);
     b.code.returns = unit.number.map(|_| b.fresh());
@@ -97,14 +101,24 @@ pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
     b.guard = None;
     // Reaching the end of a body returns.
     b.return_block();
-    let entry = std::mem::take(&mut b.entry);
-    let stack = b.stack;
-    let uses_stack = b.uses_stack;
-    b.code.blocks[0].ops.splice(0..0, entry);
-    Ok(Selected { code: b.code, stack, uses_stack, barriers: b.barriers, calls: b.calls, pool: body.pool })
+    // Registers of wgmma instructions are written while other code runs.
+    let shares = shares && body.pool.is_none() && !flight::multiplies(&b.code);
+    let beside = b.far_code(unit, shares);
+    if let Some(what) = b.take_fault() {
+        return Err(AsmError::new(unit.pos, what));
+    }
+    Ok(b.finish(beside))
 }
 
 impl Build<'_> {
+    /// All that was selected.
+    fn finish(mut self, beside: Vec<Selected>) -> Selected {
+        let entry = std::mem::take(&mut self.entry);
+        self.code.blocks[0].ops.splice(0..0, entry);
+        let Build { code, stack, uses_stack, barriers, calls, .. } = self;
+        Selected { code, stack, uses_stack, barriers, calls, pool: self.body.pool, beside }
+    }
+
     /// Continues in a block, which is appended to the layout.
     pub fn start(&mut self, block: usize) {
         self.block = block;

@@ -1,35 +1,28 @@
 //! Division, reciprocal and square root, correctly rounded. If operands and result are in the middle of the range, a
-//! few refinement steps from MUFU's estimate are enough. The code that is right for all inputs (`far_..`) is behind a
-//! branch that a warp takes if one of its threads needs it.
+//! few refinement steps from MUFU's estimate are enough. The code for the ends of the range (`far`) is behind a branch
+//! that a warp takes if one of its threads needs it.
 //!
 //! Steps and limits are those of ptxas' code, and rely on the accuracy of MUFU and FCHK that this code relies on.
 
 use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
+use super::far::{Far, Function};
 use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
 use crate::sass::{Modifier, mods, op};
 
 const ONE: u32 = 1f32.to_bits();
 
 impl Build<'_> {
-    /// The result of `near`, of one word or two; in threads for which `near` says so, the result of `far`.
-    fn near_or(
-        &mut self,
-        words: u8,
-        near: impl FnOnce(&mut Self) -> (Word, Pred),
-        far: impl FnOnce(&mut Self) -> Word,
-    ) -> Word {
+    /// The result of `near`; in threads for which `near` says so, that of the code for the ends of the range, of
+    /// numerator (of quotients) and other operand.
+    fn near_or(&mut self, far: Far, of: (Option<Src>, Src), near: impl FnOnce(&mut Self) -> (Word, Pred)) -> Word {
         let any = self.pred();
         let (out, is_far) = near(self);
         self.push(Mach::new(op::VOTE_R).w("pu", any).m(mods::md::ANY).p("pp", is_far).effect());
         let (elsewhere, done) = (self.fresh(), self.fresh());
         self.code.blocks[self.block].term = Term::Branch(Pred::of(any), elsewhere, done, true);
         self.start(elsewhere);
-        let right = far(self);
-        match words {
-            2 => self.select64(out, is_far, Wide::Pair(right), Wide::Pair(out)),
-            _ => self.select(out, is_far, right.into(), out.into()),
-        }
+        self.needs_far(far, of, (out, is_far));
         self.code.blocks[self.block].term = Term::Jump(done);
         self.start(done);
         out
@@ -70,7 +63,7 @@ impl Build<'_> {
                 let left = m.multiply_add(y.negated(), q.into(), x);
                 (m.multiply_add(r.into(), left.into(), q.into()), Pred::of(p))
             };
-            m.near_or(1, near, |m| m.far_quotient(x, y, rounding))
+            m.near_or(Far { function: Function::Quotient, double: false, rounding }, (Some(x), y), near)
         });
         self.mov(d, Val::Word(r));
     }
@@ -96,7 +89,7 @@ impl Build<'_> {
                 m.compare(p, mods::cmp::LE, false, exponent.into(), 0x01ff_ffff.into());
                 (m.reciprocal_step(y), Pred::of(p))
             };
-            m.near_or(1, near, |m| m.far_quotient(ONE.into(), y, rounding))
+            m.near_or(Far { function: Function::Reciprocal, double: false, rounding }, (None, y), near)
         });
         self.mov(d, Val::Word(r));
     }
@@ -113,7 +106,7 @@ impl Build<'_> {
                 m.compare(p, mods::cmp::GT, false, low.into(), 0x727f_ffff.into());
                 (m.root_steps(x), Pred::of(p))
             };
-            m.near_or(1, near, |m| m.scaled_root(x))
+            m.near_or(Far { function: Function::Root, double: false, rounding }, (None, x), near)
         });
         self.mov(d, Val::Word(r));
     }
@@ -129,12 +122,22 @@ impl Build<'_> {
     }
 
     /// The square root of values below 2^-101, and of values that are not positive numbers: of `2^64 x`, scaled back by
-    /// 2^-32. Both scalings are exact.
-    fn scaled_root(&mut self, x: Src) -> Word {
+    /// 2^-32. Both scalings are exact. With `all` the root of any value: others are not scaled.
+    pub(super) fn scaled_root(&mut self, x: Src, all: bool) -> Word {
         let (big, scaled, out) = (self.one(), self.one(), self.one());
-        self.alu(fmul(), big, [x, 2f32.powi(64).to_bits().into(), Src::ZERO], |m| m);
+        let mut factors = [64, -32].map(|n| Src::from(2f32.powi(n).to_bits()));
+        if all {
+            let p = self.pred();
+            self.test(p, mods::cmp::LT, Src { neg: false, abs: true, ..x }, 0x0d00_0000.into(), Pred::TRUE);
+            factors = factors.map(|f| {
+                let chosen = self.one();
+                self.select(chosen, Pred::of(p), f, ONE.into());
+                chosen.into()
+            });
+        }
+        self.alu(fmul(), big, [x, factors[0], Src::ZERO], |m| m);
         let s = self.root_steps(big.into());
-        self.alu(fmul(), scaled, [s.into(), 2f32.powi(-32).to_bits().into(), Src::ZERO], |m| m);
+        self.alu(fmul(), scaled, [s.into(), factors[1], Src::ZERO], |m| m);
         let p = self.has_other_root(x);
         self.select(out, p, scaled.into(), x);
         out
@@ -186,7 +189,7 @@ impl Build<'_> {
                 }
                 (out, Pred::of(p))
             };
-            m.near_or(2, near, |m| m.far_quotient_double(None, y, rounding))
+            m.near_or(Far { function: Function::Reciprocal, double: true, rounding }, (None, y.into()), near)
         });
         self.mov64(d, Wide::Pair(r));
     }
@@ -205,7 +208,7 @@ impl Build<'_> {
                 m.test(p, mods::cmp::GT, size(both), 0x0010_0000.into(), Pred::of(large));
                 (m.directed(out, (y, out, Wide::Pair(x)), Wide::Pair(r), rounding), Pred::of(p).not())
             };
-            m.near_or(2, near, |m| m.far_quotient_double(Some(x), y, rounding))
+            m.near_or(Far { function: Function::Quotient, double: true, rounding }, (Some(x.into()), y.into()), near)
         });
         self.mov64(d, Wide::Pair(r));
     }
@@ -233,7 +236,7 @@ impl Build<'_> {
                 let [out, half] = m.root_steps_double(x, r);
                 (m.directed(out, (out, out, Wide::Pair(x)), Wide::Pair(half), rounding), Pred::of(p))
             };
-            m.near_or(2, near, |m| m.far_root_double(x, rounding))
+            m.near_or(Far { function: Function::Root, double: true, rounding }, (None, x.into()), near)
         });
         self.mov64(d, Wide::Pair(r));
     }
