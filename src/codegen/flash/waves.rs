@@ -196,7 +196,7 @@ impl Waves {
     }
 
     /// The address in a block of keys or values of what a lane supplies to `load_matrix`.
-    fn from_rows(&self, which: usize, block: &UOp) -> UOp {
+    fn start_of_rows(&self, which: usize, block: &UOp) -> UOp {
         let (pitch, b) = (self.pitches[which], self.unit.b_spread);
         let (row, matrix) = (remainder(&self.lane, 8), quotient(&self.lane, 8));
         // The lane and the element that hold the start of the row. Rows of keys are lines of the operand, rows of values
@@ -245,7 +245,7 @@ impl Waves {
         (tiles, steps): (i64, i64),
         all: &mut [Vec<UOp>],
     ) {
-        let (from, ahead) = (self.from_rows(which, block), (AHEAD / all.len() as i64) as usize);
+        let (from, ahead) = (self.start_of_rows(which, block), (AHEAD / all.len() as i64) as usize);
         let mut order = (0..steps).flat_map(|s| (0..tiles).map(move |j| (s, j)));
         let mut read: VecDeque<(i64, i64, UOp)> = VecDeque::new();
         loop {

@@ -293,8 +293,8 @@ fn tile(kernel: &mut OptKernel, mut analysis: KernelAnalysis, k: usize) {
 /// The loop of a reduction inside all others.
 fn innermost(kernel: &OptKernel) -> Option<UOp> {
     let order = kernel.sink.toposort();
-    let loops = order.iter().filter(|u| u.op() == Op::Reduce).filter_map(|u| u.src().last());
-    loops.filter(|r| kind_of(r) == AxisKind::Reduce).last().cloned()
+    let mut loops = order.iter().filter(|u| u.op() == Op::Reduce).filter_map(|u| u.src().last());
+    loops.rfind(|r| kind_of(r) == AxisKind::Reduce).cloned()
 }
 
 /// Copies the tiles of a product to workgroup memory, in each iteration of its outer loop: while the tiles before are
