@@ -27,7 +27,8 @@ pub struct Target {
     pub f64: bool,
     /// `Op::Ldexp` is an instruction.
     pub ldexp: bool,
-    /// `Op::Exp2` of f32 is an instruction with a relative error of 2^-22: what attentions of half types take.
+    /// `Op::Exp2` of f32 is an instruction with a relative error of 2^-22. Attentions on a GPU use it; elsewhere 2^x is
+    /// decomposed.
     pub exp2: bool,
     /// Matrix units, in order of preference.
     pub tensor_cores: &'static [WmmaArg],

@@ -1,9 +1,9 @@
 //! Attention on GPUs, apart from how products are made: workgroups, blocks of keys, masks, the softmax in one pass.
 //!
-//! A workgroup takes some queries, and goes through the keys block by block. Its threads hold scores and sums of weighted
-//! values in registers as [`Share`] says; threads beside each other hold parts of the same rows, and exchange a row's
-//! largest score and, at the end, the sum of its weights. Blocks whose keys are all seen by all queries come first; only
-//! the others evaluate conditions.
+//! A workgroup takes some queries, and goes through the keys block by block. Its threads hold scores and sums of
+//! weighted values in registers as [`Share`] says; threads beside each other hold parts of the same rows, and exchange
+//! a row's largest score and, at the end, the sum of its weights. Blocks whose keys are all seen by all queries come
+//! first; only the others evaluate conditions.
 
 use super::super::decomp;
 use super::list::{List, least, plus, sum, times};

@@ -6,8 +6,9 @@
 //! reductions of a softmax between two products, each inside the next. As loops they would compute every score once for
 //! each column of the result. No opt can make the running sums of it, since a Reduce knows one operation and no
 //! rescaling; so this module writes the linear program itself: [`parts`] takes the graph apart, [`list`] keeps nodes in
-//! order, and [`value`] computes scores and masks in lanes. Everything else (masks, strides, types) stays what the graph
-//! says. Graphs of another form, and on targets without vectors or with too little, are compiled as any other kernel.
+//! order, and [`value`] computes scores and masks in lanes. Everything else (masks, strides, types) stays what the
+//! graph says. Graphs of another form, and on targets without vectors or with too little workgroup memory, are compiled
+//! as any other kernel.
 //!
 //! On a CPU ([`kernel`]) a tile is some vectors of queries, one query a lane. Keys and values are read one element at a
 //! time, for all lanes; a tile of keys by queries is in registers. Nothing is folded across lanes, and only the queries
@@ -38,8 +39,8 @@ pub(super) fn program(ast: &UOp, target: &Target) -> Option<Vec<UOp>> {
     kernel::Kernel::new(&parts, &sizes).write()
 }
 
-/// Attentions of which [`program`] makes one kernel on a GPU, by their type: rows of queries and values have a multiple of
-/// this many elements, and at most so many.
+/// Attentions of which [`program`] makes one kernel on a GPU, by their type: rows of queries and values have a multiple
+/// of this many elements, and at most so many.
 pub fn rows(target: &Target) -> Vec<(Scalar, i64, i64)> {
     let on_unit = |t: Scalar| waves::unit(target, t).map(|unit| (t, i64::from(unit.k), waves::COLUMNS));
     let plain = threads::most(target).map(|most| (Scalar::F32, threads::MULTIPLE, most));

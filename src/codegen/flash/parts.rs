@@ -28,7 +28,8 @@ impl Operand {
     pub(super) fn scalar(&self) -> Scalar {
         self.address.dtype().scalar
     }
-    /// How many elements, at most `most`, lie beside each other and can be read at once at any multiple of their number.
+    /// How many elements, at most `most`, lie beside each other and can be read at once, at any multiple of their
+    /// number.
     pub(super) fn piece(&self, most: i64) -> i64 {
         let aligned = i64::from(alignment(&self.base));
         let fits = |n: &i64| *n <= most && *n <= aligned && self.strides[0] % n == 0;

@@ -1,8 +1,8 @@
 //! The products of an attention in f32 on GPUs, without a matrix unit.
 //!
 //! Eight neighbouring threads share some queries: each has every eighth key of a block, and a part of the columns. All
-//! operands are in workgroup memory as they are in buffers, a row after the other, and are read as vectors along it; the
-//! weights pass through workgroup memory too. Values are copied while scores are computed, and the next block's keys
+//! operands are in workgroup memory as they are in buffers, a row after the other, and are read as vectors along it.
+//! The weights pass through workgroup memory too. Values are copied while scores are computed, and the next block's keys
 //! while values are added.
 
 use super::gpu::{Group, Kernel, Products, Rows, Share, Sofar, Vector, int, joined, quotient, remainder, thread};
@@ -67,7 +67,10 @@ pub(super) fn program(p: &Parts, target: &Target) -> Option<Vec<UOp>> {
     let plan = Plan::of(p.depth_len, p.columns, target).filter(|_| f32s)?;
     let thread = thread(THREADS);
     let (row, across) = (quotient(&thread, ACROSS), remainder(&thread, ACROSS));
-    let scores = Vector { queries: vec![0; (plan.keys / ACROSS) as usize], along: (0..plan.keys).step_by(8).collect() };
+    let scores = Vector {
+        queries: vec![0; (plan.keys / ACROSS) as usize],
+        along: (0..plan.keys).step_by(ACROSS as usize).collect(),
+    };
     let sums = (0..p.columns / MULTIPLE)
         .map(|c| Vector { queries: vec![0; VECTOR as usize], along: (0..VECTOR).map(|e| c * MULTIPLE + e).collect() });
     let share = Share {

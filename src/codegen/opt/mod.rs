@@ -49,8 +49,8 @@ pub enum Opt {
     Stage { param: usize, axis: usize },
     /// Reduction axis: conditions on it that are known outside the reduction become its loop bounds.
     Bound { axis: usize },
-    /// Reduction loop of a matrix unit: the tiles of both operands go through workgroup memory, in this many buffers;
-    /// while one is multiplied, the next ones are copied (GPU targets, after TC).
+    /// Reduction loop on a GPU: what an iteration reads goes through workgroup memory, in this many buffers; while one
+    /// is multiplied, the next ones are copied. After TC these are the tiles of both operands of the matrix unit.
     Pipe { axis: usize, depth: usize },
     /// Uses a matrix unit, in the choice-th of the ways in which one of the target's units fits a sum of products. Axes
     /// are padded to its tile.
