@@ -173,7 +173,8 @@ thread_local! {
 /// What planning asks of a device with this target.
 fn traits(target: &Target) -> DeviceTraits {
     let units = target.tensor_cores.iter().map(|unit| unit.a).collect();
-    let device = if target.has_grid() { DeviceTraits::gpu(target.compute_units) } else { DeviceTraits::default() };
+    let cpu = || DeviceTraits::default().with_threads(target.threads);
+    let device = if target.has_grid() { DeviceTraits::gpu(target.compute_units) } else { cpu() };
     let rows = attention_rows(target).into_iter();
     let attentions = rows.map(|(of, multiple, most)| AttentionRows { of, multiple, most }).collect();
     device.with_units(units).with_attentions(attentions)

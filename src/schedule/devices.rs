@@ -10,6 +10,9 @@ const PARALLEL: u64 = 16;
 /// Element visits that one workgroup of a GPU makes in about the time that a launch takes.
 const WORKGROUP_WORK: u64 = 1 << 14;
 
+/// Elements of the longest vector of f32 of a CPU.
+const VECTOR: i64 = 16;
+
 /// Queries of a workgroup of an attention, at least.
 const QUERIES_OF_A_WORKGROUP: i64 = 64;
 /// So many keys take a workgroup about as long as three launches.
@@ -38,11 +41,19 @@ pub struct DeviceTraits {
     has_workgroups: bool,
     /// On a GPU, the attentions of which it makes one kernel.
     attentions: Vec<AttentionRows>,
+    /// Threads of a CPU; 0: unknown.
+    threads: u64,
 }
 
 impl Default for DeviceTraits {
     fn default() -> Self {
-        DeviceTraits { units: Vec::new(), parallel: PARALLEL, has_workgroups: false, attentions: Vec::new() }
+        DeviceTraits {
+            units: Vec::new(),
+            parallel: PARALLEL,
+            has_workgroups: false,
+            attentions: Vec::new(),
+            threads: 0,
+        }
     }
 }
 
@@ -64,24 +75,43 @@ impl DeviceTraits {
         DeviceTraits { attentions, ..self }
     }
 
-    /// Whether a kernel that computes all of a [`Op::Fused`](crate::uop::Op::Fused) is the best way there.
-    pub(super) fn fuses(&self, fused: &UOp) -> bool {
-        let of = fused.dtype().scalar;
+    /// The same CPU with so many threads.
+    #[must_use]
+    pub fn with_threads(self, threads: u32) -> DeviceTraits {
+        DeviceTraits { threads: threads.into(), ..self }
+    }
+
+    /// Whether one kernel computes the gradient of an attention's queries along with those of keys and values: a thread
+    /// adds to it what each tile of keys contributes, so it takes whole attentions, and every thread has its share.
+    pub(super) fn adds_up(&self, query: &UOp, other: &UOp) -> bool {
+        let leading = |u: &UOp| u.shape()[..u.shape().len().saturating_sub(2)].to_vec();
+        let all = leading(query).iter().map(|d| d.as_int().unwrap_or(0) as u64).product::<u64>();
+        let columns = query.shape().last().and_then(Dim::as_int).unwrap_or(1);
+        let fair = self.threads > 0 && (all % self.threads == 0 || all >= 4 * self.threads);
+        let whole = query.dtype().scalar == Scalar::F32 && columns % VECTOR == 0;
+        !self.has_workgroups && fair && whole && leading(query) == leading(other)
+    }
+
+    /// See [`Devices::fuses`].
+    fn fuses(&self, fused: &UOp) -> bool {
+        let read = &fused.src()[2..];
+        let of = read[0].dtype().scalar;
         if !self.has_workgroups {
             return !self.units.contains(&of);
         }
-        let size = |k: usize, from_end: usize| {
-            fused.src().get(k).and_then(|x| x.shape().iter().rev().nth(from_end)).and_then(Dim::as_int)
-        };
+        if matches!(fused.arg(), crate::uop::Arg::Attention(part) if part.is_gradient()) {
+            return false;
+        }
+        let size = |k: usize, from_end: usize| read[k].shape().iter().rev().nth(from_end).and_then(Dim::as_int);
         // A workgroup goes through all keys: few of them take long, if there are many keys.
-        let queries = fused.src()[1].shape().iter().rev().skip(1).map(|d| d.as_int().unwrap_or(1)).product::<i64>();
+        let queries = read[0].shape().iter().rev().skip(1).map(|d| d.as_int().unwrap_or(1)).product::<i64>();
         let busy = 2 * (queries / QUERIES_OF_A_WORKGROUP) >= self.parallel as i64;
-        if !busy && size(2, 1).is_none_or(|keys| keys > FEW_KEYS) {
+        if !busy && size(1, 1).is_none_or(|keys| keys > FEW_KEYS) {
             return false;
         }
         let row = |k: usize| size(k, 0);
         let fits = |kernel: &AttentionRows, n: i64| n % kernel.multiple == 0 && n <= kernel.most;
-        let both = [row(1), row(3)];
+        let both = [row(0), row(2)];
         let takes = |kernel: &AttentionRows| both.iter().all(|n| n.is_some_and(|n| fits(kernel, n)));
         self.attentions.iter().any(|kernel| kernel.of == of && takes(kernel))
     }
@@ -113,6 +143,10 @@ impl Devices {
     pub fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) {
         self.0.retain(|(name, _)| name != device);
         self.0.push((device.clone(), traits));
+    }
+    /// Whether a kernel that computes all of a [`Op::Fused`](crate::uop::Op::Fused) is the best way on its device.
+    pub(super) fn fuses(&self, fused: &UOp) -> bool {
+        fused.device().is_none_or(|d| self.traits(d).fuses(fused))
     }
     pub fn traits(&self, device: &str) -> DeviceTraits {
         self.0.iter().find(|(name, _)| **name == *device).map(|(_, traits)| traits.clone()).unwrap_or_default()

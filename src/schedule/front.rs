@@ -136,9 +136,13 @@ impl Walk<'_> {
         // What an After waits for has happened once it is in memory: nothing below it is of interest then.
         let is_over = |s: &UOp| u.op() == Op::After && *s != u.src()[0] && s.realized().is_some();
         let is_open = |s: &&UOp| !self.done.contains_key(*s) && !is_over(s);
-        // Of a Fused that needs no kernel of its own only the value is of interest.
-        let count = if u.op() == Op::Fused && !self.chosen.has(&u) { 1 } else { u.src().len() };
-        let pending: Srcs = u.src()[..count].iter().filter(is_open).cloned().collect();
+        // Of a Fused only the value is of interest, or the form for a kernel of its own.
+        let wanted = match u.op() {
+            Op::Fused if self.chosen.has(&u) => &u.src()[1..],
+            Op::Fused => &u.src()[..1],
+            _ => u.src(),
+        };
+        let pending: Srcs = wanted.iter().filter(is_open).cloned().collect();
         stack.push(Visit::Rebuild(u));
         stack.extend(pending.into_iter().rev().map(Visit::Enter));
     }
@@ -147,9 +151,13 @@ impl Walk<'_> {
         if u.op() == Op::After {
             return Ok(self.after(u));
         }
-        if u.op() == Op::Fused && !self.chosen.has(u) {
-            // PANIC: everything below was done before.
-            return Ok(self.done[&u.src()[0]].clone());
+        if u.op() == Op::Fused {
+            if !self.chosen.has(u) {
+                // PANIC: everything below was done before.
+                return Ok(self.done[&u.src()[0]].clone());
+            }
+            // PANIC: as above.
+            return Ok(u.with_src(u.src()[1..].iter().map(|s| self.done[s].clone()).collect::<Srcs>()));
         }
         // PANIC: everything below was done before.
         let below: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();

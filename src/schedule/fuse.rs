@@ -15,7 +15,7 @@ use super::order::edges;
 use super::paths::Paths;
 use super::stored::{Stored, slot};
 use crate::sort;
-use crate::uop::{Op, UMap, UOp, USet};
+use crate::uop::{Arg, AttentionPart, Op, UMap, UOp, USet};
 
 /// Buffers a kernel may have (what the narrowest of the field's devices allows).
 const MAX_BUFFERS: usize = 31;
@@ -119,6 +119,7 @@ impl Traits {
 /// Groups all jobs into kernels; empty kernels are those merged into others.
 pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<FusedKernel> {
     let mut f = Fusion::new(g, jobs, stored);
+    f.merge_attentions();
     f.merge_chains();
     f.merge_siblings();
     f.kernels
@@ -167,6 +168,55 @@ impl<'a> Fusion<'a> {
             home: (0..jobs.len()).collect(),
             kernels: jobs.iter().enumerate().map(kernel).collect(),
         }
+    }
+
+    /// What one kernel computes of an attention.
+    fn merge_attentions(&mut self) {
+        let part = |j: &Job| if let Arg::Attention(part) = j.node.arg() { Some(*part) } else { None };
+        let found: Vec<(usize, AttentionPart)> =
+            self.jobs.iter().enumerate().filter_map(|(k, j)| Some((k, part(j)?))).collect();
+        for (n, (b, second)) in found.iter().enumerate() {
+            for (a, first) in &found[..n] {
+                let same = self.jobs[*a].node.src()[1..] == self.jobs[*b].node.src()[1..];
+                let together = first.is_with(*second) || self.adds_up([(*a, *first), (*b, *second)]);
+                let (from, to) = (self.home[*a], self.home[*b]);
+                if same && together && from != to && !self.paths.are_apart(from, to) {
+                    let merged = self.side_by_side(from, to);
+                    self.replace(from, to, merged);
+                }
+            }
+        }
+    }
+
+    /// Whether one kernel computes two gradients of which one is that of the queries.
+    fn adds_up(&self, parts: [(usize, AttentionPart); 2]) -> bool {
+        let node = |k: usize| &self.jobs[parts[k].0].node;
+        let is_query = parts.map(|p| p.1 == AttentionPart::QueryGradient);
+        let gradients = parts.iter().all(|p| p.1.is_gradient());
+        let traits = self.g.traits(node(0));
+        gradients && (is_query[0] != is_query[1]) && traits.adds_up(node(is_query[1].into()), node(is_query[0].into()))
+    }
+
+    /// A kernel of the jobs of both, whose loops are the same but for axes of other lengths.
+    fn side_by_side(&self, a: usize, b: usize) -> FusedKernel {
+        let mut kernel = self.kernels[b].clone();
+        for (job, _) in self.kernels[a].jobs.clone() {
+            let (of, _) = kernel.jobs[0];
+            let axes = loops_by_axis(&self.jobs[of]);
+            let names = kernel.jobs[0].1.clone();
+            let mut mine = Vec::new();
+            for (k, at) in loops_by_axis(&self.jobs[job]).iter().enumerate().filter_map(|(k, at)| Some((k, (*at)?))) {
+                let extent = &self.jobs[job].loops[at].src()[0];
+                let beside = axes.get(k).copied().flatten().map(|loop_of| names[loop_of]);
+                mine.push(beside.filter(|axis| kernel.axes[*axis] == *extent).unwrap_or_else(|| {
+                    kernel.axes.push(extent.clone());
+                    kernel.axes.len() - 1
+                }));
+            }
+            kernel.jobs.push((job, mine));
+        }
+        sort::by_key(&mut kernel.jobs, |j| j.0);
+        kernel
     }
 
     /// Producers into their consumers, nearest first.
@@ -397,6 +447,12 @@ impl<'a> Fusion<'a> {
         let map: UMap<UOp> = self.jobs[j].loops.iter().cloned().zip(axes.iter().map(|a| axis(*a))).collect();
         index.substitute(&map)
     }
+}
+
+/// Of each axis of a job's value, the number of its loop.
+fn loops_by_axis(job: &Job) -> Vec<Option<usize>> {
+    let mut loops = 0..;
+    job.node.shape().iter().map(|d| if d.is(1) { None } else { loops.next() }).collect()
 }
 
 fn trips_of(extent: &UOp) -> u64 {

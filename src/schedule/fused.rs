@@ -9,10 +9,9 @@ use super::stored::{MOVES, Stored, loops_of, through};
 use crate::uop::{Op, UMap, UOp, USet};
 use std::sync::Arc;
 
-/// The nodes between the value and what the kernel reads.
-pub fn inside(fused: &UOp) -> USet {
-    let (value, read) = (&fused.src()[0], &fused.src()[1..]);
-    let (mut found, mut todo) = (USet::default(), vec![value.clone()]);
+/// The nodes between the form of a value and what the kernel reads.
+pub fn inside(form: &UOp, read: &[UOp]) -> USet {
+    let (mut found, mut todo) = (USet::default(), vec![form.clone()]);
     while let Some(u) = todo.pop() {
         if !read.contains(&u) && found.insert(u.clone()) {
             todo.extend(u.src().iter().cloned());
@@ -47,20 +46,25 @@ impl<'d> Chosen<'d> {
             return *known;
         }
         let roots = &self.roots;
-        let used = self.used.get_or_insert_with(|| used(roots));
+        let used = self.used.get_or_insert_with(|| used(roots, self.devices));
         let free = |u: &UOp| u.realized().is_none() && !(is_costly(u) && used.contains(u));
-        let fuses = fused.device().is_none_or(|d| self.devices.traits(d).fuses(fused));
-        let chosen = fuses && inside(fused).iter().all(free);
+        let inside = |u: &UOp| inside(&u.src()[1], &u.src()[2..]);
+        let chosen = self.devices.fuses(fused) && inside(fused).iter().all(free);
         self.known.insert(fused.clone(), chosen);
         chosen
     }
 }
 
-fn used(roots: &[UOp]) -> USet {
+fn used(roots: &[UOp], devices: &Devices) -> USet {
     let (mut found, mut todo) = (USet::default(), roots.to_vec());
     while let Some(u) = todo.pop() {
         if found.insert(u.clone()) && u.realized().is_none() {
-            todo.extend(u.src()[usize::from(u.op() == Op::Fused)..].iter().cloned());
+            let below = match u.op() {
+                Op::Fused if devices.fuses(&u) => &u.src()[2..],
+                Op::Fused => &u.src()[..1],
+                _ => u.src(),
+            };
+            todo.extend(below.iter().cloned());
         }
     }
     found

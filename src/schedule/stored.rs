@@ -154,7 +154,7 @@ pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
 pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     let mut stored = Stored::new();
     for u in g.order.iter().filter(|u| u.op() == Op::Fused) {
-        stored.inside.extend(inside(u));
+        stored.inside.extend(inside(&u.src()[0], &u.src()[1..]));
     }
     for u in &g.order {
         match u.op() {

@@ -45,8 +45,12 @@ fn gradients(root: &UOp, seed: Expr, is_target: impl Fn(&UOp) -> bool) -> Result
         if !u.src().iter().any(|s| leads.contains(s)) {
             continue;
         }
-        for (s, share) in u.src().iter().zip(shares(u, &g)?) {
-            let Some(share) = share.filter(|_| leads.contains(s) && s.dtype().is_float()) else { continue };
+        let shares = match super::attention::gradients(u, &g, &targets, &leads)? {
+            Some(list) => list.into_iter().map(|(s, share)| (s, Some(share))).collect(),
+            None => u.src().iter().cloned().zip(shares(u, &g)?).collect::<Vec<_>>(),
+        };
+        for (s, share) in &shares {
+            let Some(share) = share.as_ref().filter(|_| leads.contains(s) && s.dtype().is_float()) else { continue };
             let share = share.cast(s.dtype().scalar);
             let whole = match grads.get(s) {
                 Some(there) => there.add(&share),
@@ -64,6 +68,15 @@ fn flat(u: &UOp) -> Expr {
     Expr::from(graph::full(u.shape(), &UOp::constant(u.dtype(), 0.0)))
 }
 
+/// Whether all elements are the constant 1.
+fn is_one(u: &UOp) -> bool {
+    let mut u = u;
+    while u.op().is_movement() && u.op() != Op::Pad || u.op() == Op::Cast {
+        u = &u.src()[0];
+    }
+    u.as_const().is_some_and(|c| c.is_one())
+}
+
 /// What each source of `u` gets when `u` gets `g`.
 fn shares(u: &UOp, g: &Expr) -> Shares {
     if u.op().is_movement() {
@@ -77,6 +90,7 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
     match u.op() {
         Op::Add => two(g.clone(), g.clone()),
         Op::Sub => two(g.clone(), g.neg()),
+        Op::Mul if is_one(g.uop()) => two(s(1), s(0)),
         Op::Mul => two(g.mul(&s(1)), g.mul(&s(0))),
         Op::MulAcc => Ok(vec![Some(g.mul(&s(1))), Some(g.mul(&s(0))), Some(g.clone())]),
         Op::FDiv => two(g.div(&s(1)), g.mul(&y).div(&s(1)).neg()),

@@ -213,9 +213,40 @@ pub struct KernelInfo {
     pub name: String,
     /// Opts to apply instead of the heuristic's choice (set by BEAM), in codegen's text form.
     pub opts: Option<Vec<String>>,
-    /// The kernel is an attention: a product, a softmax of its rows and another product, each reduction inside the next.
-    /// Codegen may compute the softmax in one pass ("online").
+    /// The kernel is an attention (a product, a softmax of its rows and another product, each reduction inside the next)
+    /// or a part of its gradient. Codegen may compute the softmax in one pass ("online"), and keep scores in registers.
     pub attention: bool,
+}
+
+/// What a [`Op::Fused`] is of an attention.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum AttentionPart {
+    /// The result. With `causal`, a query does not see the keys after it.
+    Result {
+        causal: bool,
+    },
+    /// Of each query, the logarithm to base 2 of the sum of `e^score` over the keys.
+    LogSum,
+    /// Gradients of the queries, the keys and the values.
+    QueryGradient,
+    KeyGradient,
+    ValueGradient,
+}
+
+impl AttentionPart {
+    /// Whether one kernel computes both, if they are of the same attention.
+    pub fn is_with(self, o: AttentionPart) -> bool {
+        let kernel = |part| match part {
+            AttentionPart::Result { .. } | AttentionPart::LogSum => 0,
+            AttentionPart::QueryGradient => 1,
+            AttentionPart::KeyGradient | AttentionPart::ValueGradient => 2,
+        };
+        kernel(self) == kernel(o)
+    }
+    /// Whether it is a gradient.
+    pub fn is_gradient(self) -> bool {
+        !self.is_with(AttentionPart::LogSum)
+    }
 }
 
 /// Description of one matrix-unit instruction: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread
@@ -445,6 +476,7 @@ pub enum Arg {
     Transposed(bool),
     Tile(Arc<TileArg>),
     Tma(Arc<TmaArg>),
+    Attention(AttentionPart),
     Custom(Arc<super::CustomArg>),
 }
 
@@ -484,6 +516,7 @@ impl fmt::Debug for Arg {
             Arg::Wmma(w) => write!(f, "{}", w.name),
             Arg::Transposed(t) => write!(f, "{t}"),
             Arg::Tile(t) => write!(f, "{}", if t.by_steps { "tile by steps" } else { "tile by lines" }),
+            Arg::Attention(part) => write!(f, "{part:?}"),
             Arg::Custom(c) => write!(f, "{c:?}"),
             Arg::Tma(b) => {
                 let Tensor2 { sizes: [w, h], pitch, shape: [columns, rows] } = b.tensor;

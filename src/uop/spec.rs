@@ -282,7 +282,10 @@ fn tensor(u: &UOp) -> Check {
         }
         Op::Buffer => need(u.buffer_ref().is_some() && u.dtype().scalar.size_bytes() > 0, "Buffer without memory"),
         Op::Copy => need(matches!(u.arg(), Arg::Device(_)), "Copy without a device"),
-        Op::Fused => need(s.first().is_some_and(|x| x.dtype() == u.dtype()), "Fused without its value"),
+        Op::Fused => {
+            need(s.first().is_some_and(|x| x.dtype() == u.dtype()), "Fused without its value")?;
+            need(matches!(u.arg(), Arg::Attention(_)), "Fused of nothing")
+        }
         Op::Custom => need(
             matches!(u.arg(), Arg::Custom(c) if c.dtype == u.dtype()),
             "Custom without a kernel, or of another type",

@@ -330,44 +330,120 @@ fn large_scores_stay_finite_and_rows_without_a_key_are_nan() {
     close(&have[6 * d..7 * d], &v[(m - 1) * d..], 1e-6, "one key");
 }
 
-#[test]
-fn gradients_are_those_of_a_plain_loop() {
-    let session = session(None);
-    let _entered = session.enter();
-    let s = shape(1, 2, 2, (130, 140), (24, 20));
-    let q = numbers(21, &[s.b, s.h, s.n, s.d], Scalar::F32).requires_grad();
-    let k = numbers(22, &[s.b, s.h, s.m, s.d], Scalar::F32).requires_grad();
-    let v = numbers(23, &[s.b, s.h, s.m, s.dv], Scalar::F32).requires_grad();
-    let g = numbers(24, &[s.b, s.h, s.n, s.dv], Scalar::F32);
-    let out = q.attention(&k, &v, None, true);
-    let shares = out.mul(&g).sum(()).gradient(&[&q, &k, &v]);
-    let mut all = shares.clone();
-    all.push(out.clone());
-    Tensor::realize_all(&all).unwrap();
-    let [qs, ks, vs, gs] = [&q, &k, &v, &g].map(|t| t.to_f64().unwrap());
-    let hidden = |i: usize, j: usize| if j > i { f64::NEG_INFINITY } else { 0.0 };
-    let (want, weights) = reference(s, [&qs, &ks, &vs], hidden);
-    close(&out.to_f64().unwrap(), &want, 2e-6, "output beside its gradient");
-    let (mut dq, mut dk, mut dv) = (vec![0.0; qs.len()], vec![0.0; ks.len()], vec![0.0; vs.len()]);
+/// Gradients of queries, keys and values in f64, from the gradient of the result.
+fn gradients(s: Shape, [q, k, v, g]: [&[f64]; 4], weights: &[f64]) -> [Vec<f64>; 3] {
+    let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
     let root = (s.d as f64).sqrt();
     for bh in 0..s.b * s.h {
+        let kv = bh / s.h * s.kv + bh % s.h / (s.h / s.kv);
         for i in 0..s.n {
             let (row, p) = (bh * s.n + i, &weights[(bh * s.n + i) * s.m..][..s.m]);
-            let go = &gs[row * s.dv..][..s.dv];
-            let dp: Vec<f64> = (0..s.m)
-                .map(|j| go.iter().zip(&vs[(bh * s.m + j) * s.dv..]).map(|(a, b)| a * b).sum::<f64>())
-                .collect();
+            let go = &g[row * s.dv..][..s.dv];
+            let product = |j: usize| go.iter().zip(&v[(kv * s.m + j) * s.dv..]).map(|(a, b)| a * b).sum::<f64>();
+            let dp: Vec<f64> = (0..s.m).map(product).collect();
             let mean: f64 = p.iter().zip(&dp).map(|(a, b)| a * b).sum();
             for j in 0..s.m {
-                let key = bh * s.m + j;
+                let key = kv * s.m + j;
                 let ds = p[j] * (dp[j] - mean) / root;
-                (0..s.d).for_each(|c| dq[row * s.d + c] += ds * ks[key * s.d + c]);
-                (0..s.d).for_each(|c| dk[key * s.d + c] += ds * qs[row * s.d + c]);
+                (0..s.d).for_each(|c| dq[row * s.d + c] += ds * k[key * s.d + c]);
+                (0..s.d).for_each(|c| dk[key * s.d + c] += ds * q[row * s.d + c]);
                 (0..s.dv).for_each(|c| dv[key * s.dv + c] += p[j] * go[c]);
             }
         }
     }
-    for ((have, want), what) in shares.iter().zip([&dq, &dk, &dv]).zip(["queries", "keys", "values"]) {
-        close(&have.to_f64().unwrap(), want, 5e-6, what);
+    [dq, dk, dv]
+}
+
+/// Computes the gradients of one case beside its result, and compares them; the kernels that they launched.
+fn run_gradients(session: &Session, s: Shape, dtype: Scalar, causal: bool, mask: Mask) -> u64 {
+    let q = numbers(21, &[s.b, s.h, s.n, s.d], dtype).mul(2).contiguous();
+    let k = numbers(22, &[s.b, s.kv, s.m, s.d], dtype);
+    let v = numbers(23, &[s.b, s.kv, s.m, s.dv], dtype);
+    let g = numbers(24, &[s.b, s.h, s.n, s.dv], dtype);
+    let m = match mask {
+        Mask::None => None,
+        Mask::Bool => Some(numbers(4, &[s.n, s.m], Scalar::F32).gt(-0.3).contiguous()),
+        Mask::Float => Some(numbers(5, &[s.n, s.m], dtype)),
+    };
+    Tensor::realize_all(&[q.clone(), g.clone()]).unwrap();
+    if let Some(m) = &m {
+        m.realize().unwrap();
+    }
+    let grouped = |t: &Tensor| if s.kv == s.h { t.clone() } else { t.repeat_interleave(s.h / s.kv, 1) };
+    let before = session.counters.totals().kernels;
+    let out = q.attention(&grouped(&k), &grouped(&v), m.as_ref(), causal);
+    let shares = out.mul(&g).cast(Scalar::F32).sum(()).gradient(&[&q, &k, &v]);
+    let mut all = shares.clone();
+    all.push(out.clone());
+    Tensor::realize_all(&all).unwrap();
+    let kernels = session.counters.totals().kernels - before;
+    let bits = m.map(|m| m.to_f64().unwrap());
+    let bias = |i: usize, j: usize| {
+        let at = bits.as_ref().map_or(0.0, |b| b[i * s.m + j]);
+        let masked = causal && j > i || mask == Mask::Bool && at == 0.0;
+        match mask {
+            _ if masked => f64::NEG_INFINITY,
+            Mask::Float => at,
+            _ => 0.0,
+        }
+    };
+    let [q, k, v, g] = [q, k, v, g].map(|t| t.to_f64().unwrap());
+    let (want, weights) = reference(s, [&q, &k, &v], bias);
+    let what = format!("{s:?} {dtype} causal {causal} {mask:?}");
+    // Relative to the largest element.
+    let bound = match dtype {
+        Scalar::F16 => 6e-3,
+        Scalar::BF16 => 4e-2,
+        _ => 5e-6,
+    };
+    close(&out.to_f64().unwrap(), &want, bound, &format!("{what}: result"));
+    for ((have, want), of) in shares.iter().zip(gradients(s, [&q, &k, &v, &g], &weights)).zip(["q", "k", "v"]) {
+        let most = want.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+        close(&have.to_f64().unwrap(), &want, bound * most, &format!("{what}: gradient of {of}"));
+    }
+    kernels
+}
+
+#[test]
+fn gradients_are_three_kernels_with_the_values_of_a_plain_loop() {
+    for dtype in [Scalar::F32, Scalar::F16, Scalar::BF16] {
+        // Where the CPU has AMX, its products of bf16 are kernels of their own: the arch below it is taken.
+        let best = if is_x86_feature_detected!("avx512f") { "avx512" } else { "avx2" };
+        let session = session((dtype == Scalar::BF16).then_some(best));
+        let _entered = session.enter();
+        let few = if dtype == Scalar::F32 { SHAPES.len() } else { 4 };
+        for s in &SHAPES[..few] {
+            for (causal, mask) in [(false, Mask::None), (true, Mask::None), (true, Mask::Float), (false, Mask::Bool)] {
+                let kernels = run_gradients(&session, *s, dtype, causal, mask);
+                // How many threads there are decides whether the gradient of the queries is in one kernel with the others.
+                assert!([1 + 2, 1 + 3].contains(&kernels), "{s:?} {dtype} causal {causal} {mask:?}: {kernels} kernels");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thread_for_each_attention_computes_all_gradients_in_one_kernel() {
+    const WHOLE: [Shape; 3] = [
+        shape(1, 2, 2, (128, 128), (64, 64)),
+        shape(2, 3, 3, (141, 131), (48, 24)),
+        shape(1, 2, 2, (130, 197), (16, 80)),
+    ];
+    let avx512 = is_x86_feature_detected!("avx512f").then_some("avx512");
+    for arch in avx512.into_iter().chain(["avx2"]) {
+        for (threads, all) in [(1, 3), (2, 3), (7, 4)] {
+            let options = Options { device: "CPU".into(), arch: Some(arch.into()), ..Options::default() };
+            let session = Session::open(Options { threads: Some(threads), ..options }).unwrap();
+            let _entered = session.enter();
+            for s in WHOLE {
+                for (causal, mask) in [(false, Mask::None), (true, Mask::None), (true, Mask::Float)] {
+                    let kernels = run_gradients(&session, s, Scalar::F32, causal, mask);
+                    assert_eq!(kernels, all, "{arch} {threads} threads {s:?} causal {causal} {mask:?}");
+                }
+            }
+            // Groups of queries share keys, and half types are added up in f32.
+            assert_eq!(run_gradients(&session, SHAPES[3], Scalar::F32, true, Mask::None), 4);
+            assert_eq!(run_gradients(&session, WHOLE[0], Scalar::F16, true, Mask::None), 4);
+        }
     }
 }

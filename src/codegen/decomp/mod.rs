@@ -29,6 +29,11 @@ use doorbell_uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, RuleInfo, UOp,
 use exp2::Scale;
 pub(super) use exp2::of_negative as power_of_negative;
 
+/// A logarithm to base 2 in ops that every target has.
+pub(super) fn log2(u: &UOp) -> Option<UOp> {
+    log2::lower(u, false)
+}
+
 type Plain = fn(&UOp, &mut LowerContext) -> Option<UOp>;
 
 /// The target and options that rules need; owned, so that the rule list can be one static value.

@@ -8,8 +8,8 @@
 use super::super::decomp;
 use super::list::{List, least, plus, sum, times};
 use super::parts::{Operand, Parts, seen, unscaled};
-use super::pieces;
 use super::value::{Lanes, Place, spread};
+use super::{log_sum, pieces};
 use crate::Target;
 use doorbell_uop::{Arg, DType, Op, Scalar, Srcs, UMap, UOp};
 
@@ -157,7 +157,7 @@ impl<'a> Kernel<'a> {
             place.scalars.insert(r.clone(), wide(&remainder(&rest, *n)));
             rest = quotient(&rest, *n);
         }
-        let bases = [place.scalar(&p.query.base)?, place.scalar(&p.key.base)?, place.scalar(&p.value.base)?];
+        let bases = [place.scalar(&p.query.base)?, place.scalar(&p.key.base)?, place.scalar(&p.value.as_ref()?.base)?];
         let (full, end) = self.blocks(&first);
         let g = Group { place, first, bases, end: end.clone() };
         products.start(&mut self, &g)?;
@@ -324,7 +324,7 @@ impl<'a> Kernel<'a> {
 
     /// Divides by the sums of the weights and stores the result.
     fn finish(&mut self, g: &Group, sofar: &[Sofar]) -> Option<()> {
-        let out = &self.p.out;
+        let out = self.p.out.as_ref()?;
         let base = g.place.scalar(&out.base)?;
         // Listed here, so that nothing of the addresses is kept from where the queries were read.
         let first_row = self.list.now(Op::Add, [g.first.clone(), self.share.row.clone()]);
@@ -332,6 +332,18 @@ impl<'a> Kernel<'a> {
         for (t, sofar) in sofar.iter().enumerate() {
             let total = sofar.total.clone();
             let total = UOp::new(Op::WaveReduce, total.dtype(), [total], self.over_neighbours(Op::Add));
+            if let Some(out) = &self.p.log_sums {
+                let most = sofar.most.clone();
+                let most = most.binary(Op::Mul, &most.const_like(unscaled(&self.p.wide_score()).1 * self.p.factor));
+                let log_sum = self.list.listed(log_sum(&total, &most)?);
+                let first = sum(&g.place.scalar(&out.base)?, &times(&wide(&first_row), out.strides[0]));
+                for (q, row) in (0..).zip(&self.share.tiles[t]) {
+                    let inside = plus(&first_row, *row).lt(&int(self.p.rows));
+                    let gate = inside.and(&self.share.key.equal(&int(0)));
+                    let at = plus(&first, row * out.strides[0]);
+                    self.list.store_where(&out.address, &at, &log_sum.gep(&[q]), Some(&gate));
+                }
+            }
             let inverse = total.const_like(1.0).binary(Op::FDiv, &total);
             for (sums, c) in sofar.sums.iter().zip(0..) {
                 let vector: &Vector = &self.share.sums[c];

@@ -15,7 +15,7 @@ pub(super) struct Operand {
 
 impl Operand {
     /// The operand of a load or store at this index, whose rows and columns these loops count.
-    fn of(index: &UOp, loops: [&UOp; 2]) -> Option<Operand> {
+    pub(super) fn of(index: &UOp, loops: [&UOp; 2]) -> Option<Operand> {
         let [address, at] = index.src() else { return None };
         let mut memo = AffineMemo::default();
         let mut sum = memo.of(at).clone();
@@ -24,6 +24,9 @@ impl Operand {
         // A loop inside of another term is no stride.
         let plain = sum.terms.iter().all(|(t, _)| !loops.iter().any(|r| t.contains(r)));
         plain.then(|| Operand { address: address.clone(), base: sum.build(), strides })
+    }
+    pub(super) fn is_same(&self, o: &Operand) -> bool {
+        self.address == o.address && self.base == o.base && self.strides == o.strides
     }
     pub(super) fn scalar(&self) -> Scalar {
         self.address.dtype().scalar
@@ -53,12 +56,14 @@ pub(super) struct Parts {
     pub key_loop: UOp,
     pub keys: i64,
     pub depth_len: i64,
-    /// Columns of the values and of the result.
+    /// Columns of the values and of the result, if there is one.
     pub columns: i64,
     pub query: Operand,
     pub key: Operand,
-    pub value: Operand,
-    pub out: Operand,
+    pub value: Option<Operand>,
+    pub out: Option<Operand>,
+    /// Where the logarithms of the sums of weights are stored, to base 2.
+    pub log_sums: Option<Operand>,
     /// The score, and the product of query and key in it.
     pub score: UOp,
     pub product: UOp,
@@ -70,32 +75,46 @@ pub(super) struct Parts {
     pub masks: Vec<(UOp, Operand)>,
 }
 
-fn bare(u: &UOp) -> &UOp {
+pub(super) fn bare(u: &UOp) -> &UOp {
     let mut u = u;
     while u.op() == Op::Cast && u.dtype().is_float() && u.src()[0].dtype().is_float() {
         u = &u.src()[0];
     }
     u
 }
-fn sum_over(u: &UOp) -> Option<(&UOp, &UOp)> {
+pub(super) fn sum_over(u: &UOp) -> Option<(&UOp, &UOp)> {
     let [x, r] = u.src() else { return None };
     (u.op() == Op::Reduce && u.reduce_op() == Some(Op::Add)).then_some((x, r))
 }
-fn length(r: &UOp) -> Option<i64> {
+pub(super) fn length(r: &UOp) -> Option<i64> {
     r.src()[0].as_int()
 }
-fn factors(u: &UOp) -> Option<[&UOp; 2]> {
+pub(super) fn factors(u: &UOp) -> Option<[&UOp; 2]> {
     let [a, b] = u.src() else { return None };
     (u.op() == Op::Mul).then_some([bare(a), bare(b)])
 }
 /// The index of a load without a gate.
-fn index(u: &UOp) -> Option<&UOp> {
+pub(super) fn index(u: &UOp) -> Option<&UOp> {
     (u.op() == Op::Load && u.src().len() == 1).then(|| &u.src()[0])
 }
 
 impl Parts {
     pub(super) fn of(ast: &UOp) -> Option<Parts> {
-        let [store] = ast.src() else { return None };
+        let is_log_sum = |s: &&UOp| bare(&s.src()[1]).op() == Op::Add;
+        let (log_sums, results): (Vec<&UOp>, Vec<&UOp>) = ast.src().iter().partition(is_log_sum);
+        match (&results[..], &log_sums[..]) {
+            ([result], []) => Parts::of_result(result),
+            ([], [log_sum]) => Parts::of_log_sum(log_sum),
+            ([result], [log_sum]) => {
+                let (whole, parts) = (Parts::of_result(result)?, Parts::of_log_sum(log_sum)?);
+                (whole.row == parts.row && whole.keys == parts.keys).then_some(())?;
+                Some(Parts { log_sums: parts.log_sums, ..whole })
+            }
+            _ => None,
+        }
+    }
+
+    fn of_result(store: &UOp) -> Option<Parts> {
         let loops = &store.src()[2..];
         let (weighted, at) = sum_over(bare(&store.src()[1]))?;
         let [a, b] = factors(weighted)?;
@@ -103,7 +122,29 @@ impl Parts {
         let (weight, value) = if a.op() == Op::Load { (b, a) } else { (a, b) };
         let (value_at, weight) = (index(value)?, bare(weight));
         let [e, _] = (weight.op() == Op::FDiv).then(|| weight.src())? else { return None };
-        let power = bare(e).src().first().filter(|_| bare(e).op() == Op::Exp2)?;
+        let last = |r: &&UOp| value_at.contains(r) && !weight.contains(r);
+        let column = loops.iter().rev().find(last).cloned()?;
+        let around: Vec<UOp> = loops.iter().filter(|r| **r != column).cloned().collect();
+        let parts = Parts::of_powers(bare(e), at, &around)?;
+        let out = Operand::of(&store.src()[0], [&parts.row, &column])?;
+        (out.strides[1] == 1 && weighted.dtype().scalar == Scalar::F32).then_some(())?;
+        let value = Operand::of(value_at, [at, &column])?;
+        Some(Parts { columns: length(&column)?, value: Some(value), out: Some(out), ..parts })
+    }
+
+    /// `log2(sum(e)) + m`, where m is the largest exponent.
+    fn of_log_sum(store: &UOp) -> Option<Parts> {
+        let [a, b] = bare(&store.src()[1]).src() else { return None };
+        let log = [a, b].into_iter().find(|x| x.op() == Op::Log2)?;
+        let (e, at) = sum_over(bare(&log.src()[0]))?;
+        let parts = Parts::of_powers(bare(e), at, &store.src()[2..])?;
+        let out = Operand::of(&store.src()[0], [&parts.row, &parts.row])?;
+        Some(Parts { log_sums: Some(out), ..parts })
+    }
+
+    /// The scores in `2^((score - most) * factor)`, over these keys.
+    fn of_powers(power: &UOp, at: &UOp, loops: &[UOp]) -> Option<Parts> {
+        let power = power.src().first().filter(|_| power.op() == Op::Exp2)?;
         let [off, factor] = (power.op() == Op::Mul).then(|| power.src())? else { return None };
         let factor = factor.as_const().map(ConstVal::as_f64)?;
         let [score, most] = (off.op() == Op::Sub).then(|| off.src())? else { return None };
@@ -115,26 +156,23 @@ impl Parts {
         let sides = factors(pair)?;
         let [x, y] = [index(sides[0])?, index(sides[1])?];
         let (query_at, key_at) = if y.contains(at) && !x.contains(at) { (x, y) } else { (y, x) };
-        let last = |f: &dyn Fn(&&UOp) -> bool| loops.iter().rev().find(f).cloned();
-        let column = last(&|r| value_at.contains(r) && !query_at.contains(r) && !key_at.contains(r))?;
-        let row = last(&|r| query_at.contains(r) && !key_at.contains(r) && !value_at.contains(r))?;
+        let row = loops.iter().rev().find(|r| query_at.contains(r) && !key_at.contains(r)).cloned()?;
         if query_at.contains(at) || loops.iter().any(|r| r.range_arg().is_none_or(|a| a.kind != AxisKind::Loop)) {
             return None;
         }
-        let outer = loops.iter().filter(|r| **r != row && **r != column);
-        let f32s = [&product, score, weighted].iter().all(|u| u.dtype().scalar == Scalar::F32);
-        let out = Operand::of(&store.src()[0], [&row, &column])?;
-        (f32s && out.strides[1] == 1).then_some(())?;
+        let outer = loops.iter().filter(|r| **r != row);
+        [&product, score].iter().all(|u| u.dtype().scalar == Scalar::F32).then_some(())?;
         Some(Parts {
             outer: outer.map(|r| Some((r.clone(), length(r)?))).collect::<Option<_>>()?,
             rows: length(&row)?,
             keys: length(at)?,
             depth_len: length(along)?,
-            columns: length(&column)?,
+            columns: 0,
             query: Operand::of(query_at, [&row, along])?,
             key: Operand::of(key_at, [at, along])?,
-            value: Operand::of(value_at, [at, &column])?,
-            out,
+            value: None,
+            out: None,
+            log_sums: None,
             causal: hidden_beyond(score, &row, at),
             masks: masks(score, &product, [&row, at]),
             key_loop: at.clone(),
@@ -215,13 +253,15 @@ fn is_lowest(u: &UOp) -> bool {
 }
 
 /// `n`, if scores of keys beyond `row + n` are -inf whatever else they depend on.
-fn hidden_beyond(score: &UOp, row: &UOp, key: &UOp) -> Option<i64> {
+pub(super) fn hidden_beyond(score: &UOp, row: &UOp, key: &UOp) -> Option<i64> {
     let mut todo = vec![score];
     while let Some(u) = todo.pop() {
         match (u.op(), u.src()) {
             (Op::Cast, [x]) => todo.push(x),
-            // -inf stays -inf when something finite is added.
+            // -inf stays -inf when something finite is added, subtracted or multiplied by something positive.
             (Op::Add, [a, b]) => todo.extend([a, b]),
+            (Op::Sub, [a, _]) => todo.push(a),
+            (Op::Mul, [a, c]) if c.as_const().is_some_and(|c| c.as_f64() > 0.0) => todo.push(a),
             (Op::Where, [c, x, low]) if is_lowest(low) => match beyond(c, row, key) {
                 Some(n) => return Some(n),
                 None => todo.push(x),

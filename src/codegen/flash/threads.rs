@@ -63,7 +63,7 @@ pub(super) fn most(target: &Target) -> Option<i64> {
 
 /// The program of an attention.
 pub(super) fn program(p: &Parts, target: &Target) -> Option<Vec<UOp>> {
-    let f32s = [&p.query, &p.key, &p.value, &p.out].iter().all(|o| o.scalar() == Scalar::F32);
+    let f32s = [&p.query, &p.key, p.value.as_ref()?, p.out.as_ref()?].iter().all(|o| o.scalar() == Scalar::F32);
     let plan = Plan::of(p.depth_len, p.columns, target).filter(|_| f32s)?;
     let thread = thread(THREADS);
     let (row, across) = (quotient(&thread, ACROSS), remainder(&thread, ACROSS));
@@ -137,7 +137,9 @@ impl Products for Threads {
 impl Threads {
     /// Copies a block of keys (1) or values (2), where the gate holds.
     fn copy(&self, k: &mut Kernel, g: &Group, which: usize, block: &UOp, there: Option<&UOp>) {
-        let (from, columns) = if which == 1 { (&k.p.key, k.p.depth_len) } else { (&k.p.value, k.p.columns) };
+        let (from, columns) =
+            if which == 1 { (Some(&k.p.key), k.p.depth_len) } else { (k.p.value.as_ref(), k.p.columns) };
+        let Some(from) = from else { return };
         let rows = Rows {
             from,
             base: &g.bases[which],

@@ -38,7 +38,7 @@ pub(super) fn unit(target: &Target, of: Scalar) -> Option<&'static WmmaArg> {
 /// The program of an attention.
 pub(super) fn program(p: &Parts, target: &Target) -> Option<Vec<UOp>> {
     let unit = unit(target, p.query.scalar())?;
-    let same = [&p.key, &p.value, &p.out].iter().all(|o| o.scalar() == unit.a);
+    let same = [&p.key, p.value.as_ref()?, p.out.as_ref()?].iter().all(|o| o.scalar() == unit.a);
     let fits = |n: i64, tile: u16| n % i64::from(tile) == 0 && (1..=COLUMNS).contains(&n);
     (same && fits(p.depth_len, unit.k) && fits(p.columns, unit.n)).then_some(())?;
     let share = share(unit, p, target)?;
@@ -144,7 +144,9 @@ impl Waves {
     /// Copies a block of keys and values, where the gate holds.
     fn copy(&self, k: &mut Kernel, g: &Group, block: &UOp, there: Option<&UOp>) {
         let (p, at) = (k.p, times(&block.binary(Op::And, &int(1)), BLOCK));
-        for (n, (from, columns)) in [(&p.key, p.depth_len), (&p.value, p.columns)].into_iter().enumerate() {
+        let operands = [(Some(&p.key), p.depth_len), (p.value.as_ref(), p.columns)];
+        for (n, (from, columns)) in operands.into_iter().enumerate() {
+            let Some(from) = from else { continue };
             let rows = Rows {
                 from,
                 base: &g.bases[n + 1],
