@@ -1,6 +1,6 @@
 //! What planning asks of a device: how much work keeps it busy, and which products have a matrix unit.
 
-use crate::uop::{Dim, Scalar, UOp};
+use crate::uop::{Arg, Dim, Scalar, UOp};
 use std::sync::Arc;
 
 /// Kernels of up to this many element visits may run on one core.
@@ -26,8 +26,8 @@ pub struct AttentionRows {
     pub of: Scalar,
     /// Elements that a row is a multiple of.
     pub multiple: i64,
-    /// Elements of the longest row.
-    pub most: i64,
+    /// Elements of the longest row; and of the longest one of which it computes gradients so, or 0.
+    pub most: [i64; 2],
 }
 
 /// What planning asks of a device.
@@ -99,9 +99,7 @@ impl DeviceTraits {
         if !self.has_workgroups {
             return !self.units.contains(&of);
         }
-        if matches!(fused.arg(), crate::uop::Arg::Attention(part) if part.is_gradient()) {
-            return false;
-        }
+        let is_gradient = matches!(fused.arg(), Arg::Attention(part) if part.is_gradient());
         let size = |k: usize, from_end: usize| read[k].shape().iter().rev().nth(from_end).and_then(Dim::as_int);
         // A workgroup goes through all keys: few of them take long, if there are many keys.
         let queries = read[0].shape().iter().rev().skip(1).map(|d| d.as_int().unwrap_or(1)).product::<i64>();
@@ -110,7 +108,8 @@ impl DeviceTraits {
             return false;
         }
         let row = |k: usize| size(k, 0);
-        let fits = |kernel: &AttentionRows, n: i64| n % kernel.multiple == 0 && n <= kernel.most;
+        let fits =
+            |kernel: &AttentionRows, n: i64| n % kernel.multiple == 0 && n <= kernel.most[usize::from(is_gradient)];
         let both = [row(0), row(2)];
         let takes = |kernel: &AttentionRows| both.iter().all(|n| n.is_some_and(|n| fits(kernel, n)));
         self.attentions.iter().any(|kernel| kernel.of == of && takes(kernel))

@@ -423,6 +423,35 @@ fn gradients_are_three_kernels_with_the_values_of_a_plain_loop() {
 }
 
 #[test]
+fn a_gpu_with_a_matrix_unit_makes_three_kernels_of_gradients() {
+    const ON_UNITS: [Shape; 4] = [
+        shape(1, 2, 2, (128, 128), (64, 64)),
+        // No multiple of any tile.
+        shape(1, 3, 3, (141, 131), (48, 32)),
+        shape(2, 4, 2, (160, 144), (32, 32)),
+        shape(1, 1, 1, (130, 260), (64, 16)),
+    ];
+    const CASES: [(Scalar, bool, Mask); 4] = [
+        (Scalar::F16, false, Mask::None),
+        (Scalar::BF16, true, Mask::None),
+        (Scalar::F16, true, Mask::Float),
+        (Scalar::F16, false, Mask::Bool),
+    ];
+    for (device, shapes) in here_or(&[("NV:emu=sm_90", &ON_UNITS[..]), ("NV:emu=sm_80", &ON_UNITS[..1])]) {
+        let session = Session::open(Options { device: device.clone(), ..Options::default() }).unwrap();
+        let _entered = session.enter();
+        for (n, s) in shapes.iter().enumerate() {
+            // A card takes all of them, software one after the other.
+            let cases = if device == "NV" { &CASES[..] } else { &CASES[n..=n] };
+            for (dtype, causal, mask) in cases {
+                let kernels = run_gradients(&session, *s, *dtype, *causal, *mask);
+                assert_eq!(kernels, 1 + 3, "{device} {s:?} {dtype} causal {causal} {mask:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_thread_for_each_attention_computes_all_gradients_in_one_kernel() {
     const WHOLE: [Shape; 3] = [
         shape(1, 2, 2, (128, 128), (64, 64)),

@@ -8,8 +8,8 @@
 //! So a kernel has rows, which it computes sums for, and others, which it goes through: keys for the gradient of queries,
 //! queries for those of keys and values, which one kernel computes since the weights are the same.
 
-use super::parts::{Operand, bare, factors, hidden_beyond, index, length, sum_over, unscaled};
-use doorbell_uop::{AxisKind, Op, Srcs, UOp};
+use super::parts::{Operand, bare, factors, hidden_beyond, index, length, seen, sum_over, unscaled, widened};
+use doorbell_uop::{AxisKind, Op, Srcs, UMap, UOp};
 
 /// A product of a row and another, summed along both.
 pub(super) struct Pair {
@@ -48,6 +48,8 @@ pub(super) struct Gradient {
     /// `2^exponent`, the weights of the attention.
     pub power: UOp,
     pub exponent: UOp,
+    /// The exponent in f32 all through; and the same without the condition of `causal`, where it holds.
+    pub wide: [UOp; 2],
     /// Rows are queries.
     pub by_query: bool,
     /// Scores of keys after `query + n` are -inf.
@@ -87,9 +89,10 @@ impl Part {
 }
 
 /// `score * factor - log_sum` with one factor, in one operation.
-fn scaled_once(exponent: &UOp) -> UOp {
+fn scaled_once(exponent: &UOp, change: impl Fn(UOp) -> UOp) -> UOp {
     let (Op::Sub, [score, log_sum]) = (exponent.op(), exponent.src()) else { return exponent.clone() };
     let (score, factor) = unscaled(score);
+    let score = change(score);
     let minus = log_sum.binary(Op::Mul, &log_sum.const_like(-1.0));
     UOp::alu(Op::MulAcc, [score.clone(), score.const_like(factor), minus].into_iter().collect::<Srcs>())
 }
@@ -170,6 +173,8 @@ impl Gradient {
         }
         let exponent = &power.src()[0];
         let hidden = [(&row, other), (other, &row)].map(|(q, k)| hidden_beyond(exponent, q, k));
+        let wide = widened(exponent, &scores.product, &mut UMap::default());
+        let (query, key) = if hidden[1].is_none() { (&row, other) } else { (other, &row) };
         let sized = |r: &UOp| Some((r.clone(), length(r)?));
         let outer = first.loops.iter().filter(|r| **r != row && !columns.contains(r));
         Some(Gradient {
@@ -183,7 +188,8 @@ impl Gradient {
             scores,
             results,
             given,
-            exponent: scaled_once(exponent),
+            exponent: scaled_once(exponent, |score| score),
+            wide: [scaled_once(&wide, |score| score), scaled_once(&wide, |score| seen(&score, query, key))],
             power,
             sums,
             row,

@@ -13,16 +13,14 @@
 //! On a CPU ([`cpu`]) a tile is some vectors of queries, one query a lane. Keys and values are read one element at a
 //! time, for all lanes; a tile of keys by queries is in registers. Nothing is folded across lanes, and only the queries
 //! and the result are turned. On a GPU a workgroup takes queries ([`gpu`]), whose products come from a matrix unit
-//! ([`waves`]) or from its threads ([`threads`]).
+//! ([`gpu::waves`]) or from its threads ([`gpu::threads`]).
 
 mod cpu;
 mod gpu;
 mod gradient;
 mod list;
 mod parts;
-mod threads;
 mod value;
-mod waves;
 
 use super::{Target, decomp};
 use doorbell_uop::{Op, Scalar, Srcs, UOp};
@@ -31,23 +29,21 @@ use doorbell_uop::{Op, Scalar, Srcs, UOp};
 pub(super) fn program(ast: &UOp, target: &Target) -> Option<Vec<UOp>> {
     if let Some(parts) = parts::Parts::of(ast) {
         if target.has_grid() {
-            return waves::program(&parts, target).or_else(|| threads::program(&parts, target));
+            return gpu::program(&parts, target);
         }
         return cpu::forward::program(&parts, target);
     }
     let (parts, of_others) = gradient::Gradient::of(ast)?;
     if target.has_grid() {
-        return None;
+        return gpu::gradient_program(&parts, target);
     }
     cpu::gradient::program(&parts, of_others.as_ref(), target)
 }
 
 /// Attentions of which [`program`] makes one kernel on a GPU, by their type: rows of queries and values have a multiple
 /// of this many elements, and at most so many.
-pub fn rows(target: &Target) -> Vec<(Scalar, i64, i64)> {
-    let on_unit = |t: Scalar| waves::unit(target, t).map(|unit| (t, i64::from(unit.k), waves::COLUMNS));
-    let plain = threads::most(target).map(|most| (Scalar::F32, threads::MULTIPLE, most));
-    [Scalar::F16, Scalar::BF16].into_iter().filter_map(on_unit).chain(plain).collect()
+pub fn rows(target: &Target) -> Vec<(Scalar, i64, [i64; 2])> {
+    gpu::rows(target)
 }
 
 /// The logarithm to base 2 of a sum of weights, each of which was divided by `2^most` before.

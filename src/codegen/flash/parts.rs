@@ -198,26 +198,26 @@ fn masks(score: &UOp, product: &UOp, loops: [&UOp; 2]) -> Vec<(UOp, Operand)> {
 impl Parts {
     /// The score in f32 all through, without rounding to half types in between.
     pub(super) fn wide_score(&self) -> UOp {
-        self.widened(&self.score, &mut UMap::default())
+        widened(&self.score, &self.product, &mut UMap::default())
     }
+}
 
-    fn widened(&self, u: &UOp, known: &mut UMap<UOp>) -> UOp {
-        let float = u.dtype().is_float() && *u != self.product;
-        if !float {
-            return u.clone();
-        }
-        if let Some(done) = known.get(u) {
-            return done.clone();
-        }
-        let made = match (u.op(), u.src(), u.as_const()) {
-            (Op::Cast, [x], _) if x.dtype().is_float() => self.widened(x, known),
-            (_, _, Some(c)) => UOp::constant(DType::of(Scalar::F32), c.as_f64()),
-            (op, src, _) if op.is_alu() => UOp::alu(op, src.iter().map(|s| self.widened(s, known)).collect::<Srcs>()),
-            _ => u.cast(Scalar::F32),
-        };
-        known.insert(u.clone(), made.clone());
-        made
+/// A value in f32 all through, down to this product.
+pub(super) fn widened(u: &UOp, product: &UOp, known: &mut UMap<UOp>) -> UOp {
+    if !u.dtype().is_float() || u == product {
+        return u.clone();
     }
+    if let Some(done) = known.get(u) {
+        return done.clone();
+    }
+    let made = match (u.op(), u.src(), u.as_const()) {
+        (Op::Cast, [x], _) if x.dtype().is_float() => widened(x, product, known),
+        (_, _, Some(c)) => UOp::constant(DType::of(Scalar::F32), c.as_f64()),
+        (op, src, _) if op.is_alu() => UOp::alu(op, src.iter().map(|s| widened(s, product, known)).collect::<Srcs>()),
+        _ => u.cast(Scalar::F32),
+    };
+    known.insert(u.clone(), made.clone());
+    made
 }
 
 /// A score as a positive factor of something else, which -inf stays -inf with.

@@ -5,9 +5,10 @@
 //! The weights pass through workgroup memory too. Values are copied while scores are computed, and the next block's keys
 //! while values are added.
 
-use super::gpu::{Group, Kernel, Products, Rows, Share, Sofar, Vector, int, joined, quotient, remainder, thread};
-use super::list::{plus, sum, times};
-use super::parts::Parts;
+use super::super::list::{plus, sum, times};
+use super::super::parts::Parts;
+use super::forward::{Group, Kernel, Products, Sofar};
+use super::{Rows, Share, Vector, copy, int, joined, quotient, remainder, thread};
 use crate::Target;
 use doorbell_uop::{DType, Op, Scalar, Srcs, UOp};
 
@@ -110,7 +111,7 @@ impl Products for Threads {
             at: int(0),
             pitch: self.plan.pitches[0],
         };
-        k.copy(&queries, None);
+        copy(&mut k.list, &k.thread, THREADS, &queries, None);
         self.copy(k, g, 1, &int(0), None);
         k.list.commit();
         Some(())
@@ -151,7 +152,7 @@ impl Threads {
             at: int(0),
             pitch: self.plan.pitches[which],
         };
-        k.copy(&rows, there);
+        copy(&mut k.list, &k.thread, THREADS, &rows, there);
     }
 
     /// A vector of a row in workgroup memory: the row of the thread and so many more, this vector in it.
