@@ -452,6 +452,31 @@ fn a_gpu_with_a_matrix_unit_makes_three_kernels_of_gradients() {
 }
 
 #[test]
+fn a_gpu_makes_three_kernels_of_gradients_in_f32() {
+    const IN_THREADS: [Shape; 4] = [
+        shape(1, 2, 2, (128, 128), (32, 32)),
+        shape(1, 1, 1, (141, 131), (64, 32)),
+        shape(1, 4, 2, (160, 144), (32, 64)),
+        shape(1, 1, 1, (130, 200), (64, 64)),
+    ];
+    const CASES: [(bool, Mask); 4] =
+        [(true, Mask::None), (false, Mask::None), (true, Mask::Float), (false, Mask::Bool)];
+    let mut devices = vec![("NV:emu=sm_90", &IN_THREADS[..])];
+    devices.extend(["AMD:emu=gfx1100", "AMD:emu=gfx942", "METAL:emu"].map(|device| (device, &IN_THREADS[..1])));
+    for (device, shapes) in here_or(&devices) {
+        let session = Session::open(Options { device: device.clone(), ..Options::default() }).unwrap();
+        let _entered = session.enter();
+        for (n, s) in shapes.iter().enumerate() {
+            let cases = if device == "NV" { &CASES[..] } else { &CASES[n..=n] };
+            for (causal, mask) in cases {
+                let kernels = run_gradients(&session, *s, Scalar::F32, *causal, *mask);
+                assert_eq!(kernels, 1 + 3, "{device} {s:?} causal {causal} {mask:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_thread_for_each_attention_computes_all_gradients_in_one_kernel() {
     const WHOLE: [Shape; 3] = [
         shape(1, 2, 2, (128, 128), (64, 64)),

@@ -200,6 +200,25 @@ impl Gradient {
     pub(super) fn is_plain(&self, sum: &Sum) -> bool {
         sum.weight == self.power
     }
+    /// What is read for a row, whatever the other is.
+    pub(super) fn of_rows(&self) -> Vec<UOp> {
+        let nodes = self.wide.iter().chain(self.sums.iter().map(|s| &s.weight)).flat_map(UOp::toposort);
+        let of_row = |u: &UOp| u.op() == Op::Load && u.contains(&self.row) && !u.contains(&self.other);
+        let inside = [Some(&self.scores), self.results.as_ref()];
+        let is_operand = |u: &UOp| inside.into_iter().flatten().any(|p| p.product.contains(u));
+        let mut found: Vec<UOp> = Vec::new();
+        for u in nodes.filter(|u| of_row(u) && !is_operand(u)) {
+            if !found.contains(&u) {
+                found.push(u);
+            }
+        }
+        found
+    }
+    /// All operands and results.
+    pub(super) fn operands(&self) -> impl Iterator<Item = &Operand> {
+        let pairs = [Some(&self.scores), self.results.as_ref()].into_iter().flatten();
+        pairs.flat_map(|p| [&p.row, &p.other]).chain(&self.given).chain(self.sums.iter().map(|s| &s.out))
+    }
     /// The others of a pair.
     pub(super) fn others_of(&self, which: usize) -> Option<&Operand> {
         match (which, &self.results) {

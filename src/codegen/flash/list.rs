@@ -124,6 +124,11 @@ impl List {
         self.here_with(Op::Barrier, DType::VOID, Srcs::new(), Arg::Stage(0));
     }
 
+    /// Waits for all threads of the workgroup, whose copies may go on.
+    pub(super) fn meet(&mut self) {
+        self.here_with(Op::Barrier, DType::VOID, Srcs::new(), Arg::Stage(1));
+    }
+
     /// Opens a loop and gives its counter.
     pub(super) fn open(&mut self, end: &UOp) -> UOp {
         self.value(end);

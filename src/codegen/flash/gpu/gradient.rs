@@ -7,9 +7,9 @@ use super::super::gradient::{Gradient, Sum};
 use super::super::list::{List, least, plus, sum, times};
 use super::super::pieces;
 use super::super::value::{Lanes, Place};
-use super::{Share, Vector, group, int, positions, power, quotient, store, thread, wide};
+use super::{Share, Vector, group, int, joined, positions, power, quotient, store, thread, wide};
 use crate::Target;
-use doorbell_uop::{DType, Op, Scalar, UMap, UOp};
+use doorbell_uop::{DType, Op, Scalar, Srcs, UMap, UOp};
 
 /// How products and weighted sums are made.
 pub(super) trait Products {
@@ -38,12 +38,22 @@ pub(super) struct Kernel<'a> {
     pub thread: UOp,
     /// Of each result, the vectors of sums of a tile.
     sums: Vec<Vec<Vector>>,
+    /// What was read for the rows of each tile: nodes of the kernel graph and their values.
+    of_rows: Vec<Vec<(UOp, UOp)>>,
     has_exp2: bool,
 }
 
 impl<'a> Kernel<'a> {
     pub(super) fn new(p: &'a Gradient, target: &Target, share: Share, sums: Vec<Vec<Vector>>) -> Kernel<'a> {
-        Kernel { p, thread: thread(share.threads), share, list: List::new(), sums, has_exp2: target.exp2 }
+        Kernel {
+            p,
+            thread: thread(share.threads),
+            share,
+            list: List::new(),
+            sums,
+            of_rows: Vec::new(),
+            has_exp2: target.exp2,
+        }
     }
 
     pub(super) fn write(mut self, products: &mut impl Products) -> Option<Vec<UOp>> {
@@ -56,6 +66,7 @@ impl<'a> Kernel<'a> {
         let turn = if last_first { int(tiles - 1).binary(Op::Sub, &turn) } else { turn };
         let mut g = Group { place, first: times(&turn, self.share.rows) };
         products.start(&mut self, &g)?;
+        self.read_of_rows(&g)?;
         let registers: Vec<Vec<Vec<UOp>>> = (0..p.sums.len()).map(|n| self.registers(n)).collect();
         for (r, n) in &p.around {
             let counter = self.list.open(&int(*n));
@@ -82,6 +93,40 @@ impl<'a> Kernel<'a> {
             self.finish(&g, (n, sum), registers)?;
         }
         Some(self.list.finish())
+    }
+
+    /// Reads what does not depend on the others.
+    fn read_of_rows(&mut self, g: &Group) -> Option<()> {
+        let (p, first) = (self.p, sum(&g.first, &self.share.row));
+        for tile in &self.share.tiles {
+            let one = |load: &UOp, row: i64| {
+                let mut place = g.place.clone();
+                place.scalars.insert(p.row.clone(), wide(&least(&plus(&first, row), &int(p.rows - 1))));
+                place.scalar(load)
+            };
+            let of = |load: UOp| {
+                let values = tile.iter().map(|row| one(&load, *row)).collect::<Option<Srcs>>()?;
+                Some((load, joined(values)))
+            };
+            let read = p.of_rows().into_iter().map(of).collect::<Option<Vec<_>>>()?;
+            self.of_rows.push(read);
+        }
+        let list = &mut self.list;
+        self.of_rows.iter().flatten().for_each(|(_, value)| {
+            list.value(value);
+        });
+        Some(())
+    }
+
+    /// The value of a node of the kernel graph in a vector of a tile.
+    fn value(&self, g: &Group, at: (usize, usize), block: &UOp, u: &UOp, given: &[(&UOp, &UOp)]) -> Option<UOp> {
+        let (row, other) = self.at(g, at, block);
+        let vector = &self.share.scores[at.1];
+        let own: Vec<(&UOp, UOp)> = self.of_rows[at.0].iter().map(|(load, x)| (load, vector.spread(x))).collect();
+        let mut all = vec![(&self.p.row, &row), (&self.p.other, &other)];
+        all.extend(own.iter().map(|(load, x)| (*load, x)));
+        all.extend(given);
+        g.place.lanes(u, &Lanes { given: &all, lanes: vector.len() }, &mut UMap::default())
     }
 
     /// Zeros for the sums of a result, for each tile.
@@ -132,10 +177,8 @@ impl<'a> Kernel<'a> {
             let results = products.products(self, 1, block);
             let weight = p.sums.iter().find(|s| !p.is_plain(s)).map(|s| s.weight.clone())?;
             let made = self.of_tiles(results, |k, at, x| {
-                let (row, other) = k.at(g, at, block);
                 let (pair, power) = (p.results.as_ref()?, &powers[at.0][at.1]);
-                let given = &[(&p.row, &row), (&p.other, &other), (&pair.product, x), (&p.power, power)];
-                g.place.lanes(&weight, &Lanes { given, lanes: x.dtype().lanes }, &mut UMap::default())
+                k.value(g, at, block, &weight, &[(&pair.product, x), (&p.power, power)])
             })?;
             Some(made)
         } else {
@@ -185,10 +228,7 @@ impl<'a> Kernel<'a> {
     /// The weights of the attention: 0 after the last of the others.
     fn power(&self, g: &Group, at: (usize, usize), block: &UOp, hides: bool, x: &UOp) -> Option<UOp> {
         let p = self.p;
-        let (row, other) = self.at(g, at, block);
-        let given = &[(&p.row, &row), (&p.other, &other), (&p.scores.product, x)];
-        let exponent = &p.wide[usize::from(!hides)];
-        let exponent = g.place.lanes(exponent, &Lanes { given, lanes: x.dtype().lanes }, &mut UMap::default())?;
+        let exponent = self.value(g, at, block, &p.wide[usize::from(!hides)], &[(&p.scores.product, x)])?;
         let weight = power(&exponent, self.has_exp2)?;
         if !hides || p.others % self.share.keys == 0 {
             return Some(weight);

@@ -23,14 +23,15 @@ pub(super) fn program(p: &Parts, target: &Target) -> Option<Vec<UOp>> {
 }
 /// The program of an attention's gradient.
 pub(super) fn gradient_program(p: &Gradient, target: &Target) -> Option<Vec<UOp>> {
-    waves::gradient_program(p, target)
+    waves::gradient_program(p, target).or_else(|| threads::gradient_program(p, target))
 }
 
 /// See [`attention_rows`](crate::attention_rows).
 pub(super) fn rows(target: &Target) -> Vec<(Scalar, i64, [i64; 2])> {
     let most = [waves::COLUMNS, waves::GRADIENT_COLUMNS];
     let on_unit = |t: Scalar| waves::unit(target, t).map(|unit| (t, i64::from(unit.k), most));
-    let plain = threads::most(target).map(|most| (Scalar::F32, threads::MULTIPLE, [most, 0]));
+    let plain =
+        threads::most(target).map(|most| (Scalar::F32, threads::MULTIPLE, [most, threads::most_of_gradients(target)]));
     [Scalar::F16, Scalar::BF16].into_iter().filter_map(on_unit).chain(plain).collect()
 }
 

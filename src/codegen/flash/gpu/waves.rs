@@ -67,9 +67,7 @@ pub(super) const GRADIENT_COLUMNS: i64 = 64;
 pub(super) fn gradient_program(p: &Gradient, target: &Target) -> Option<Vec<UOp>> {
     let unit = unit(target, p.scores.row.scalar())?;
     let lens = [p.len_of(0), p.len_of(1)];
-    let pairs = [Some(&p.scores), p.results.as_ref()].into_iter().flatten();
-    let operands = pairs.flat_map(|pair| [&pair.row, &pair.other]).chain(p.sums.iter().map(|s| &s.out));
-    let same = operands.chain(p.others_of(1)).all(|o| o.scalar() == unit.a);
+    let same = p.operands().all(|o| o.scalar() == unit.a);
     let fits = |n: i64| n % i64::from(unit.k) == 0 && (0..=GRADIENT_COLUMNS).contains(&n);
     (same && lens[0] > 0 && lens.iter().chain(p.sums.iter().map(|s| &s.columns)).all(|n| fits(*n))).then_some(())?;
     let vectors = |n: i64| share(unit, 1, GRADIENT_BLOCK, n).map(|s| s.sums);
