@@ -10,6 +10,11 @@ const PARALLEL: u64 = 16;
 /// Element visits that one workgroup of a GPU makes in about the time that a launch takes.
 const WORKGROUP_WORK: u64 = 1 << 14;
 
+/// The gradient in f32 has seven products where kernels that keep scores in memory have five, and threads are slower at
+/// them than at larger tiles. It pays where half of the scores are hidden, or where memory for all of them is a matter:
+/// from 1 GiB on.
+const MANY_SCORES: i64 = 1 << 28;
+
 /// Elements of the longest vector of f32 of a CPU.
 const VECTOR: i64 = 16;
 
@@ -99,12 +104,17 @@ impl DeviceTraits {
         if !self.has_workgroups {
             return !self.units.contains(&of);
         }
-        let is_gradient = matches!(fused.arg(), Arg::Attention(part) if part.is_gradient());
+        let Arg::Attention(attention) = fused.arg() else { return false };
+        let is_gradient = attention.part.is_gradient();
         let size = |k: usize, from_end: usize| read[k].shape().iter().rev().nth(from_end).and_then(Dim::as_int);
         // A workgroup goes through all keys: few of them take long, if there are many keys.
         let queries = read[0].shape().iter().rev().skip(1).map(|d| d.as_int().unwrap_or(1)).product::<i64>();
         let busy = 2 * (queries / QUERIES_OF_A_WORKGROUP) >= self.parallel as i64;
         if !busy && size(1, 1).is_none_or(|keys| keys > FEW_KEYS) {
+            return false;
+        }
+        let scores = size(1, 1).unwrap_or(0).saturating_mul(queries);
+        if is_gradient && of == Scalar::F32 && !attention.causal && scores < MANY_SCORES {
             return false;
         }
         let row = |k: usize| size(k, 0);

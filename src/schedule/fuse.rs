@@ -172,7 +172,7 @@ impl<'a> Fusion<'a> {
 
     /// What one kernel computes of an attention.
     fn merge_attentions(&mut self) {
-        let part = |j: &Job| if let Arg::Attention(part) = j.node.arg() { Some(*part) } else { None };
+        let part = |j: &Job| if let Arg::Attention(a) = j.node.arg() { Some(a.part) } else { None };
         let found: Vec<(usize, AttentionPart)> =
             self.jobs.iter().enumerate().filter_map(|(k, j)| Some((k, part(j)?))).collect();
         for (n, (b, second)) in found.iter().enumerate() {

@@ -10,7 +10,7 @@ use super::norm::triangle_mask;
 use super::product::{Product, matmul};
 use super::reduction::{Reduction, accumulated, max, sum};
 use super::value::{Expr, Value, lift, lift_many};
-use crate::uop::{Arg, AttentionPart, Dim, Op, Scalar, Srcs, UOp, USet};
+use crate::uop::{Arg, Attention, AttentionPart, Dim, Op, Scalar, Srcs, UOp, USet};
 use std::f64::consts::LOG2_E;
 
 /// See `Composite::attention`.
@@ -25,7 +25,7 @@ pub(super) fn attention<V: Value>(query: &V, key: &V, value: &V, mask: Option<&V
             return Ok(whole.clone());
         }
         let read: Vec<UOp> = read[1..].iter().map(|x| x.uop().clone()).collect();
-        Ok(fused(AttentionPart::Result { causal }, [whole, whole], &read))
+        Ok(fused(Attention { part: AttentionPart::Result, causal }, [whole, whole], &read))
     })
 }
 
@@ -54,9 +54,9 @@ fn root_of_depth(q: &Expr) -> Expr {
 }
 
 /// A value and the form that a kernel of its own may compute, from these values.
-fn fused(part: AttentionPart, [value, form]: [&Expr; 2], read: &[UOp]) -> Expr {
+fn fused(of: Attention, [value, form]: [&Expr; 2], read: &[UOp]) -> Expr {
     let src: Srcs = [value, form].map(|x| x.uop().clone()).into_iter().chain(read.iter().cloned()).collect();
-    UOp::new(Op::Fused, value.uop().dtype(), src, Arg::Attention(part)).into()
+    UOp::new(Op::Fused, value.uop().dtype(), src, Arg::Attention(of)).into()
 }
 
 /// Of an attention whose result gets the gradient `g`: the gradients of its queries, keys and values, each with the node
@@ -64,9 +64,10 @@ fn fused(part: AttentionPart, [value, form]: [&Expr; 2], read: &[UOp]) -> Expr {
 /// there is no target in between. `None`: its value passes the gradient on, as any other (a mask that `leads` to a target
 /// has a gradient, too).
 pub(super) fn gradients(u: &UOp, g: &Expr, targets: &[UOp], leads: &USet) -> Result<Option<Vec<(UOp, Expr)>>, Problem> {
-    let (Arg::Attention(AttentionPart::Result { causal }), [value, _, read @ ..]) = (u.arg(), u.src()) else {
+    let (Arg::Attention(of), [value, _, read @ ..]) = (u.arg(), u.src()) else { return Ok(None) };
+    if of.part != AttentionPart::Result {
         return Ok(None);
-    };
+    }
     let [q, k, v, mask @ ..] = read else { return Ok(None) };
     let leading = |x: &UOp| x.shape()[..x.shape().len().saturating_sub(2)].to_vec();
     let alike = [k, v].iter().all(|x| leading(x) == leading(q));
@@ -76,12 +77,12 @@ pub(super) fn gradients(u: &UOp, g: &Expr, targets: &[UOp], leads: &USet) -> Res
     }
     let e = |u: &UOp| Expr::from(u.clone());
     let [qe, ke, ve] = [q, k, v].map(e);
-    let s = scores(&qe, &ke, mask.first().map(e).as_ref(), *causal);
+    let s = scores(&qe, &ke, mask.first().map(e).as_ref(), of.causal);
     let (wide, t) = accumulated(&s);
     let last = [s.rank() - 1];
     let most = max(&wide, &last)?.detach();
     let log_sum = sum(&wide.sub(&most).exp(), &last)?.log2().add(&most.mul(LOG2_E));
-    let log_sum = fused(AttentionPart::LogSum, [&log_sum, &log_sum], read);
+    let log_sum = fused(Attention { part: AttentionPart::LogSum, ..*of }, [&log_sum, &log_sum], read);
     let g = g.cast(t).contiguous();
     // The gradient of a score is weight * (product - mean), where the mean of the products by the weights is the product
     // of the result and its gradient as well.
@@ -103,7 +104,7 @@ pub(super) fn gradients(u: &UOp, g: &Expr, targets: &[UOp], leads: &USet) -> Res
     let mut pass = |part, to: &UOp, forms: [Expr; 2]| -> Result<(), Problem> {
         let base = if part == AttentionPart::QueryGradient { to.clone() } else { repeated(to, &stops) };
         let [value, form] = forms.map(|x| back_through_movement(to, &base, x).map(|x| x.cast(t)));
-        let x = fused(part, [&value?, &form?], &read);
+        let x = fused(Attention { part, ..*of }, [&value?, &form?], &read);
         all.push((base, x));
         Ok(())
     };

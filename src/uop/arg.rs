@@ -218,13 +218,18 @@ pub struct KernelInfo {
     pub attention: bool,
 }
 
-/// What a [`Op::Fused`] is of an attention.
+/// An attention, and what a [`Op::Fused`] is of it.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Attention {
+    pub part: AttentionPart,
+    /// A query does not see the keys after it.
+    pub causal: bool,
+}
+
+/// A part of an attention.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AttentionPart {
-    /// The result. With `causal`, a query does not see the keys after it.
-    Result {
-        causal: bool,
-    },
+    Result,
     /// Of each query, the logarithm to base 2 of the sum of `e^score` over the keys.
     LogSum,
     /// Gradients of the queries, the keys and the values.
@@ -237,7 +242,7 @@ impl AttentionPart {
     /// Whether one kernel computes both, if they are of the same attention.
     pub fn is_with(self, o: AttentionPart) -> bool {
         let kernel = |part| match part {
-            AttentionPart::Result { .. } | AttentionPart::LogSum => 0,
+            AttentionPart::Result | AttentionPart::LogSum => 0,
             AttentionPart::QueryGradient => 1,
             AttentionPart::KeyGradient | AttentionPart::ValueGradient => 2,
         };
@@ -476,7 +481,7 @@ pub enum Arg {
     Transposed(bool),
     Tile(Arc<TileArg>),
     Tma(Arc<TmaArg>),
-    Attention(AttentionPart),
+    Attention(Attention),
     Custom(Arc<super::CustomArg>),
 }
 
@@ -516,7 +521,7 @@ impl fmt::Debug for Arg {
             Arg::Wmma(w) => write!(f, "{}", w.name),
             Arg::Transposed(t) => write!(f, "{t}"),
             Arg::Tile(t) => write!(f, "{}", if t.by_steps { "tile by steps" } else { "tile by lines" }),
-            Arg::Attention(part) => write!(f, "{part:?}"),
+            Arg::Attention(a) => write!(f, "{:?}{}", a.part, if a.causal { ", causal" } else { "" }),
             Arg::Custom(c) => write!(f, "{c:?}"),
             Arg::Tma(b) => {
                 let Tensor2 { sizes: [w, h], pitch, shape: [columns, rows] } = b.tensor;

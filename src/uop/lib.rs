@@ -39,8 +39,8 @@ mod trace;
 mod walk;
 
 pub use arg::{
-    Arg, AttentionPart, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Name, RangeArg, Spread, Tensor2,
-    TileArg, TileBit, TmaArg, WmmaArg,
+    Arg, Attention, AttentionPart, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Name, RangeArg, Spread,
+    Tensor2, TileArg, TileBit, TmaArg, WmmaArg,
 };
 pub use bounds::{Bounds, const_as, floor_div, floor_mod};
 pub use checked::checked;
