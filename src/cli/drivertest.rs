@@ -130,6 +130,9 @@ struct CaseArgs {
     calls: Option<PathBuf>,
     #[arg(long)]
     fault: Vec<String>,
+    /// Of its second process
+    #[arg(long)]
+    part: Option<String>,
 }
 
 pub fn run_command(args: &DrivertestArgs, device: &str, output: Output) -> Result<(), CliError> {
@@ -266,6 +269,15 @@ fn read_expectations(path: &Path, names: &[&str], target: &Target) -> Result<Exp
     Expectations::read(&text, names, &machine).map_err(wrong)
 }
 
+/// A second process of a case on the running kernel.
+fn start(setting: &bench::Setting, case: &str, part: &str) -> Command {
+    let own = std::env::current_exe().unwrap_or_else(|_| "doorbell".into());
+    let mut command = Command::new(own);
+    command.args(["--device", setting.target.device(), "drivertest", "case", case, "--part", part]);
+    command.args(["--seed", &setting.seed.to_string()]);
+    command
+}
+
 /// A child's end: steps as they come, the verdict last.
 fn one(args: &CaseArgs, target: &Target) -> Result<(), CliError> {
     let all = cases(target.driver);
@@ -276,9 +288,14 @@ fn one(args: &CaseArgs, target: &Target) -> Result<(), CliError> {
         faults: plan(&args.fault)?,
         progress: crate::print,
         calls: args.calls.clone(),
+        start: target.chip.is_none().then_some(start),
         ..bench::Setting::new(target.clone())
     };
-    let end = bench::run(case, &setting).map_err(|e| CliError::CouldNotRun(format!("the machine: {e}")))?;
+    let end = match &args.part {
+        None => bench::run(case, &setting),
+        Some(part) => bench::run_part(case, &setting, part),
+    };
+    let end = end.map_err(|e| CliError::CouldNotRun(format!("the machine: {e}")))?;
     let said = Said { verdict: end.verdict, why: end.why, key: end.key.map(str::to_owned) };
     let json = serde_json::to_string(&said).map_err(|e| CliError::Failed(e.to_string()))?;
     crate::print(&format!("end {json}"));

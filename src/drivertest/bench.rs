@@ -1,17 +1,18 @@
 //! A case on a machine: its port under a trace, its patience, and what is checked after its body.
 
 use crate::case::{Case, Problem, Step, Verdict};
+use crate::child::{Child, Cue, Role, Start};
 use crate::kernel_log::Cursor;
 use crate::mutant::{Mutant, Mutated};
 use crate::target::{Machine, Target};
 use doorbell_ioctl::fault::{Faults, Plan};
-use doorbell_ioctl::port::{DeviceView, Errno, Port};
+use doorbell_ioctl::port::{CpuPtr, DeviceView, Errno, Fd, Forked, Port};
 use doorbell_ioctl::trace::{Event, FileSink, Log, Sink, Trace, leftovers};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a case has at hand.
@@ -26,7 +27,11 @@ pub struct Bench {
     log: Log,
     cursor: Cursor,
     event_pages: AtomicUsize,
-    progress: fn(&str),
+    setting: Setting,
+    case: String,
+    role: Option<Role>,
+    /// Calls of second processes.
+    others: Mutex<Vec<Log>>,
 }
 
 /// The list in memory and the file at once: a card that takes the machine down leaves its last calls in the file.
@@ -61,6 +66,8 @@ pub struct Setting {
     pub progress: fn(&str),
     /// A file for all calls, for `doorbell trace --show`.
     pub calls: Option<PathBuf>,
+    /// How a second process of the case is started; `None` on a software machine, which has processes of its own.
+    pub start: Option<Start>,
 }
 
 impl Setting {
@@ -68,7 +75,7 @@ impl Setting {
     #[must_use]
     pub fn new(target: Target) -> Self {
         let (patience, faults) = (Duration::from_secs(10), Plan::default());
-        Self { target, patience, seed: 1, faults, mutant: None, progress: |_| {}, calls: None }
+        Self { target, patience, seed: 1, faults, mutant: None, progress: |_| {}, calls: None, start: None }
     }
 }
 
@@ -93,6 +100,10 @@ impl Bench {
     pub fn open(setting: &Setting, case: &Case) -> Result<Self, Errno> {
         let defect = setting.mutant.as_ref().and_then(Mutant::defect);
         let machine = setting.target.open(case.machine, defect)?;
+        Self::on(machine, setting, &case.name, case.role.clone())
+    }
+
+    fn on(machine: Machine, setting: &Setting, case: &str, role: Option<Role>) -> Result<Self, Errno> {
         let mut port = machine.port();
         let cursor = Cursor::at_end(&*port);
         if let Some(mutant) = setting.mutant.as_ref().filter(|mutant| mutant.defect().is_none()) {
@@ -107,8 +118,54 @@ impl Bench {
             Some(path) => Box::new(Both(log.clone(), calls_file(path)?)),
         };
         let port = Trace::new(port, sink);
-        let (patience, seed, progress) = (setting.patience, setting.seed, setting.progress);
-        Ok(Self { port, patience, seed, machine, log, cursor, event_pages: AtomicUsize::new(0), progress })
+        let (patience, seed, setting, case) = (setting.patience, setting.seed, setting.clone(), case.to_owned());
+        let (event_pages, others) = (AtomicUsize::new(0), Mutex::default());
+        Ok(Self { port, patience, seed, machine, log, cursor, event_pages, setting, case, role, others })
+    }
+
+    /// The machine, as this process has it.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Starts the case's second process for a part.
+    ///
+    /// # Errors
+    /// A skip where none can be started; the kernel's.
+    pub fn child(&self, part: &str) -> Step<Child<'_>> {
+        let role = self.role.clone().ok_or_else(|| Problem::failed("the case has no second process"))?;
+        if let Some(start) = self.setting.start {
+            return Child::process(self, start(&self.setting, &self.case, part));
+        }
+        let machine = self.machine.another_process()?;
+        let machine = machine.ok_or_else(|| Problem::Skipped {
+            key: "second-process",
+            why: "this program cannot start itself a second time".to_owned(),
+        })?;
+        // A fault of a call is the one of its first process.
+        let setting = Setting { calls: None, faults: Plan::default(), start: None, ..self.setting.clone() };
+        let beside = Self::on(machine, &setting, &self.case, None)?;
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(beside.log.clone());
+        Ok(Child::thread(self, beside, role, part))
+    }
+
+    /// What a second process that ended well has left behind.
+    ///
+    /// # Errors
+    /// A failure that names it.
+    pub(crate) fn left_by_a_child(&self) -> Step {
+        let mut left = leftovers(&self.log.events());
+        left.extend(self.machine.left_over(self.event_pages.load(Ordering::Relaxed)));
+        let words = left.first().map(|first| format!("the second process left {first}, {} in all", left.len()));
+        words.map_or(Ok(()), |words| Err(Problem::Failed(words)))
+    }
+
+    /// What a child of fork sees: one call on an inherited file, and whether an address is mapped.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn forked(&self, fd: Fd, request: u32, arg: &mut [u8], at: CpuPtr) -> Step<Forked> {
+        Ok(self.machine.forked(fd, request, arg, at)?)
     }
 
     /// Whether the driver is the running kernel.
@@ -124,7 +181,7 @@ impl Bench {
 
     /// Tells where the case is.
     pub fn step(&self, what: &str) {
-        (self.progress)(what);
+        (self.setting.progress)(what);
     }
 
     /// Fails where the case cannot run.
@@ -190,6 +247,7 @@ impl Bench {
         }
         let mut left = leftovers(&self.log.events());
         left.extend(self.machine.left_over(self.event_pages.load(Ordering::Relaxed)));
+        left.extend(self.machine.left_by_the_dead());
         if let Some(first) = left.first() {
             return (Verdict::Leak, format!("{first}, {} in all", left.len()));
         }
@@ -201,10 +259,33 @@ impl Bench {
 
     /// The calls so far, each once, with the class or command of RM's.
     fn calls(&self) -> Vec<(u32, Option<u32>)> {
-        let mut calls: Vec<(u32, Option<u32>)> = self.log.events().iter().filter_map(crate::mutant::call_of).collect();
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let logs = std::iter::once(&self.log).chain(others.iter());
+        let called = |log: &Log| log.events().iter().filter_map(crate::mutant::call_of).collect::<Vec<_>>();
+        let mut calls: Vec<(u32, Option<u32>)> = logs.flat_map(called).collect();
         calls.sort_unstable();
         calls.dedup();
         calls
+    }
+}
+
+/// Runs a part of a case's second process in this one.
+///
+/// # Errors
+/// A machine that cannot be opened; `EINVAL` for a case without a second process.
+pub fn run_part(case: &Case, setting: &Setting, part: &str) -> Result<Outcome, Errno> {
+    let bench = Bench::open(setting, case)?;
+    let role = case.role.as_ref().ok_or(Errno::EINVAL)?;
+    let done = role(&bench, &Cue::of_process(part)).and_then(|()| bench.left_by_a_child());
+    let (verdict, why, key) = verdict_of(done);
+    Ok(Outcome { verdict, why, key, calls: bench.calls() })
+}
+
+fn verdict_of(done: Step) -> (Verdict, String, Option<&'static str>) {
+    match done {
+        Ok(()) => (Verdict::Pass, String::new(), None),
+        Err(Problem::Failed(why)) => (Verdict::Fail, why, None),
+        Err(Problem::Skipped { key, why }) => (Verdict::Skip, why, Some(key)),
     }
 }
 
@@ -215,14 +296,10 @@ impl Bench {
 pub fn run(case: &Case, setting: &Setting) -> Result<Outcome, Errno> {
     let bench = Bench::open(setting, case)?;
     let done = case.body(&bench);
-    let (verdict, why, key) = match done {
-        Ok(()) => {
-            let (verdict, why) = bench.check(case);
-            (verdict, why, None)
-        }
-        Err(Problem::Failed(why)) => (Verdict::Fail, why, None),
-        Err(Problem::Skipped { key, why }) => (Verdict::Skip, why, Some(key)),
-    };
+    let (mut verdict, mut why, key) = verdict_of(done);
+    if verdict == Verdict::Pass {
+        (verdict, why) = bench.check(case);
+    }
     if verdict.is_bad() && bench.is_kernel() {
         bench.cursor.lines(&*bench.port).iter().for_each(|line| bench.step(&format!("kernel: {line}")));
     }

@@ -1,9 +1,11 @@
 //! What a case is: a name, what it checks, what it provokes in the kernel's log, and its body.
 
 use crate::bench::Bench;
+use crate::child::{Cue, Role};
 use doorbell_emu::{kfd, nvrm};
 use doorbell_ioctl::port::{CallError, Errno, ViewError};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Why a case did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,8 @@ pub struct Case {
     pub log: &'static [&'static str],
     /// The software machine that it needs.
     pub machine: Change,
+    /// What it does in a second process.
+    pub role: Option<Role>,
     body: Body,
 }
 
@@ -98,7 +102,7 @@ impl Case {
         what: impl Into<String>,
         body: impl Fn(&Bench) -> Step + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), what: what.into(), log: &[], machine: Change::None, body: Box::new(body) }
+        Self { name: name.into(), what: what.into(), log: &[], machine: Change::None, role: None, body: Box::new(body) }
     }
 
     /// The same, allowed to provoke lines of the kernel's log with one of these texts.
@@ -112,6 +116,13 @@ impl Case {
     #[must_use]
     pub fn on(mut self, machine: Change) -> Self {
         self.machine = machine;
+        self
+    }
+
+    /// The same with a second process that does this.
+    #[must_use]
+    pub fn beside(mut self, role: fn(&Bench, &Cue) -> Step) -> Self {
+        self.role = Some(Arc::new(role));
         self
     }
 

@@ -278,7 +278,7 @@ pub struct Outcome {
 /// A bug of the machine itself.
 fn bug(machine: &Machine) -> Option<String> {
     match machine {
-        Machine::Kernel(_) => None,
+        Machine::Kernel(_) | Machine::NvProcess(_) => None,
         Machine::Kfd(machine) => {
             let all = machine.reports();
             all.iter().find(|r| r.kind == soft_kfd::ReportKind::Bug).map(ToString::to_string)

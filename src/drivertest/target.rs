@@ -1,9 +1,10 @@
 //! Which machine the cases run on: the kernel's, or one in software.
 
 use crate::case::Change;
+use crate::child::Interruption;
 use doorbell_emu::{kfd, nvrm};
 use doorbell_ioctl::abi;
-use doorbell_ioctl::port::{Errno, LinuxPort, OpenFlags, Port, call};
+use doorbell_ioctl::port::{CpuPtr, Errno, Fd, Forked, LinuxPort, OpenFlags, Port, call};
 use std::sync::Arc;
 
 /// A driver that there are cases for.
@@ -53,6 +54,15 @@ impl Target {
         let target = Self { driver, chip: Some(chip.to_owned()) };
         target.software_config(chip).map_err(|chips| format!("--device {text}: software chips are {chips}"))?;
         Ok(target)
+    }
+
+    /// The device of this machine's kernel, as the command line names it.
+    #[must_use]
+    pub fn device(&self) -> &'static str {
+        match self.driver {
+            Driver::Kfd => "AMD",
+            Driver::Nv => "NV",
+        }
     }
 
     /// The driver's release, numbers with dots: KFD's interface, NVIDIA's release; empty where nothing answers.
@@ -149,9 +159,75 @@ pub enum Machine {
     Kfd(Arc<kfd::SoftKfd>),
     /// NVIDIA's in software.
     Nv(Arc<nvrm::SoftNv>),
+    /// A second process of it.
+    NvProcess(Arc<nvrm::Process>),
 }
 
 impl Machine {
+    /// A second process of a software machine; none of the kernel's.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EMFILE`.
+    pub fn another_process(&self) -> Result<Option<Self>, Errno> {
+        match self {
+            Self::Kfd(machine) => machine.another_process().map(|process| Some(Self::Kfd(process))),
+            Self::Nv(machine) => Ok(Some(Self::NvProcess(machine.another_process()))),
+            Self::Kernel(_) | Self::NvProcess(_) => Ok(None),
+        }
+    }
+
+    /// The number of the process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        match self {
+            Self::Kernel(_) | Self::Nv(_) => std::process::id(),
+            Self::Kfd(machine) => machine.pid(),
+            Self::NvProcess(process) => process.pid(),
+        }
+    }
+
+    /// The process ends.
+    pub fn end_process(&self) {
+        match self {
+            Self::Kernel(_) | Self::Nv(_) => {}
+            Self::Kfd(machine) => machine.end_process(),
+            Self::NvProcess(process) => process.end(),
+        }
+    }
+
+    /// A signal arrives at a software machine's process.
+    pub fn interrupt(&self, how: Interruption) {
+        match (self, how) {
+            (Self::Kfd(machine), Interruption::Stop) => machine.stop_and_continue(),
+            (Self::Kfd(machine), Interruption::Handler) => machine.interrupt_next_wait(),
+            (Self::NvProcess(process), Interruption::Stop) => process.stop_and_continue(),
+            (Self::NvProcess(process), Interruption::Handler) => process.interrupt_next_wait(),
+            (Self::Kernel(_) | Self::Nv(_), _) => {}
+        }
+    }
+
+    /// What a child of fork sees of this process.
+    ///
+    /// # Errors
+    /// The kernel's; `ENOSYS` for a process that a software machine has only beside its first.
+    pub fn forked(&self, fd: Fd, request: u32, arg: &mut [u8], at: CpuPtr) -> Result<Forked, Errno> {
+        match self {
+            Self::Kernel(port) => port.forked(fd, request, arg, at),
+            Self::Kfd(machine) => machine.forked(fd, request, arg, at),
+            Self::Nv(machine) => machine.forked(fd, request, arg, at),
+            Self::NvProcess(_) => Err(Errno::ENOSYS),
+        }
+    }
+
+    /// What a software machine's driver holds of processes that have ended, in words.
+    #[must_use]
+    pub fn left_by_the_dead(&self) -> Vec<String> {
+        let Self::Kfd(machine) = self else { return Vec::new() };
+        let (buffers, queues) = machine.left_over_of_the_dead();
+        let named = |count: usize, what: &str| (count > 0).then(|| format!("a process that ended has {count} {what}"));
+        [named(buffers, "buffers"), named(queues, "queues")].into_iter().flatten().collect()
+    }
+
     /// The way to its driver.
     #[must_use]
     pub fn port(&self) -> Arc<dyn Port> {
@@ -159,6 +235,7 @@ impl Machine {
             Self::Kernel(port) => Arc::clone(port) as _,
             Self::Kfd(machine) => Arc::clone(machine) as _,
             Self::Nv(machine) => Arc::clone(machine) as _,
+            Self::NvProcess(process) => Arc::clone(process) as _,
         }
     }
 
@@ -180,6 +257,7 @@ impl Machine {
                 let files = named(machine.open_files(), "open files");
                 [files, named(buffers, "buffers"), named(queues, "queues")].into_iter().flatten().collect()
             }
+            Self::NvProcess(process) => named(process.open_files(), "open files").into_iter().collect(),
             Self::Nv(machine) => {
                 let counts = machine.left_over();
                 let names = ["open files", "objects", "channels", "ranges", "mappings of the processor"];
@@ -196,7 +274,7 @@ impl Machine {
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
         match self {
-            Self::Kernel(_) => Vec::new(),
+            Self::Kernel(_) | Self::NvProcess(_) => Vec::new(),
             Self::Kfd(machine) => {
                 let strict = |r: &kfd::Report| matches!(r.kind, kfd::ReportKind::Strict | kfd::ReportKind::Bug);
                 machine.reports().iter().filter(|r| strict(r)).map(ToString::to_string).collect()

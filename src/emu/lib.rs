@@ -9,6 +9,8 @@
 
 #[cfg(feature = "amd")]
 pub mod amdgpu;
+#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
+mod forked;
 #[cfg(all(target_os = "linux", feature = "amd"))]
 pub mod kfd;
 #[cfg(feature = "metal")]

@@ -22,7 +22,7 @@ impl LinuxPort {
     }
 
     /// The kernel's number, after the check that the file was opened here.
-    fn number(&self, fd: Fd) -> Result<i32, Errno> {
+    pub(super) fn number(&self, fd: Fd) -> Result<i32, Errno> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.get(&fd.0).map(AsRawFd::as_raw_fd).ok_or(Errno::EBADF)
     }
@@ -158,7 +158,7 @@ fn read_kernel_log() -> std::io::Result<Vec<u8>> {
 }
 
 /// Longest struct of a driver that numbers its calls without sizes; UVM's longest has 9,264 bytes.
-const NUMBERED_BYTES: usize = 1 << 14;
+pub(super) const NUMBERED_BYTES: usize = 1 << 14;
 
 /// A call whose request word does not hold the size that the kernel copies: it gets a block that holds any release's
 /// struct.

@@ -17,6 +17,8 @@ mod mapped;
 #[cfg(feature = "metal")]
 pub mod objc;
 #[cfg(target_os = "linux")]
+mod other;
+#[cfg(target_os = "linux")]
 mod process;
 mod seam;
 #[cfg(target_os = "linux")]
@@ -31,6 +33,8 @@ pub use errno::Errno;
 pub use linux::LinuxPort;
 pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, machine_memory_bytes, page_bytes};
 pub use mapped::{Doorbell, Mapped, drain_stores, see_device_stores};
+#[cfg(target_os = "linux")]
+pub use other::{Forked, Signal, let_signals_interrupt, send_signal};
 #[cfg(target_os = "linux")]
 pub use process::{read_process, write_process};
 pub use seam::{Fd, KERNEL_LOG, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};

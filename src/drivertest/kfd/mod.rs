@@ -13,6 +13,7 @@ mod kernels;
 mod memory;
 mod open;
 pub mod packets;
+mod processes;
 mod queues;
 mod threads;
 
@@ -27,6 +28,7 @@ pub fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = families.into_iter().flat_map(|family| family()).collect();
     all.extend(hostile::cases());
     all.extend(threads::cases());
+    all.extend(processes::cases());
     all
 }
 

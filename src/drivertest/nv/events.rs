@@ -8,15 +8,15 @@ use doorbell_ioctl::abi::nvrm::{self as rm, Status};
 use doorbell_ioctl::port::{Fd, PollEvents, PollFd};
 
 const INTERRUPTS: u32 = rm::NV01_EVENT_NONSTALL_INTR | rm::NV01_EVENT_WITHOUT_EVENT_DATA;
-const HOST: u32 = rm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD | INTERRUPTS;
+pub(super) const HOST: u32 = rm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD | INTERRUPTS;
 /// NON_STALL_INTERRUPT with its value.
-const INTERRUPT: [u32; 2] = [0x2001_0008, 0];
+pub(super) const INTERRUPT: [u32; 2] = [0x2001_0008, 0];
 /// The channel ends with code 32.
 const BAD: [u32; 1] = [BAD_HEADER];
 const REPEAT: u32 = 2;
 const NV2080_ENGINE_TYPE_COPY0: u32 = 0x09;
 
-fn name(device: &Device<'_>, file: Fd) -> Result<(), Status> {
+pub(super) fn name(device: &Device<'_>, file: Fd) -> Result<(), Status> {
     let mut args = rm::AllocOsEvent { h_client: device.client.root, fd: file.0, ..Default::default() };
     device.client.call(file, &rm::ALLOC_OS_EVENT, &mut args).and_then(|()| outcome(args.status))
 }
@@ -26,7 +26,7 @@ fn forget(device: &Device<'_>, file: Fd) -> Result<(), Status> {
     device.client.call(file, &rm::FREE_OS_EVENT, &mut args).and_then(|()| outcome(args.status))
 }
 
-fn event(device: &Device<'_>, source: u32, file: Fd, notify_index: u32) -> Result<u32, Status> {
+pub(super) fn event(device: &Device<'_>, source: u32, file: Fd, notify_index: u32) -> Result<u32, Status> {
     let mut params = rm::EventAlloc {
         h_parent_client: 0,
         h_src_resource: source,
@@ -61,7 +61,7 @@ fn data(device: &Device<'_>, file: Fd) -> Result<([u32; 4], u32), Status> {
 }
 
 /// A file with a name, which is forgotten at the end.
-fn listening(device: &Device<'_>, body: impl FnOnce(Fd) -> Step) -> Step {
+pub(super) fn listening(device: &Device<'_>, body: impl FnOnce(Fd) -> Step) -> Step {
     let file = device.client.open("/dev/nvidiactl")?;
     want("ALLOC_OS_EVENT", name(device, file))?;
     body(file)?;

@@ -72,7 +72,11 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-fn free_kib(device: &Device<'_>) -> Step<u32> {
+/// Free VRAM of the card.
+///
+/// # Errors
+/// RM's.
+pub(super) fn free_kib(device: &Device<'_>) -> Step<u32> {
     let mut asked = rm::FbInfo { fb_info_list_size: 1, ..Default::default() };
     asked.fb_info_list[0].index = 0x16;
     Ok(want("FB_GET_INFO_V2", device.client.control(device.subdevice, &rm::FB_GET_INFO_V2, asked))?.fb_info_list[0]

@@ -19,6 +19,7 @@ mod memory;
 pub mod methods;
 mod objects;
 pub mod outcome;
+mod processes;
 mod threads;
 mod uvm;
 
@@ -42,6 +43,7 @@ pub fn cases() -> Vec<Case> {
         kernels::cases,
         hostile::cases,
         threads::cases,
+        processes::cases,
     ];
     families.into_iter().flat_map(|family| family()).collect()
 }

@@ -114,12 +114,11 @@ impl SoftKfd {
     }
 
     fn check_budget(&self, gpu: &Gpu, kind: Kind) -> Result<(), Errno> {
-        let queues = gpu.queues();
-        if queues.len() >= gpu.facts().max_queues {
+        if gpu.queues().len() >= gpu.facts().max_queues {
             return Err(Errno::ENOSPC);
         }
         if let Kind::Sdma { xgmi } = kind {
-            let used = queues.values().filter(|q| q.setup.kind == kind).count();
+            let used = self.machine.queues(gpu.gpu_id, kind);
             if used >= gpu.facts().sdma_queues(xgmi) as usize {
                 return Err(Errno::ENOMEM);
             }

@@ -45,6 +45,18 @@ pub enum Defect {
     WaitIgnored,
     /// Indirect buffers are not run.
     IndirectSkipped,
+    /// A process that ends keeps its memory and its queues.
+    DeathKeeps,
+    /// A process that ends takes the queues of all others off the hardware.
+    DeathSpreads,
+    /// A child of fork may use the driver by the parent's file.
+    ForkMayCall,
+    /// A child of fork has the parent's doorbells.
+    ForkCopiesDoorbells,
+    /// The end of a child of fork ends the parent's queues.
+    ForkEnds,
+    /// A wait that begins again after a signal has lost the events that it had taken.
+    RestartForgets,
 }
 
 impl Defect {
@@ -70,5 +82,11 @@ impl Defect {
         Self::VramUncounted,
         Self::WaitIgnored,
         Self::IndirectSkipped,
+        Self::DeathKeeps,
+        Self::DeathSpreads,
+        Self::ForkMayCall,
+        Self::ForkCopiesDoorbells,
+        Self::ForkEnds,
+        Self::RestartForgets,
     ];
 }

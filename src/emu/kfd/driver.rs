@@ -8,6 +8,7 @@
 use super::config::Config;
 use super::defect::Defect;
 use super::memory::{Bo, GPUVM_BASE, GPUVM_LIMIT, handle_gpu};
+use super::process::Machine;
 use super::report::ReportKind;
 use super::{SoftKfd, sysfs};
 use bytemuck::Pod;
@@ -16,7 +17,7 @@ use doorbell_ioctl::abi::{Desc, request_len_bytes, request_number};
 use doorbell_ioctl::port::{CpuPtr, Errno, SharedMemory, monotonic_ns, read_process, write_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const LDS_BASE: u64 = 0x1_0000_0000_0000;
@@ -38,7 +39,8 @@ pub struct Device {
     /// Open file of the render node that the address space belongs to.
     pub vm_file: Option<u64>,
     pub bos: BTreeMap<u32, Bo>,
-    pub vram_used: u64,
+    /// VRAM in use on the card, of all processes.
+    pub vram_used: Arc<AtomicU64>,
     /// The doorbell slice.
     pub doorbells: Arc<SharedMemory>,
     /// The page of HDP registers.
@@ -78,7 +80,6 @@ pub struct State {
     pub next_file: u64,
     pub devices: Vec<Device>,
     pub doorbell_maps: Vec<DoorbellMap>,
-    pub next_mmap_offset: u64,
     queue_ids: BTreeSet<u32>,
     runtime_enabled: bool,
     xnack: bool,
@@ -90,12 +91,12 @@ const FIRST_FD: i32 = 1000;
 impl State {
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(config: &Config) -> Result<Self, Errno> {
-        let device = |_| {
+    pub fn new(config: &Config, machine: &Machine) -> Result<Self, Errno> {
+        let device = |gpu| {
             Ok(Device {
                 vm_file: None,
                 bos: BTreeMap::new(),
-                vram_used: 0,
+                vram_used: machine.vram_used(gpu),
                 doorbells: Arc::new(SharedMemory::new(config.doorbell_slice())?),
                 mmio: Arc::new(SharedMemory::new(config.page_bytes)?),
             })
@@ -105,7 +106,6 @@ impl State {
             next_file: 1,
             devices: (0..config.gpus).map(device).collect::<Result<_, Errno>>()?,
             doorbell_maps: Vec::new(),
-            next_mmap_offset: 0,
             queue_ids: BTreeSet::new(),
             runtime_enabled: false,
             xnack: false,
@@ -260,7 +260,7 @@ impl SoftKfd {
             () if is(k::AVAILABLE_MEMORY.desc.request) => with(bytes, |args: &mut k::GetAvailableMemory| {
                 let index = device_index(self, args.gpu_id).ok_or(Errno::EINVAL)?;
                 let counted = self.config.defect != Some(Defect::VramUncounted);
-                let used = if counted { state.devices[index].vram_used } else { 0 };
+                let used = if counted { state.devices[index].vram_used.load(Ordering::Relaxed) } else { 0 };
                 args.available = self.config.vram_bytes - used;
                 Ok(())
             }),

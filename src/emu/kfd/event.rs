@@ -49,6 +49,10 @@ struct Inner {
     next_wait: u64,
     /// Waits that a signal will interrupt.
     interrupts: u32,
+    /// Waits that a signal without a handler will begin again.
+    restarts: u32,
+    /// The process has ended.
+    ended: bool,
 }
 
 /// A process's events.
@@ -58,6 +62,8 @@ pub struct Events {
     changed: Condvar,
     /// Signal events carry an age (1.14).
     ages: bool,
+    /// A wait that begins again has lost what it had taken.
+    pub(super) restart_forgets: bool,
 }
 
 /// How a wait ended: `WAIT_RESULT_*`.
@@ -249,6 +255,18 @@ impl Events {
         self.changed.notify_all();
     }
 
+    /// The next wait that sleeps is begun again, as when a signal that nobody handles arrives.
+    pub fn restart_next_wait(&self) {
+        self.lock().restarts += 1;
+        self.changed.notify_all();
+    }
+
+    /// The process ends: its waits do too.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
     /// Waits for any or all of the events; `None` waits for ever. Fills the payloads of what happened.
     ///
     /// # Errors
@@ -263,11 +281,22 @@ impl Events {
         loop {
             let status = inner.waits.get(&key).map_or(WAIT_RESULT_FAIL, |w| Inner::status(w, all));
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            let interrupted = status == WAIT_RESULT_TIMEOUT && left != Some(Duration::ZERO) && inner.interrupts > 0;
+            let sleeps = status == WAIT_RESULT_TIMEOUT && left != Some(Duration::ZERO);
+            if sleeps && inner.restarts > 0 && !inner.ended {
+                inner.restarts -= 1;
+                let taken = inner.waits.remove(&key).unwrap_or_default();
+                if !self.restart_forgets {
+                    taken.iter().filter(|w| w.activated).for_each(|w| inner.set(w.event));
+                }
+                let waiters = inner.register(data, self.ages)?;
+                inner.waits.insert(key, waiters);
+                continue;
+            }
+            let interrupted = sleeps && (inner.interrupts > 0 || inner.ended);
             if status != WAIT_RESULT_TIMEOUT || left == Some(Duration::ZERO) || interrupted {
                 let waiters = inner.waits.remove(&key).unwrap_or_default();
                 if interrupted {
-                    inner.interrupts -= 1;
+                    inner.interrupts = inner.interrupts.saturating_sub(1);
                     // As the kernel: what the wait has taken is put back.
                     waiters.iter().filter(|w| w.activated).for_each(|w| inner.set(w.event));
                     return Err(Errno::EINTR);

@@ -17,6 +17,7 @@ use doorbell_ioctl::abi::kfd::{
 };
 use doorbell_ioctl::port::{CpuPtr, DeviceView, Errno, SharedMemory, read_process};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// First address of the window that buffers may lie in, and the last.
 pub const GPUVM_BASE: u64 = 0x4000;
@@ -74,7 +75,7 @@ impl Device {
     fn insert(&mut self, gpu_id: u32, bo: Bo) -> u64 {
         let index = (0..).find(|index| !self.bos.contains_key(index)).unwrap_or(u32::MAX);
         if bo.vram_of.is_some() {
-            self.vram_used += bo.len_bytes;
+            self.vram_used.fetch_add(bo.len_bytes, Ordering::Relaxed);
         }
         self.bos.insert(index, bo);
         u64::from(gpu_id) << 32 | u64::from(index)
@@ -109,11 +110,7 @@ impl SoftKfd {
             Backing::Shared(_) if args.flags & ALLOC_MEM_FLAGS_MMIO_REMAP != 0 => {
                 MMAP_TYPE_MMIO << MMAP_TYPE_SHIFT | mmap_gpu_bits(args.gpu_id)
             }
-            Backing::Shared(_) => {
-                let offset = FIRST_MMAP_OFFSET + state.next_mmap_offset;
-                state.next_mmap_offset += args.size;
-                offset
-            }
+            Backing::Shared(_) => FIRST_MMAP_OFFSET + self.machine.take_mmap_offset(args.size),
         };
         let bo = Bo {
             va: args.va_addr,
@@ -137,7 +134,7 @@ impl SoftKfd {
         };
         let flag = |bit| args.flags & bit != 0;
         if flag(ALLOC_MEM_FLAGS_VRAM) {
-            if state.devices[index].vram_used + args.size > self.config.vram_bytes {
+            if state.devices[index].vram_used.load(Ordering::Relaxed) + args.size > self.config.vram_bytes {
                 return Err(Errno::ENOMEM);
             }
             return shared(Arc::new(SharedMemory::new(args.size)?));
@@ -182,7 +179,7 @@ impl SoftKfd {
             return Err(Errno::EBUSY);
         }
         if bo.vram_of.is_some() {
-            device.vram_used -= bo.len_bytes;
+            device.vram_used.fetch_sub(bo.len_bytes, Ordering::Relaxed);
         }
         device.bos.remove(&handle_index(handle));
         Ok(())

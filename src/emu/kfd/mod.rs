@@ -3,8 +3,8 @@
 //!
 //! Place in the arrows: implements `ioctl`'s `Port`; parses with `hcq::packet`; passes dispatches to `emu::amdgpu`
 //! through [`compute`]. Source: docs/amd.md 1, 2, 3, 6, 7; the amdkfd driver of Linux 6.12 for checks and error
-//! numbers. Left out: what the module heads list; GPU stores to doorbells do not wake queues; a process never ends, as
-//! a port has one process for its life.
+//! numbers. Left out: what the module heads list; GPU stores to doorbells do not wake queues. A port is one process;
+//! [`SoftKfd::another_process`] is one beside it.
 //!
 //! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → [`cp`] (packets, one thread a queue) →
 //! compute units.
@@ -21,6 +21,7 @@ mod driver;
 mod event;
 mod gpu;
 mod memory;
+mod process;
 mod queue;
 mod render;
 mod report;
@@ -37,20 +38,21 @@ pub use report::{Report, ReportKind};
 pub use units::ComputeUnits;
 
 use compute::Compute;
-use doorbell_ioctl::abi::kfd::{MINOR_EVENT_AGE, MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT};
+use doorbell_ioctl::abi::kfd::{MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT};
 use doorbell_ioctl::port::{
     AddressSpace, Backing as PortBacking, CpuPtr, Errno, Fd, KERNEL_LOG, MapRequest, OpenFlags, PollFd, Port,
 };
 use driver::{DoorbellMap, Open, State};
 use event::Events;
-use gpu::{Gpu, Shared};
+use gpu::Gpu;
 use memory::{Backing, mmap_gpu_bits};
+use process::Machine;
 use report::Reports;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sysfs::{FIRST_RENDER_MINOR, Sysfs};
 
-/// A machine with AMD cards and their driver, in software.
+/// A process on a machine with AMD cards and their driver, in software.
 #[derive(Debug)]
 pub struct SoftKfd {
     config: Config,
@@ -61,6 +63,9 @@ pub struct SoftKfd {
     clock: Arc<GpuClock>,
     reports: Arc<Reports>,
     state: Mutex<State>,
+    machine: Arc<Machine>,
+    pid: u32,
+    is_first: bool,
 }
 
 impl SoftKfd {
@@ -78,23 +83,8 @@ impl SoftKfd {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn with_compute(config: Config, compute: Arc<dyn Compute>) -> Result<Arc<Self>, Errno> {
-        let shared = Shared {
-            clock: Arc::default(),
-            events: Arc::new(Events::new(config.kfd_minor >= MINOR_EVENT_AGE)),
-            reports: Arc::default(),
-            compute,
-        };
-        let card = |gpu| Arc::new(Gpu::new(sysfs::gpu_id(gpu), &shared, &config));
-        Ok(Arc::new(Self {
-            space: AddressSpace::of_driver(config.page_bytes),
-            sysfs: Sysfs::new(&config),
-            gpus: (0..config.gpus).map(card).collect(),
-            state: Mutex::new(State::new(&config)?),
-            config,
-            events: shared.events,
-            clock: shared.clock,
-            reports: shared.reports,
-        }))
+        let machine = Machine::new(&config, compute);
+        Self::of_machine(config, machine, true)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -235,7 +225,7 @@ impl Port for SoftKfd {
     }
 
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
-        self.sysfs.list(path)
+        self.process_list(path).map_or_else(|| self.sysfs.list(path), Ok)
     }
 
     fn page_bytes(&self) -> u64 {
@@ -252,11 +242,7 @@ impl Port for SoftKfd {
 
 impl Drop for SoftKfd {
     fn drop(&mut self) {
-        for gpu in &self.gpus {
-            let queues = std::mem::take(&mut *gpu.queues());
-            queues.values().for_each(|queue| {
-                queue.destroy();
-            });
-        }
+        self.give_back();
+        self.forget_the_dead();
     }
 }

@@ -10,6 +10,7 @@ use bytemuck::{bytes_of, pod_read_unaligned};
 use doorbell_ioctl::abi::drm::{self, DeviceInfo, HeapInfo, Info, InfoFirmware, MemoryInfo, Version};
 use doorbell_ioctl::abi::{request_len_bytes, request_number, request_type};
 use doorbell_ioctl::port::{CpuPtr, Errno, write_process};
+use std::sync::atomic::Ordering;
 
 /// Bytes of `struct drm_amdgpu_info_device`.
 const DEVICE_INFO_BYTES: usize = 440;
@@ -71,7 +72,7 @@ impl SoftKfd {
 
     fn answer(&self, gpu: usize, info: &Info) -> Result<Vec<u8>, Errno> {
         let facts = self.config.chip.facts();
-        let used = self.state().devices[gpu].vram_used;
+        let used = self.state().devices[gpu].vram_used.load(Ordering::Relaxed);
         let visible = if self.config.small_bar { SMALL_BAR_BYTES } else { self.config.vram_bytes };
         Ok(match info.query {
             drm::AMDGPU_INFO_TIMESTAMP => self.clock.ticks().to_ne_bytes().to_vec(),

@@ -170,7 +170,7 @@ impl SoftNv {
             return state.clients.create(handle, file, class);
         }
         let rule = rule(self, class).inspect_err(|_| self.refused_class(class))?;
-        let cards = state.open_cards();
+        let cards = state.open_cards(file);
         let client = state.clients.of(root, file, status::INVALID_OBJECT_HANDLE)?;
         let above = client.object(parent)?;
         if !allows(rule.parent, &above.body) {

@@ -39,6 +39,16 @@ pub enum Defect {
     VramUncounted,
     /// Inline data is not stored.
     InlineLost,
+    /// A process that ends keeps its objects.
+    DeathKeeps,
+    /// A process that ends takes all channels of its cards with it.
+    DeathSpreads,
+    /// The end of a child of fork closes the parent's files.
+    ForkEnds,
+    /// A child of fork may not use the parent's files.
+    ForkRefused,
+    /// A signal takes away the events that wait in a process's files.
+    SignalForgets,
 }
 
 impl Defect {
@@ -61,5 +71,10 @@ impl Defect {
         Self::GetStuck,
         Self::VramUncounted,
         Self::InlineLost,
+        Self::DeathKeeps,
+        Self::DeathSpreads,
+        Self::ForkEnds,
+        Self::ForkRefused,
+        Self::SignalForgets,
     ];
 }

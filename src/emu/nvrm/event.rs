@@ -138,6 +138,11 @@ impl Events {
         inner.queues.remove(&file);
     }
 
+    /// What waits in a file is lost.
+    pub fn forget(&self, file: u64) {
+        self.inner().queues.remove(&file);
+    }
+
     /// A client is freed.
     pub fn end_client(&self, client: u32) {
         let mut inner = self.inner();

@@ -3,8 +3,8 @@
 //!
 //! Place in the arrows: implements `ioctl`'s `Port`; parses with `hcq::packet::nv`; passes grids to `emu::sass` through
 //! [`compute`]. Source: docs/nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status
-//! codes. Left out: what the module heads list; GPU stores to doorbells do not wake channels; a process never ends, as
-//! a port has one process for its life.
+//! codes. Left out: what the module heads list; GPU stores to doorbells do not wake channels. The machine's own port is
+//! one process; [`Process`] is another.
 //!
 //! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → [`engine`] (ring,
 //! methods; one thread a channel) → SMs.
@@ -24,6 +24,7 @@ mod gpu;
 mod map;
 mod memory;
 mod object;
+mod process;
 mod report;
 mod rm;
 mod space;
@@ -40,6 +41,7 @@ pub use chip::Chip;
 pub use clock::Ptimer;
 pub use config::{Call, Config, Refusal};
 pub use defect::Defect;
+pub use process::Process;
 pub use report::{Report, ReportKind};
 pub use units::Sms;
 
@@ -167,10 +169,10 @@ impl SoftNv {
         });
     }
 
-    /// The open file, as far as this process may use it.
-    fn file(&self, fd: Fd) -> Result<Open, Errno> {
+    /// The open file of a process.
+    fn file(&self, pid: u32, fd: Fd) -> Result<Open, Errno> {
         let open = self.state().file(fd.0).cloned().ok_or(Errno::EBADF)?;
-        if open.pid == std::process::id() { Ok(open) } else { Err(Errno::EBADF) }
+        if open.pid == pid { Ok(open) } else { Err(Errno::EBADF) }
     }
 
     /// The device file of a path.
@@ -193,14 +195,15 @@ impl SoftNv {
     }
 }
 
-impl Port for SoftNv {
-    fn open(&self, path: &str, _flags: OpenFlags) -> Result<Fd, Errno> {
+impl SoftNv {
+    fn open_as(&self, pid: u32, path: &str) -> Result<Fd, Errno> {
         let kind = self.node(path)?;
-        Ok(Fd(self.state().open(kind)))
+        Ok(Fd(self.state().open(kind, pid)))
     }
 
     /// The last thing of a control file are its clients, of a UVM file its address space.
-    fn close(&self, fd: Fd) -> Result<(), Errno> {
+    fn close_as(&self, pid: u32, fd: Fd) -> Result<(), Errno> {
+        self.file(pid, fd)?;
         let mut state = self.state();
         let open = state.files.remove(&fd.0).ok_or(Errno::EBADF)?;
         for client in state.clients.of_file(open.file) {
@@ -213,17 +216,17 @@ impl Port for SoftNv {
         Ok(())
     }
 
-    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
-        let Open { file, kind, .. } = self.file(fd)?;
+    fn ioctl_as(&self, pid: u32, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        let Open { file, kind, .. } = self.file(pid, fd)?;
         match kind {
             FileKind::Control | FileKind::Card { .. } => self.rm_ioctl(Caller { file, kind }, request, arg),
             FileKind::Uvm | FileKind::UvmSpace | FileKind::UvmMm => self.uvm_ioctl(file, kind, request, arg),
         }
     }
 
-    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+    fn mmap_as(&self, pid: u32, map: &MapRequest) -> Result<CpuPtr, Errno> {
         let Some(fd) = map.fd else { return self.space.map(map, Backing::Anonymous) };
-        let open = self.file(fd)?;
+        let open = self.file(pid, fd)?;
         match open.kind {
             FileKind::Control | FileKind::Card { .. } => self.mmap_armed(&mut self.state(), open.file, map),
             // Managed memory.
@@ -234,6 +237,35 @@ impl Port for SoftNv {
         }
     }
 
+    /// Files are ready when one of their events has happened.
+    fn poll_as(&self, pid: u32, fds: &mut [PollFd], timeout: Option<Duration>) -> Result<usize, Errno> {
+        let files = fds.iter().map(|p| self.file(pid, p.fd).map(|open| open.file));
+        let files = files.collect::<Result<Vec<u64>, Errno>>()?;
+        let seen = self.events.wait(&files, timeout);
+        for (p, seen) in fds.iter_mut().zip(&seen) {
+            p.seen = if *seen { PollEvents::IN & p.wanted } else { PollEvents::empty() };
+        }
+        Ok(fds.iter().filter(|p| !p.seen.is_empty()).count())
+    }
+}
+
+impl Port for SoftNv {
+    fn open(&self, path: &str, _flags: OpenFlags) -> Result<Fd, Errno> {
+        self.open_as(std::process::id(), path)
+    }
+
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        self.close_as(std::process::id(), fd)
+    }
+
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        self.ioctl_as(std::process::id(), fd, request, arg)
+    }
+
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        self.mmap_as(std::process::id(), map)
+    }
+
     fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
         // Another thread may map the range again as soon as it is free.
         let mut state = self.state();
@@ -242,15 +274,9 @@ impl Port for SoftNv {
         Ok(())
     }
 
-    /// Files are ready when one of their events has happened.
     fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
-        let files = fds.iter().map(|p| self.file(p.fd).map(|open| open.file)).collect::<Result<Vec<u64>, Errno>>()?;
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-        let seen = self.events.wait(&files, timeout);
-        for (p, seen) in fds.iter_mut().zip(&seen) {
-            p.seen = if *seen { PollEvents::IN & p.wanted } else { PollEvents::empty() };
-        }
-        Ok(fds.iter().filter(|p| !p.seen.is_empty()).count())
+        self.poll_as(std::process::id(), fds, timeout)
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {

@@ -84,10 +84,10 @@ const FIRST_FD: i32 = 1000;
 
 impl State {
     /// Opens a file: its number is the lowest that is free.
-    pub fn open(&mut self, kind: FileKind) -> i32 {
+    pub fn open(&mut self, kind: FileKind, pid: u32) -> i32 {
         let fd = (FIRST_FD..).find(|fd| !self.files.contains_key(fd)).unwrap_or(i32::MAX);
         self.next_file += 1;
-        self.files.insert(fd, Open { file: self.next_file, pid: std::process::id(), kind });
+        self.files.insert(fd, Open { file: self.next_file, pid, kind });
         fd
     }
 
@@ -96,9 +96,9 @@ impl State {
         self.files.get(&fd)
     }
 
-    /// Cards whose files this process has open.
-    pub fn open_cards(&self) -> Vec<usize> {
-        let pid = std::process::id();
+    /// Cards whose files the process of a file has open.
+    pub fn open_cards(&self, file: u64) -> Vec<usize> {
+        let pid = self.files.values().find(|open| open.file == file).map_or(0, |open| open.pid);
         let card = |open: &Open| match open.kind {
             FileKind::Card { gpu, .. } if open.pid == pid => Some(gpu),
             _ => None,
