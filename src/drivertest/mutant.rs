@@ -147,7 +147,7 @@ fn status_of(desc: &Desc) -> Option<(&'static FieldDesc, usize)> {
 fn mutable(field: &FieldDesc) -> bool {
     let whole = matches!(field.len_bytes, 1 | 2 | 4 | 8);
     whole
-        && !matches!(field.kind, Kind::Reserved | Kind::Choice(_) | Kind::Nested(_))
+        && !matches!(field.kind, Kind::Reserved | Kind::Choice(_) | Kind::Nested(_) | Kind::Words)
         && !field.name.ends_with("status")
 }
 

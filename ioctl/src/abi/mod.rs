@@ -15,6 +15,7 @@ pub mod kfd;
 mod message;
 pub mod nvrm;
 pub mod uvm;
+pub mod uvm_test;
 
 pub(crate) use decode::integer;
 pub use decode::{Blob, Returned, decode_call, decode_fields};
@@ -24,7 +25,7 @@ pub use message::{Message, Value};
 
 /// Every ioctl described here.
 pub fn all() -> impl Iterator<Item = &'static Desc> {
-    kfd::TABLE.iter().chain(drm::TABLE).chain(nvrm::TABLE).chain(uvm::TABLE).copied()
+    kfd::TABLE.iter().chain(drm::TABLE).chain(nvrm::TABLE).chain(uvm::TABLE).chain(uvm_test::TABLE).copied()
 }
 
 /// The description for a request word: the exact one, else one of the same type and number (drivers choose by those;

@@ -22,6 +22,7 @@ pub mod outcome;
 mod processes;
 mod threads;
 mod uvm;
+mod uvm_tests;
 
 use crate::case::{Case, Step};
 use client::{Client, Device};
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         hostile::cases,
         threads::cases,
         processes::cases,
+        uvm_tests::cases,
     ];
     families.into_iter().flat_map(|family| family()).collect()
 }

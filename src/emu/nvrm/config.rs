@@ -56,6 +56,8 @@ pub struct Config {
     pub stale_gp_get: bool,
 
     // What may be wrong with a machine.
+    /// The `nvidia-uvm` module is loaded with its tests of itself.
+    pub uvm_builtin_tests: bool,
     /// The `nvidia-uvm` module is not loaded.
     pub no_uvm: bool,
     /// The modules are loaded, but `/dev/nvidia*` but the control file, and `/dev/nvidia-uvm`, were not made.
@@ -96,6 +98,7 @@ impl Config {
             shuffle: 0,
             needs_uvm_mm: true,
             stale_gp_get: false,
+            uvm_builtin_tests: false,
             no_uvm: false,
             no_nodes: false,
             bar0_doorbell_lost: false,

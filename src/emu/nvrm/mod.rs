@@ -34,6 +34,7 @@ mod sysfs;
 mod units;
 mod usermode;
 mod uvm;
+mod uvm_test;
 
 pub use super::vm;
 
@@ -220,7 +221,9 @@ impl SoftNv {
         let Open { file, kind, .. } = self.file(pid, fd)?;
         match kind {
             FileKind::Control | FileKind::Card { .. } => self.rm_ioctl(Caller { file, kind }, request, arg),
-            FileKind::Uvm | FileKind::UvmSpace | FileKind::UvmMm => self.uvm_ioctl(file, kind, request, arg),
+            FileKind::Uvm | FileKind::UvmSpace | FileKind::UvmMm | FileKind::UvmTest => {
+                self.uvm_ioctl(file, kind, request, arg)
+            }
         }
     }
 

@@ -53,7 +53,9 @@ impl SoftNv {
         let answer = match kind {
             _ if self.config.defect == Some(Defect::ForkRefused) => Err(Errno::EPERM),
             FileKind::Control | FileKind::Card { .. } => self.rm_ioctl(Caller { file, kind }, request, arg),
-            FileKind::Uvm | FileKind::UvmSpace | FileKind::UvmMm => self.uvm_ioctl(file, kind, request, arg),
+            FileKind::Uvm | FileKind::UvmSpace | FileKind::UvmMm | FileKind::UvmTest => {
+                self.uvm_ioctl(file, kind, request, arg)
+            }
         };
         if self.config.defect == Some(Defect::ForkEnds) {
             self.close_as(std::process::id(), fd)?;

@@ -28,6 +28,8 @@ pub enum FileKind {
     UvmSpace,
     /// After MM_INITIALIZE.
     UvmMm,
+    /// After a test's FILE_INITIALIZE.
+    UvmTest,
 }
 
 /// What MAP_MEMORY has armed a file for.
@@ -75,6 +77,8 @@ pub struct State {
     pub spaces: BTreeMap<u64, UvmSpace>,
     /// What SYS_PARAMS told; 0 before.
     pub memblock_bytes: u64,
+    /// What UVM's tests have set: how long prefetching is off after a fault, in ms.
+    pub prefetch_lapse_ms: u32,
     /// How often each of the configured refusals was reached.
     pub refused: Vec<u32>,
 }

@@ -14,7 +14,7 @@ use super::{SoftNv, status, sysfs};
 use crate::vm::{Mapping, Rights};
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::Status;
-use doorbell_ioctl::abi::{Desc, uvm};
+use doorbell_ioctl::abi::{Desc, uvm, uvm_test};
 use doorbell_ioctl::port::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,8 +94,39 @@ fn is_whole_pages(base: u64, len_bytes: u64, page: u64) -> bool {
 }
 
 impl UvmSpace {
+    /// Whether its tables fit together: ranges apart from each other, a range for each channel's context, cards for all
+    /// that names one.
+    pub(super) fn is_sound(&self) -> bool {
+        let ends = self.ranges.iter().map(|(base, range)| (*base, base + range.len_bytes()));
+        let apart = ends.clone().zip(ends.skip(1)).all(|((_, end), (next, _))| end <= next);
+        let bound = |r: &Registered| self.gpus.get(&r.gpu).is_some_and(Option::is_some);
+        let framed = |r: &Registered| matches!(self.ranges.get(&r.window), Some(Range::Channel { .. }));
+        let channels = self.channels.iter().all(|r| bound(r) && (r.window == 0 || framed(r)));
+        apart && channels && self.peers.iter().all(|(a, b)| self.gpus.contains_key(a) && self.gpus.contains_key(b))
+    }
+
+    /// The range around an address: first and last byte, and the number of its type.
+    pub(super) fn range_at(&self, address: u64) -> Option<(u64, u64, u32)> {
+        const EXTERNAL: u32 = 2;
+        const CHANNEL: u32 = 3;
+        let (base, range) = self.ranges.range(..=address).next_back()?;
+        let last = base + range.len_bytes() - 1;
+        let kind = if matches!(range, Range::External { .. }) { EXTERNAL } else { CHANNEL };
+        (address <= last).then_some((*base, last, kind))
+    }
+
+    /// Whether a card is registered.
+    pub(super) fn has(&self, gpu: usize) -> bool {
+        self.gpus.contains_key(&gpu)
+    }
+
+    /// Whether any card is registered.
+    pub(super) fn has_cards(&self) -> bool {
+        !self.gpus.is_empty()
+    }
+
     /// The card, if it is registered.
-    fn gpu(&self, nv: &SoftNv, uuid: &[u8; 16]) -> Result<usize, Status> {
+    pub(super) fn gpu(&self, nv: &SoftNv, uuid: &[u8; 16]) -> Result<usize, Status> {
         let gpu = nv.gpu_of_uuid(uuid).ok_or(status::INVALID_DEVICE)?;
         if self.gpus.contains_key(&gpu) { Ok(gpu) } else { Err(status::INVALID_DEVICE) }
     }
@@ -156,7 +187,7 @@ impl UvmSpace {
         }
     }
 
-    fn are_peers(&self, a: usize, b: usize) -> bool {
+    pub(super) fn are_peers(&self, a: usize, b: usize) -> bool {
         self.peers.contains(&(a.min(b), a.max(b)))
     }
 
@@ -209,9 +240,12 @@ impl SoftNv {
         let major = self.config.release.major;
         let valid = |d: &&&Desc| d.request == request && d.since <= major && d.until.is_none_or(|last| major <= last);
         let Some(desc) = uvm::TABLE.iter().find(valid) else {
+            // Its tests are asked last.
+            if let Some(desc) = uvm_test::form(request, major) {
+                return self.uvm_test(file, kind, desc, bytes);
+            }
             self.unknown(format!("UVM command {request:#x}"));
-            // UVM's tests are asked last, and are switched off.
-            return Err(Errno::ENOSYS);
+            return Err(if self.config.uvm_builtin_tests { Errno::EINVAL } else { Errno::ENOSYS });
         };
         if bytes.len() < desc.layout.len_bytes as usize {
             return Err(Errno::EFAULT);
@@ -638,7 +672,7 @@ fn free(space: &mut UvmSpace, base: u64, len_bytes: Option<u64>) -> Result<(), S
 }
 
 /// Puts a status where the call's struct has it.
-fn set_status(desc: &Desc, bytes: &mut [u8], refused: Status) -> Result<i32, Errno> {
+pub(super) fn set_status(desc: &Desc, bytes: &mut [u8], refused: Status) -> Result<i32, Errno> {
     let field = desc.layout.field("rm_status").ok_or(Errno::EINVAL)?;
     field.write(bytes, |_| refused.0.into());
     Ok(0)
