@@ -113,6 +113,9 @@ struct RunArgs {
     /// Fail calls on purpose: CREATE_QUEUE:2:EINVAL, mmap:1:ENOMEM, doorbell:1:lose
     #[arg(long, value_name = "CALL:N:ERRNO")]
     fault: Vec<String>,
+    /// Put the machine, or its cards, to sleep in the cases that need it; all their users stop meanwhile
+    #[arg(long)]
+    sleep: bool,
     /// Print KTAP version 1 in place of a line a case
     #[arg(long)]
     ktap: bool,
@@ -130,6 +133,8 @@ struct CaseArgs {
     calls: Option<PathBuf>,
     #[arg(long)]
     fault: Vec<String>,
+    #[arg(long)]
+    sleep: bool,
     /// Of its second process
     #[arg(long)]
     part: Option<String>,
@@ -235,6 +240,9 @@ fn run_cases(args: &RunArgs, target: &Target, device: &str, output: Output) -> R
         if let Some(file) = calls {
             command.arg("--calls").arg(file);
         }
+        if args.sleep {
+            command.arg("--sleep");
+        }
         for fault in &args.fault {
             command.args(["--fault", fault]);
         }
@@ -288,6 +296,7 @@ fn one(args: &CaseArgs, target: &Target) -> Result<(), CliError> {
         faults: plan(&args.fault)?,
         progress: crate::print,
         calls: args.calls.clone(),
+        sleep: args.sleep,
         start: target.chip.is_none().then_some(start),
         ..bench::Setting::new(target.clone())
     };

@@ -3,7 +3,7 @@
 use crate::case::{Case, Problem, Step, Verdict};
 use crate::child::{Child, Cue, Role, Start};
 use crate::kernel_log::Cursor;
-use crate::mutant::{Mutant, Mutated};
+use crate::mutant::{Calls, Mutant, Mutated};
 use crate::target::{Machine, Target};
 use doorbell_ioctl::fault::{Faults, Plan};
 use doorbell_ioctl::port::{CpuPtr, DeviceView, Errno, Fd, Forked, Port};
@@ -66,6 +66,8 @@ pub struct Setting {
     pub progress: fn(&str),
     /// A file for all calls, for `doorbell trace --show`.
     pub calls: Option<PathBuf>,
+    /// The machine may be put to sleep.
+    pub sleep: bool,
     /// How a second process of the case is started; `None` on a software machine, which has processes of its own.
     pub start: Option<Start>,
 }
@@ -75,7 +77,17 @@ impl Setting {
     #[must_use]
     pub fn new(target: Target) -> Self {
         let (patience, faults) = (Duration::from_secs(10), Plan::default());
-        Self { target, patience, seed: 1, faults, mutant: None, progress: |_| {}, calls: None, start: None }
+        Self {
+            target,
+            patience,
+            seed: 1,
+            faults,
+            mutant: None,
+            progress: |_| {},
+            calls: None,
+            sleep: false,
+            start: None,
+        }
     }
 }
 
@@ -88,8 +100,8 @@ pub struct Outcome {
     pub why: String,
     /// Of a skip.
     pub key: Option<&'static str>,
-    /// Names of the calls that it made, each once.
-    pub calls: Vec<(u32, Option<u32>)>,
+    /// The calls that it made.
+    pub calls: Calls,
 }
 
 impl Bench {
@@ -158,6 +170,19 @@ impl Bench {
         left.extend(self.machine.left_over(self.event_pages.load(Ordering::Relaxed)));
         let words = left.first().map(|first| format!("the second process left {first}, {} in all", left.len()));
         words.map_or(Ok(()), |words| Err(Problem::Failed(words)))
+    }
+
+    /// Puts the machine, or its card, to sleep, and wakes it up.
+    ///
+    /// # Errors
+    /// A skip where that was not allowed, or where there is no way to do it.
+    pub fn sleep(&self) -> Step {
+        let allowed = self.setting.sleep || !self.is_kernel();
+        self.require(allowed, "sleep-not-allowed", "the machine is put to sleep with --sleep only")?;
+        match self.machine.sleep(self.setting.target.driver) {
+            Ok(()) => Ok(()),
+            Err(why) => self.require(false, "suspend-hook", &why),
+        }
     }
 
     /// What a child of fork sees: one call on an inherited file, and whether an address is mapped.
@@ -257,14 +282,12 @@ impl Bench {
         }
     }
 
-    /// The calls so far, each once, with the class or command of RM's.
-    fn calls(&self) -> Vec<(u32, Option<u32>)> {
+    /// The calls so far, those of second processes included.
+    fn calls(&self) -> Calls {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = Calls::default();
         let logs = std::iter::once(&self.log).chain(others.iter());
-        let called = |log: &Log| log.events().iter().filter_map(crate::mutant::call_of).collect::<Vec<_>>();
-        let mut calls: Vec<(u32, Option<u32>)> = logs.flat_map(called).collect();
-        calls.sort_unstable();
-        calls.dedup();
+        logs.for_each(|log| log.events().iter().for_each(|event| calls.add(event)));
         calls
     }
 }

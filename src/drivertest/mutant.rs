@@ -10,11 +10,51 @@ use doorbell_ioctl::abi::nvrm as rm;
 use doorbell_ioctl::abi::{self, Desc, Dir, FieldDesc, Kind, Layout, chosen, find_form, same_call};
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port, read_process, write_process};
 use doorbell_ioctl::trace::{Event, What};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// Request word of a call, and the class or command of RM's.
 pub type CallId = (u32, Option<u32>);
+
+/// Calls that were made, by how they ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Those that succeeded at least once.
+    pub accepted: BTreeSet<CallId>,
+    /// Those that were refused at least once.
+    pub refused: BTreeSet<CallId>,
+}
+
+impl Calls {
+    /// Adds a call with its end.
+    pub fn add(&mut self, event: &Event) {
+        let What::Ioctl(call) = &event.what else { return };
+        let status = find_form(call.request, call.after.len()).and_then(status_of);
+        let refused =
+            |(field, at): (&FieldDesc, usize)| call.after.get(at..).and_then(|a| field.read(a)).unwrap_or(0) != 0;
+        let ends =
+            if call.result.is_err() || status.is_some_and(refused) { &mut self.refused } else { &mut self.accepted };
+        ends.insert(id_of(call.request, &call.before));
+    }
+
+    /// The calls of both.
+    pub fn join(&mut self, other: &Self) {
+        self.accepted.extend(&other.accepted);
+        self.refused.extend(&other.refused);
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = CallId> {
+        self.accepted.union(&self.refused).copied()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.iter().count()
+    }
+}
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,9 +146,9 @@ impl Mutant {
 
     /// Whether a case that makes these calls can notice it.
     #[must_use]
-    pub fn concerns(&self, calls: &[CallId]) -> bool {
+    pub fn concerns(&self, calls: &Calls) -> bool {
         match self {
-            Self::Call(id, _) => calls.iter().any(|call| is(*id, *call)),
+            Self::Call(id, _) => calls.iter().any(|call| is(*id, call)),
             _ => true,
         }
     }
@@ -171,9 +211,19 @@ fn effects(desc: &'static Desc, choice: Option<u32>) -> Vec<Effect> {
     all
 }
 
-/// The mutants of a driver at the calls that its cases make.
+/// Whether an effect changes anything at calls that ended as these did.
+fn changes(effect: Effect, id: CallId, calls: &Calls) -> bool {
+    match effect {
+        Effect::Accept | Effect::OtherError => calls.refused.iter().any(|call| is(id, *call)),
+        Effect::Empty(_) | Effect::EmptyPointed(_) => calls.accepted.iter().any(|call| is(id, *call)),
+        Effect::Skip | Effect::Refuse | Effect::Overlook(_) => true,
+    }
+}
+
+/// The mutants of a driver at the calls that its cases make. An answer that no call gets cannot be a wrong one: what
+/// changes refusals is left out for calls that are never refused, and what changes answers for calls that always are.
 #[must_use]
-pub fn all(driver: Driver, calls: &[CallId]) -> Vec<Mutant> {
+pub fn all(driver: Driver, calls: &Calls) -> Vec<Mutant> {
     let mut all: Vec<Mutant> = match driver {
         Driver::Kfd => kfd::Defect::ALL.iter().map(|d| Mutant::Machine(Defect::Kfd(*d))).collect(),
         Driver::Nv => nvrm::Defect::ALL.iter().map(|d| Mutant::Machine(Defect::Nv(*d))).collect(),
@@ -189,13 +239,14 @@ pub fn all(driver: Driver, calls: &[CallId]) -> Vec<Mutant> {
         Mutant::DoorbellLost,
     ]);
     let mut ids: Vec<CallId> =
-        calls.iter().flat_map(|(request, choice)| [(*request, None), (*request, *choice)]).collect();
+        calls.iter().flat_map(|(request, choice)| [(request, None), (request, choice)]).collect();
     ids.sort_unstable();
     ids.dedup();
     for id in ids {
         // What the tables do not know has no fields to change.
         if let Some(desc) = abi::all().find(|d| d.request == id.0) {
-            all.extend(effects(desc, id.1).into_iter().map(|effect| Mutant::Call(id, effect)));
+            let real = effects(desc, id.1).into_iter().filter(|effect| changes(*effect, id, calls));
+            all.extend(real.map(|effect| Mutant::Call(id, effect)));
         }
     }
     all

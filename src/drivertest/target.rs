@@ -6,6 +6,12 @@ use doorbell_emu::{kfd, nvrm};
 use doorbell_ioctl::abi;
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, Forked, LinuxPort, OpenFlags, Port, call};
 use std::sync::Arc;
+use std::time::Duration;
+
+const NVIDIA_SUSPEND: &str = "/proc/driver/nvidia/suspend";
+/// How far a suspend of the kernel goes, and what begins one.
+const PM_TEST: &str = "/sys/power/pm_test";
+const PM_STATE: &str = "/sys/power/state";
 
 /// A driver that there are cases for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +209,42 @@ impl Machine {
             (Self::NvProcess(process), Interruption::Stop) => process.stop_and_continue(),
             (Self::NvProcess(process), Interruption::Handler) => process.interrupt_next_wait(),
             (Self::Kernel(_) | Self::Nv(_), _) => {}
+        }
+    }
+
+    /// The machine sleeps and wakes up: on the running kernel NVIDIA's cards alone by its file in /proc, with AMD's all
+    /// devices for five seconds, as the kernel's test of power management does it.
+    ///
+    /// # Errors
+    /// In words: the kernel offers no such thing, or not to this process.
+    pub fn sleep(&self, driver: Driver) -> Result<(), String> {
+        /// Long enough for work that does not stop to be seen.
+        const NAP: Duration = Duration::from_millis(20);
+        let write = |path: &str, word: &str| std::fs::write(path, word).map_err(|e| format!("{path}: {e}"));
+        match self {
+            Self::Kernel(_) if driver == Driver::Nv => {
+                write(NVIDIA_SUSPEND, "suspend")?;
+                std::thread::sleep(NAP);
+                write(NVIDIA_SUSPEND, "resume")
+            }
+            Self::Kernel(_) => {
+                write(PM_TEST, "devices")?;
+                let slept = write(PM_STATE, "mem");
+                write(PM_TEST, "none").and(slept)
+            }
+            Self::Kfd(machine) => {
+                machine.suspend();
+                std::thread::sleep(NAP);
+                machine.resume();
+                Ok(())
+            }
+            Self::Nv(machine) => {
+                machine.suspend();
+                std::thread::sleep(NAP);
+                machine.resume();
+                Ok(())
+            }
+            Self::NvProcess(_) => Err("the first process of a machine does it".to_owned()),
         }
     }
 

@@ -19,6 +19,8 @@ const LOG: &[&str] = &["PageFault", "page fault", "amdgpu"];
 /// Where a second process maps what it was given, and where nothing is mapped.
 const VA: u64 = 0x7000_0000;
 const NOWHERE: u64 = 0x1234_5000;
+/// Of open(2)'s flags.
+const O_CLOEXEC: u32 = 0o2_000_000;
 const VRAM_BYTES: u64 = 8 << 20;
 /// The processes that have the driver open.
 const PROCESSES: &str = "/sys/class/kfd/kfd/proc";
@@ -47,6 +49,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(signals());
     let mut all: Vec<Case> = all.into_iter().map(|case| case.beside(second)).collect();
     all.extend(forks());
+    all.extend(sleeps());
     all
 }
 
@@ -97,6 +100,14 @@ fn second(bench: &Bench, cue: &Cue) -> Step {
             let fault = kfd.event(k::EVENT_MEMORY, false)?;
             queue.submit(&write_data(NOWHERE, 1))?;
             kfd.wait_for(fault)?;
+            stay(cue)
+        }
+        "no-import" => {
+            let dmabuf_fd = cue.number(0)? as u32;
+            let mut args = k::ImportDmabuf { va_addr: VA, gpu_id: kfd.gpu_id, dmabuf_fd, handle: 0 };
+            let answer = kfd.raw(k::IMPORT_DMABUF.desc.request, bytemuck::bytes_of_mut(&mut args));
+            // No file of this process, or one that is no dma-buf.
+            holds("it is refused", matches!(answer, Err(Errno::EINVAL | Errno::EBADF)))?;
             stay(cue)
         }
         "import" => import(&kfd, cue, false),
@@ -237,6 +248,16 @@ fn together() -> Vec<Case> {
             child.end()?;
             kfd.bench.until("it comes back", || Ok(kfd.available()? >= free))
         }),
+        on_card("process.dmabuf-closed-by-exec", "A dma-buf that exec closes does not reach another process", |kfd| {
+            let memory = kfd.alloc(PAGE, HOST)?;
+            let mut args = k::ExportDmabuf { handle: memory.handle, flags: O_CLOEXEC | 2, ..Default::default() };
+            kfd.call(&k::EXPORT_DMABUF, &mut args)?;
+            let mut child = kfd.bench.child(&format!("no-import {}", args.dmabuf_fd))?;
+            child.says("ready")?;
+            child.tell("end")?;
+            child.end()?;
+            Ok(kfd.bench.port.close(Fd(args.dmabuf_fd.cast_signed()))?)
+        }),
         on_card("process.dmabuf", "A second process stores to a buffer that it was given as a dma-buf", |kfd| {
             let memory = kfd.alloc(PAGE, HOST)?;
             let fd = export(kfd, &memory)?;
@@ -290,6 +311,50 @@ fn apart() -> Vec<Case> {
             does(kfd, &mut queue, &memory, 4)
         })
         .provoking(LOG),
+    ]
+}
+
+/// What the machine's sleep must leave as it is.
+fn sleeps() -> Vec<Case> {
+    vec![
+        on_card(
+            "suspend.work-goes-on",
+            "Queues go on after the machine's sleep with the work that was pending",
+            |kfd| {
+                let (mut queue, memory) = (kfd.queue(Ring::Pm4)?, kfd.buffer(PAGE, HOST)?);
+                queue.submit(&wait_mem(5, memory.va + 8, 1, u32::MAX))?;
+                queue.submit(&signal(Ring::Pm4, kfd.gfx()?, memory.va, 1))?;
+                kfd.bench.sleep()?;
+                same("before what it waits for", memory.view.read_u32(0)?, 0)?;
+                memory.view.write_u32(8, 1)?;
+                kfd.bench.word(&memory.view, 0, 1)?;
+                does(kfd, &mut queue, &memory, 2)?;
+                rounds(kfd, 1)
+            },
+        ),
+        on_card(
+            "suspend.memory-stays",
+            "Memory of card and host keep what they hold over the machine's sleep",
+            |kfd| {
+                let (host, card) = (kfd.buffer(PAGE, HOST)?, kfd.buffer(VRAM_BYTES, CARD)?);
+                for at in (0..PAGE).step_by(256) {
+                    host.view.write_u32(at, at as u32 ^ 0x5a5a)?;
+                    card.view.write_u32(at, at as u32 ^ 0xa5a5)?;
+                }
+                kfd.bench.sleep()?;
+                for at in (0..PAGE).step_by(256) {
+                    same("host memory", host.view.read_u32(at)?, at as u32 ^ 0x5a5a)?;
+                    same("VRAM", card.view.read_u32(at)?, at as u32 ^ 0xa5a5)?;
+                }
+                Ok(())
+            },
+        ),
+        on_card("suspend.event-stays", "An event that happened before the machine's sleep is there after it", |kfd| {
+            let event = kfd.event(k::EVENT_SIGNAL, true)?;
+            kfd.call(&k::SET_EVENT, &mut k::SetEvent { event_id: event, pad: 0 })?;
+            kfd.bench.sleep()?;
+            kfd.wait_for(event).map(|_| ())
+        }),
     ]
 }
 

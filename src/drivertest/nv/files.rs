@@ -82,6 +82,29 @@ pub fn cases() -> Vec<Case> {
             holds("two minors", cards[0].minor_number != cards[1].minor_number)
         })
         .on(Change::Nv(|config| config.gpus = 2)),
+        on_card("open.bus-info", "BUS_GET_PCI_INFO says what the kernel says of the card's slot", |device| {
+            let cards = cards(&device.client)?;
+            let first = cards.iter().find(|card| card.minor_number == 0);
+            let Some(card) = first else { return holds("the card is among them", false) };
+            let slot = format!("{:04x}:{:02x}:{:02x}.{}", card.domain, card.bus, card.slot, card.function);
+            let number = |file: &str| -> Step<u32> {
+                let text = device.client.bench.port.read_file(&format!("/sys/bus/pci/devices/{slot}/{file}"));
+                let text = text.map(|bytes| String::from_utf8_lossy(&bytes).trim().trim_start_matches("0x").to_owned());
+                let number = text.ok().and_then(|text| u32::from_str_radix(&text, 16).ok());
+                device.client.bench.require(
+                    number.is_some(),
+                    "pci-sysfs",
+                    "the kernel shows no numbers of the slot",
+                )?;
+                Ok(number.unwrap_or(0))
+            };
+            let info = device.client.control(device.subdevice, &rm::BUS_GET_PCI_INFO, rm::BusPciInfo::default());
+            let info = super::client::want("BUS_GET_PCI_INFO", info)?;
+            same("device", info.pci_device_id, number("device")? << 16 | number("vendor")?)?;
+            let subsystem = number("subsystem_device")? << 16 | number("subsystem_vendor")?;
+            same("subsystem", info.pci_sub_system_id, subsystem)?;
+            same("revision", info.pci_revision_id, number("revision")?)
+        }),
         with_client("open.probed-ids", "The probed ids are those of CARD_INFO", |client| {
             let cards = cards(client)?;
             let ids = client.control(client.root, &rm::GPU_GET_PROBED_IDS, rm::ProbedIds::default());

@@ -50,6 +50,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(signals());
     let mut all: Vec<Case> = all.into_iter().map(|case| case.beside(second)).collect();
     all.extend(forks());
+    all.extend(sleeps());
     all
 }
 
@@ -285,6 +286,45 @@ fn signals() -> Vec<Case> {
             child.tell("look")?;
             child.end()
         }),
+    ]
+}
+
+/// What the machine's sleep must leave as it is.
+fn sleeps() -> Vec<Case> {
+    vec![
+        on_card(
+            "suspend.work-goes-on",
+            "Channels go on after the card's sleep with the work that was pending",
+            |device| {
+                let (mut channel, page) = (device.compute()?, device.system(PAGE)?);
+                channel.submit(&acquire(page.va + 16, 1))?;
+                channel.submit(&release(page.va, 1))?;
+                device.client.bench.sleep()?;
+                same("before what it waits for", page.view.read_u64(0)?, 0)?;
+                page.view.write_u64(16, 1)?;
+                device.word(&page.view, 0, 1)?;
+                does(device, &mut channel, 2)?;
+                device.is_well(&channel)?;
+                rounds(device, 1)
+            },
+        ),
+        on_card(
+            "suspend.memory-stays",
+            "Memory of card and host keep what they hold over the card's sleep",
+            |device| {
+                let (host, card) = (device.system(PAGE)?, device.vram(VRAM_BYTES)?);
+                for at in (0..PAGE).step_by(256) {
+                    host.view.write_u32(at, at as u32 ^ 0x5a5a)?;
+                    card.view.write_u32(at, at as u32 ^ 0xa5a5)?;
+                }
+                device.client.bench.sleep()?;
+                for at in (0..PAGE).step_by(256) {
+                    same("host memory", host.view.read_u32(at)?, at as u32 ^ 0x5a5a)?;
+                    same("VRAM", card.view.read_u32(at)?, at as u32 ^ 0xa5a5)?;
+                }
+                Ok(())
+            },
+        ),
     ]
 }
 

@@ -83,6 +83,21 @@ fn registrations() -> Vec<Case> {
         on_card("uvm.register-gpu-twice", "A card is registered once", |device| {
             refused("UVM_REGISTER_GPU", device.register_gpu(device.uuid), code::INVALID_DEVICE)
         }),
+        on_card(
+            "uvm.register-gpu-answers",
+            "A card whose memory is a node of the kernel's has the node's number",
+            |device| {
+                want("UVM_UNREGISTER_GPU_VASPACE", device.unregister_space())?;
+                want("UVM_UNREGISTER_GPU", device.unregister_gpu())?;
+                let mut args = uvm::RegisterGpu { gpu_uuid: device.uuid, rm_ctrl_fd: -1, ..Default::default() };
+                let registered = device.uvm_call(&uvm::REGISTER_GPU, &mut args, |a| a.rm_status);
+                want("UVM_REGISTER_GPU", registered)?;
+                holds(
+                    "0 or 1, and a node where it is 1",
+                    args.numa_enabled == 0 || args.numa_enabled == 1 && args.numa_node_id >= 0,
+                )
+            },
+        ),
         on_card("uvm.register-unknown-gpu", "A card that is not there is not registered", |device| {
             refused("UVM_REGISTER_GPU", device.register_gpu([0x55; 16]), code::GPU_UUID_NOT_FOUND)
         }),

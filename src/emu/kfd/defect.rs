@@ -57,6 +57,10 @@ pub enum Defect {
     ForkEnds,
     /// A wait that begins again after a signal has lost the events that it had taken.
     RestartForgets,
+    /// After the machine's sleep queues stay off the hardware.
+    ResumeForgets,
+    /// The machine's sleep loses what VRAM holds.
+    SuspendLosesVram,
 }
 
 impl Defect {
@@ -88,5 +92,7 @@ impl Defect {
         Self::ForkCopiesDoorbells,
         Self::ForkEnds,
         Self::RestartForgets,
+        Self::ResumeForgets,
+        Self::SuspendLosesVram,
     ];
 }

@@ -51,18 +51,11 @@ pub struct Device {
 #[derive(Clone, Debug)]
 pub enum Open {
     /// /dev/kfd, and the process that opened it.
-    Kfd {
-        pid: u32,
-    },
+    Kfd { pid: u32 },
     /// A render node; every open is a file of its own.
-    Render {
-        gpu: usize,
-        file: u64,
-    },
-    Dmabuf {
-        bo: Box<Bo>,
-        owner: usize,
-    },
+    Render { gpu: usize, file: u64 },
+    /// A dma-buf, and whether exec closes it.
+    Dmabuf { bo: Box<Bo>, owner: usize, cloexec: bool },
 }
 
 /// A doorbell slice that the process has mapped.
@@ -119,14 +112,14 @@ impl State {
         fd
     }
 
-    pub fn open_dmabuf(&mut self, bo: Bo, owner: usize) -> i32 {
-        self.open(Open::Dmabuf { bo: Box::new(bo), owner })
+    pub fn open_dmabuf(&mut self, bo: Bo, owner: usize, cloexec: bool) -> i32 {
+        self.open(Open::Dmabuf { bo: Box::new(bo), owner, cloexec })
     }
 
     /// The buffer of a dma-buf, and its card.
     pub fn dmabuf(&self, fd: u32) -> Option<(Bo, usize)> {
         match self.files.get(&i32::try_from(fd).ok()?)? {
-            Open::Dmabuf { bo, owner } => Some(((**bo).clone(), *owner)),
+            Open::Dmabuf { bo, owner, .. } => Some(((**bo).clone(), *owner)),
             _ => None,
         }
     }

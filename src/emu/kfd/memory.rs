@@ -22,6 +22,8 @@ use std::sync::atomic::Ordering;
 /// First address of the window that buffers may lie in, and the last.
 pub const GPUVM_BASE: u64 = 0x4000;
 pub const GPUVM_LIMIT: u64 = 0x7fff_ffff_ffff;
+/// Of EXPORT_DMABUF's flags: those of open(2).
+const O_CLOEXEC: u32 = 0o2_000_000;
 /// mmap offsets of the render node start here.
 const FIRST_MMAP_OFFSET: u64 = 0x1_0000_0000;
 
@@ -264,7 +266,7 @@ impl SoftKfd {
         if matches!(bo.backing, Backing::User(_)) {
             return Err(Errno::EINVAL);
         }
-        let fd = state.open_dmabuf(bo, index);
+        let fd = state.open_dmabuf(bo, index, args.flags & O_CLOEXEC != 0);
         args.dmabuf_fd = u32::try_from(fd).map_err(|_| Errno::EMFILE)?;
         Ok(())
     }

@@ -108,13 +108,16 @@ impl SoftKfd {
         Ok(process)
     }
 
-    /// Another process of the same machine. Of this one's files it inherits the dma-bufs, as through fork and exec.
+    /// Another process of the same machine. Of this one's files it inherits the dma-bufs that exec
+    /// leaves open.
     ///
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn another_process(&self) -> Result<Arc<Self>, Errno> {
         let other = Self::of_machine(self.config.clone(), Arc::clone(&self.machine), false)?;
-        let inherited = |(fd, file): (&i32, &Open)| matches!(file, Open::Dmabuf { .. }).then(|| (*fd, file.clone()));
+        let inherited = |(fd, file): (&i32, &Open)| {
+            matches!(file, Open::Dmabuf { cloexec: false, .. }).then(|| (*fd, file.clone()))
+        };
         let files: Vec<(i32, Open)> = self.state().files.iter().filter_map(inherited).collect();
         other.state().files.extend(files);
         Ok(other)
@@ -192,6 +195,33 @@ impl SoftKfd {
             self.stop_queues();
         }
         Ok(Forked { answer, mapped })
+    }
+
+    /// The machine goes to sleep: all queues of all processes are off the hardware until it wakes up.
+    pub fn suspend(&self) {
+        for process in self.machine.processes() {
+            process.set_asleep(true);
+            if self.config.defect == Some(Defect::SuspendLosesVram) {
+                let state = process.state();
+                let lost =
+                    state.devices.iter().flat_map(|device| device.bos.values()).filter(|bo| bo.vram_of.is_some());
+                lost.for_each(|bo| {
+                    let _in_range = bo.view.fill(0, bo.len_bytes, 0);
+                });
+            }
+        }
+    }
+
+    /// The machine wakes up: queues go on where they were.
+    pub fn resume(&self) {
+        if self.config.defect != Some(Defect::ResumeForgets) {
+            self.machine.processes().iter().for_each(|process| process.set_asleep(false));
+        }
+    }
+
+    fn set_asleep(&self, asleep: bool) {
+        let queues = self.gpus.iter().flat_map(|gpu| gpu.queues().values().map(Arc::clone).collect::<Vec<_>>());
+        queues.for_each(|queue| queue.change(|control| control.asleep = asleep));
     }
 
     /// A signal stops the process and another one lets it go on: a wait is begun again.

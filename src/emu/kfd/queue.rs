@@ -41,6 +41,8 @@ pub struct Control {
     pub active: bool,
     /// The driver took it off the hardware for good, after a page fault.
     pub evicted: bool,
+    /// The machine sleeps.
+    pub asleep: bool,
     pub destroyed: bool,
     /// Write pointer of the last doorbell, in the ring's unit.
     pub put: u64,
@@ -79,8 +81,17 @@ pub struct End {
 impl Queue {
     #[must_use]
     pub fn new(setup: Setup, ring_va: u64, ring_bytes: u64, active: bool) -> Self {
-        let control =
-            Control { ring_va, ring_bytes, active, evicted: false, destroyed: false, put: 0, get: 0, hung: None };
+        let control = Control {
+            ring_va,
+            ring_bytes,
+            active,
+            evicted: false,
+            asleep: false,
+            destroyed: false,
+            put: 0,
+            get: 0,
+            hung: None,
+        };
         Self {
             setup,
             control: Mutex::new(control),
@@ -136,7 +147,7 @@ impl Queue {
             if control.destroyed {
                 return None;
             }
-            let may_run = control.active && !control.evicted && control.hung.is_none();
+            let may_run = control.active && !control.asleep && !control.evicted && control.hung.is_none();
             if may_run && control.put != control.get && starved != Some(control.put) {
                 let Control { ring_va, ring_bytes, put, get, .. } = *control;
                 return Some(Work { ring_va, ring_bytes, put, get });
@@ -155,7 +166,7 @@ impl Queue {
         loop {
             let (gone, active) = {
                 let control = self.control();
-                (control.destroyed || control.evicted, control.active)
+                (control.destroyed || control.evicted, control.active && !control.asleep)
             };
             if gone {
                 return Err(None);

@@ -61,6 +61,8 @@ pub struct Control {
     rung: bool,
     /// On its runlist.
     scheduled: bool,
+    /// The machine sleeps.
+    asleep: bool,
     destroyed: bool,
     /// Why it runs no more.
     dead: Option<Dead>,
@@ -216,6 +218,11 @@ impl Channel {
         });
     }
 
+    /// The machine goes to sleep, or wakes up.
+    pub fn set_asleep(&self, asleep: bool) {
+        self.change(|control| control.asleep = asleep);
+    }
+
     #[must_use]
     pub fn is_scheduled(&self) -> bool {
         self.control().scheduled
@@ -301,7 +308,7 @@ impl Channel {
             if control.destroyed {
                 return None;
             }
-            if control.scheduled && control.dead.is_none() && control.rung {
+            if control.scheduled && !control.asleep && control.dead.is_none() && control.rung {
                 let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
                 if put != control.get {
                     return Some((control.get, put));
@@ -321,7 +328,7 @@ impl Channel {
         loop {
             let (gone, scheduled) = {
                 let control = self.control();
-                (control.destroyed || control.dead.is_some(), control.scheduled)
+                (control.destroyed || control.dead.is_some(), control.scheduled && !control.asleep)
             };
             if gone {
                 return Err(None);

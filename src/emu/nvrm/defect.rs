@@ -49,6 +49,10 @@ pub enum Defect {
     ForkRefused,
     /// A signal takes away the events that wait in a process's files.
     SignalForgets,
+    /// After the machine's sleep channels stay off the hardware.
+    ResumeForgets,
+    /// The machine's sleep loses what VRAM holds.
+    SuspendLosesVram,
 }
 
 impl Defect {
@@ -76,5 +80,7 @@ impl Defect {
         Self::ForkEnds,
         Self::ForkRefused,
         Self::SignalForgets,
+        Self::ResumeForgets,
+        Self::SuspendLosesVram,
     ];
 }

@@ -5,6 +5,8 @@
 
 use super::channel::Dead;
 use super::defect::Defect;
+use super::memory::Location;
+use super::object::Body;
 use super::state::{FileKind, Open};
 use super::{Caller, SoftNv};
 use crate::forked::is_mapped;
@@ -41,6 +43,34 @@ impl SoftNv {
     /// Files of all processes, the ones that a defect keeps included.
     fn files_of(&self, pid: u32) -> Vec<(i32, Open)> {
         self.state().files.iter().filter(|(_, open)| open.pid == pid).map(|(fd, open)| (*fd, open.clone())).collect()
+    }
+
+    /// The machine goes to sleep: no channel of any process runs until it wakes up.
+    pub fn suspend(&self) {
+        self.set_asleep(true);
+        if self.config.defect == Some(Defect::SuspendLosesVram) {
+            let state = self.state();
+            let objects = state.clients.iter().flat_map(|client| client.objects()).map(|(_, object)| &object.body);
+            for body in objects {
+                if let Body::Memory(memory) = body
+                    && memory.location == Location::Vram
+                {
+                    let _in_range = memory.view.fill(0, memory.len_bytes, 0);
+                }
+            }
+        }
+    }
+
+    /// The machine wakes up: channels go on where they were.
+    pub fn resume(&self) {
+        if self.config.defect != Some(Defect::ResumeForgets) {
+            self.set_asleep(false);
+        }
+    }
+
+    fn set_asleep(&self, asleep: bool) {
+        let channels = self.gpus.iter().flat_map(|gpu| gpu.channels().values().map(Arc::clone).collect::<Vec<_>>());
+        channels.for_each(|channel| channel.set_asleep(asleep));
     }
 
     /// What a child of fork(2) sees of the first process: one call on an inherited file, and whether an address is

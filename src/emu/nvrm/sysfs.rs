@@ -107,6 +107,8 @@ impl Sysfs {
             ("device", format!("{:#06x}\n", facts.device_id)),
             ("class", "0x030200\n".to_owned()),
             ("subsystem_vendor", "0x10de\n".to_owned()),
+            ("subsystem_device", "0x16c1\n".to_owned()),
+            ("revision", "0xa1\n".to_owned()),
             ("numa_node", "0\n".to_owned()),
             ("enable", "1\n".to_owned()),
             ("current_link_speed", format!("{speed} GT/s PCIe\n")),

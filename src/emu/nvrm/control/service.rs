@@ -64,7 +64,12 @@ pub const ROWS: &[Row] = &[
     }),
     row(&nvrm::BUS_GET_PCI_INFO, |ask| {
         let id = u32::from(ask.nv.config.chip.facts().device_id) << 16 | 0x10de;
-        let params = nvrm::BusPciInfo { pci_device_id: id, pci_revision_id: 0xa1, ..Default::default() };
+        let params = nvrm::BusPciInfo {
+            pci_device_id: id,
+            pci_sub_system_id: 0x16c1_10de,
+            pci_revision_id: 0xa1,
+            ..Default::default()
+        };
         ask.store(&params);
         Ok(())
     }),
