@@ -37,9 +37,10 @@ const EXPLAINED: &[(&str, &str)] = &[
     ),
     ("RM_ALLOC: overlooks params_size", "the driver copies the whole struct of the class whatever it says"),
     ("RM_ALLOC: overlooks p_rights_requested", "no rights are asked for"),
-    ("RM_ALLOC(*): leaves * of its struct empty", "a field that the driver leaves as it was, and nobody reads back"),
+    ("RM_ALLOC(*): leaves pitch of its struct empty", "memory that is no image has no pitch"),
+    ("RM_ALLOC(NV50_MEMORY_VIRTUAL): leaves attr*", "what the driver answers for addresses alone nobody reads back"),
+    ("RM_ALLOC(FERMI_*): leaves *", "a field that the driver leaves as it was, and nobody reads back"),
     ("RM_ALLOC_MEMORY: overlooks fd", "the memory is the process's own, not a file's"),
-    ("RM_IDLE_CHANNELS: overlooks ph_*", "lists, where one channel is named by itself"),
     ("RM_IDLE_CHANNELS: overlooks timeout", "an idle channel needs no time"),
     ("RM_*MAP_MEMORY_DMA: overlooks flags", "the driver takes the flags of the range"),
     ("CREATE_EVENT: overlooks node_id", "the driver does not look at it"),
@@ -110,7 +111,8 @@ impl Score {
     /// One object.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
-        let survivors: Vec<String> = self.survivors.iter().map(ToString::to_string).collect();
+        let survivor = |mutant: &Mutant| serde_json::json!([mutant.to_string(), explained(mutant)]);
+        let survivors: Vec<serde_json::Value> = self.survivors.iter().map(survivor).collect();
         serde_json::json!({
             "cases": self.proven.len() + self.unproven.len(),
             "proven": self.proven.len(),

@@ -71,7 +71,7 @@ fn proves(device: &str) {
     let unexplained: Vec<String> =
         score.survivors.iter().filter(|m| score::explained(m).is_none()).map(ToString::to_string).collect();
     assert_eq!(unexplained, Vec::<String>::new());
-    assert!(score.percent() >= 85.0, "{score}");
+    assert!(score.percent() >= 90.0, "{score}");
 }
 
 #[test]

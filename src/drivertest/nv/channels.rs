@@ -250,6 +250,29 @@ fn order() -> Vec<Case> {
             works(device, &mut channel, 4)?;
             want("IDLE_CHANNELS", idle(device, SINGLE, device.device, channel.handle))
         }),
+        on_card("channel.idle-list-of-one", "IDLE_CHANNELS of a list takes the client's own channels only", |device| {
+            let mut channel = device.copy(0)?;
+            works(device, &mut channel, 4)?;
+            let ask = |client: u32| -> Result<(), Status> {
+                let (clients, devices, channels) = ([client], [device.device], [channel.handle]);
+                let at = |list: &[u32; 1]| list.as_ptr().expose_provenance() as u64;
+                let mut args = rm::RmIdleChannels {
+                    h_client: device.client.root,
+                    num_channels: 1,
+                    ph_clients: at(&clients),
+                    ph_devices: at(&devices),
+                    ph_channels: at(&channels),
+                    flags: SINGLE & !(0xf << 4),
+                    timeout: 1_000_000,
+                    ..Default::default()
+                };
+                let called = device.client.call(device.client.control, &rm::IDLE_CHANNELS, &mut args);
+                std::hint::black_box((clients, devices, channels));
+                called.and_then(|()| outcome(args.status))
+            };
+            want("IDLE_CHANNELS", ask(device.client.root))?;
+            refused("of another client", ask(device.client.root ^ 1), code::INSUFFICIENT_PERMISSIONS)
+        }),
         on_card("channel.idle-list", "IDLE_CHANNELS of a list of no channels succeeds", |device| {
             want("IDLE_CHANNELS", idle(device, 0, device.device, 0xdead))
         }),

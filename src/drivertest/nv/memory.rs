@@ -85,6 +85,16 @@ pub(super) fn free_kib(device: &Device<'_>) -> Step<u32> {
 
 fn counted() -> Vec<Case> {
     vec![
+        on_card("memory.attributes-are-answered", "ALLOC answers the attributes of what it allocated", |device| {
+            let (mut vram, mut system) = (device.client.vram_params(HUGE), device.client.system_params(PAGE));
+            let client = &device.client;
+            want("ALLOC of VRAM", client.alloc_with(device.device, rm::NV01_MEMORY_LOCAL_USER, &mut vram))?;
+            want("ALLOC of host memory", client.alloc_with(device.device, rm::NV01_MEMORY_SYSTEM, &mut system))?;
+            // NVOS32_ATTR: location 26:25, VRAM or behind PCI; pages 24:23.
+            same("locations", (vram.attr >> 25 & 3, system.attr >> 25 & 3), (0, 1))?;
+            holds("VRAM in pages of a size", vram.attr >> 23 & 3 != 0)?;
+            holds("how it is cached", vram.attr2 != 0 && system.attr2 != 0)
+        }),
         on_card("memory.vram-is-counted", "Free VRAM falls with an allocation and comes back with its end", |device| {
             let before = free_kib(device)?;
             let mut params = device.client.vram_params(8 << 20);

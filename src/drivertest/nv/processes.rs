@@ -25,8 +25,6 @@ const KEPT_KIB: u32 = 4 << 10;
 const ROUNDS: u64 = 50;
 /// The longest wait of a process that is to be killed in it.
 const LONG_MS: i32 = 60_000;
-/// RM's NV_ERR_INSUFFICIENT_PERMISSIONS.
-const INSUFFICIENT_PERMISSIONS: Status = Status(0x1b);
 /// Phase, what the process has when it is killed.
 const PHASES: &[(&str, &str)] = &[
     ("open", "A process that is killed with a client leaves nothing; a new one works"),
@@ -249,7 +247,7 @@ fn together() -> Vec<Case> {
             let word = child.hear()?;
             let root = word.strip_prefix("ready ").and_then(|root| root.parse().ok());
             let root = root.ok_or_else(|| Problem::failed("it names its client"))?;
-            refused_as("FREE", free_other(device, root), &[code::INVALID_CLIENT, INSUFFICIENT_PERMISSIONS])?;
+            refused_as("FREE", free_other(device, root), &[code::INVALID_CLIENT, code::INSUFFICIENT_PERMISSIONS])?;
             child.tell("end")?;
             child.end()
         }),

@@ -402,15 +402,24 @@ impl SoftNv {
             return Err(status::INVALID_ARGUMENT);
         }
         let is_single = args.flags >> 4 & 0xf == 1;
-        let mut handles = vec![args.h_channel];
-        if !is_single {
+        let list = |at: u64, one: u32| -> Result<Vec<u32>, Status> {
+            if is_single {
+                return Ok(vec![one]);
+            }
             let mut bytes = vec![0; args.num_channels as usize * 4];
-            read_process(CpuPtr(args.ph_channels), &mut bytes).map_err(|_| status::INVALID_ADDRESS)?;
-            handles = bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
-        }
+            read_process(CpuPtr(at), &mut bytes).map_err(|_| status::INVALID_ADDRESS)?;
+            Ok(bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect())
+        };
+        let owners = list(args.ph_clients, args.h_client)?;
+        let (devices, handles) = (list(args.ph_devices, args.h_device)?, list(args.ph_channels, args.h_channel)?);
         let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
-        if is_single && !matches!(client.object(args.h_device)?.body, Body::Device { .. } | Body::Subdevice { .. }) {
-            return Err(status::INVALID_OBJECT_HANDLE);
+        if owners.iter().any(|owner| *owner != args.h_client) {
+            return Err(status::INSUFFICIENT_PERMISSIONS);
+        }
+        for device in devices {
+            if !matches!(client.object(device)?.body, Body::Device { .. } | Body::Subdevice { .. }) {
+                return Err(status::INVALID_OBJECT_HANDLE);
+            }
         }
         let channels = handles.iter().map(|handle| control::channel_of(client, *handle));
         let channels = channels.collect::<Result<Vec<_>, Status>>()?;

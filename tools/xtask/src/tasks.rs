@@ -34,7 +34,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes: Takes::Nothing },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, sets of features, the suite on software GPUs, the link for a Mac, MPI, libdoorbell, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, sets of features, the suite on software GPUs, the link for a Mac, MPI, libdoorbell, the mutation score of the cases for drivers, tests",
         steps: chosen_test_steps,
         takes: Takes::OneOf(&["quick"]),
     },
@@ -225,6 +225,9 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(crate::metal::steps(&[]));
     steps.extend(mpi_steps(&[]));
     steps.extend(capi_test_steps());
+    // Once more than in the last step, for its output: the share of faults that the cases for drivers notice, and every
+    // other one with its reason.
+    steps.push(start("mutation score", "cargo test --quiet --workspace --lib is_seen_to_fail -- --nocapture"));
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
     steps
 }

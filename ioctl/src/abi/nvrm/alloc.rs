@@ -278,9 +278,9 @@ abi_struct! {
     MemoryAlloc = "NV_MEMORY_ALLOCATION_PARAMS", 128 {
         owner: u32, In, Dec;
         kind as "type": u32, In, Dec;
-        flags: u32, InOut, Hex;
-        width: u32, InOut, Dec;
-        height: u32, InOut, Dec;
+        flags: u32, In, Hex;
+        width: u32, In, Dec;
+        height: u32, In, Dec;
         pitch: u32, InOut, Dec;
         attr: u32, InOut, Hex;
         attr2: u32, InOut, Hex;
