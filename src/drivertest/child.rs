@@ -1,5 +1,5 @@
-//! A second process of a case: on the running kernel a process of this program, on a software machine another process of
-//! that machine, run by a thread.
+//! A second process of a case: on the running kernel a process of this program, on a software machine another process
+//! of that machine, run by a thread.
 //!
 //! Both ends say lines to each other. A child of a software machine that is killed is what it is to a driver: its waits
 //! end, its calls are refused, and the machine gives back what it had.

@@ -3,8 +3,9 @@
 //!
 //! Place: above `ioctl` (the only way to a driver) and `emu` (drivers and cards in software); the command line runs it.
 //! `case` (what a case is) → `kfd`, `nv` (the cases, by family) → `bench` (a case on a machine, with its checks for
-//! leaks and the kernel's log), `child` (its second process) → `mutant` (faults, and whether a case notices) → `run` (processes, deadlines, journal)
-//! → `report` (text, KTAP, JUnit, JSON), `expect` (what is known to fail). Guide: docs/guide/drivertest.md.
+//! leaks and the kernel's log), `child` (its second process) → `mutant` (faults, and whether a case notices) → `run`
+//! (processes, deadlines, journal) → `report` (text, KTAP, JUnit, JSON), `expect` (what is known to fail). Guide:
+//! docs/guide/drivertest.md.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! Layer: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer,
 //! the recorder and the fault injector implement it and wrap each other. Source: open(2), ioctl(2), mmap(2), poll(2).
-//! Left out: reading and writing files at offsets, signals, fork: no driver here needs them (a harness for drivers does:
+//! Left out: reading and writing files at offsets, signals, fork: no device here needs them (a harness for drivers:
 //! `other`).
 
 use super::{CpuPtr, Errno};

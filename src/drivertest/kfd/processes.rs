@@ -1,7 +1,7 @@
 //! Several processes on one card, and what ends or interrupts one: fork, signals, kill -9 in each phase.
 //!
-//! Source: `kfd_process.c`, `kfd_chardev.c`, `kfd_doorbell.c`, `kfd_events.c` of Linux 6.12. A killed process's state is
-//! given back by a worker of the kernel, some time after it is gone.
+//! Source: `kfd_process.c`, `kfd_chardev.c`, `kfd_doorbell.c`, `kfd_events.c` of Linux 6.12. A killed process's state
+//! is given back by a worker of the kernel, some time after it is gone.
 
 use super::client::{Buffer, CARD, HOST, Kfd, PAGE, Queue, Ring, asked};
 use super::packets::{signal, wait_mem, write_data};

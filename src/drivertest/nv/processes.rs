@@ -1,7 +1,7 @@
 //! Several processes on one card, and what ends or interrupts one: fork, signals, kill -9 in each phase.
 //!
-//! Source: `nv.c`, `nv-mmap.c`, `escape.c`, `client.c`, `uvm.c` of the open kernel modules 595.45. What a file may do is
-//! the file's, whichever process holds it: a child of fork goes on with it, and its end closes nothing.
+//! Source: `nv.c`, `nv-mmap.c`, `escape.c`, `client.c`, `uvm.c` of the open kernel modules 595.45. What a file may do
+//! is the file's, whichever process holds it: a child of fork goes on with it, and its end closes nothing.
 
 use super::client::{Channel, Client, Device, PAGE, acquire, code, outcome, refused_as, release, want};
 use super::events::{HOST, INTERRUPT, event, listening};

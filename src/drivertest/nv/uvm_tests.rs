@@ -57,8 +57,8 @@ const UNMANAGED: &[Ask] = &[(&[Range(0, 0)], &[ADDRESS])];
 const TESTS: &[(u32, &[Ask])] = &[
     (200, &[(&[Own(0)], &[OK]), (&[Stranger(0)], &[OK])]),
     (201, PASSES), (202, PASSES),
-    (203, &[(&[Int(20, 101), Long(56, 1)], &[PARAMETER]), (&[], &[PARAMETER]), (&[Long(8, 100), Int(20, 90), Int(24, 50),
-        Int(28, 25), Long(40, 1 << 40), Long(48, 500), Long(56, 50), Int(64, 10)], &[OK])]),
+    (203, &[(&[Int(20, 101), Long(56, 1)], &[PARAMETER]), (&[], &[PARAMETER]), (&[Long(8, 100), Int(20, 90),
+        Int(24, 50), Int(28, 25), Long(40, 1 << 40), Long(48, 500), Long(56, 50), Int(64, 10)], &[OK])]),
     (204, &[(&[Range(0, 0x1000)], &[OK])]),
     (205, PASSES), (206, PASSES),
     (207, &[(&[Own(0), Stranger(16)], &[DEVICE]), (&[Stranger(0), Own(16)], &[DEVICE])]),
