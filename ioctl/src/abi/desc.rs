@@ -18,10 +18,11 @@ pub const fn request_number(request: u32) -> u8 {
 }
 
 /// The type byte: `K` for KFD, `d` for DRM, `F` for NVIDIA's RM; 0 where a driver numbers its calls without the macros
-/// of C.
+/// of C: UVM's go up to 314.
 #[must_use]
 pub const fn request_type(request: u32) -> u8 {
-    (request >> 8) as u8
+    const NUMBERED: u32 = 0x200;
+    if request < NUMBERED { 0 } else { (request >> 8) as u8 }
 }
 
 /// Whether two request words are the same call: drivers choose by type and number, the size depends on the caller's
