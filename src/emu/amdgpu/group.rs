@@ -160,6 +160,8 @@ impl Group {
     ) -> Result<SliceEnd, Box<WaveFault>> {
         let mut left = budget;
         let mixed = self.waves.first().is_some_and(|w| w.strict.seed != 0);
+        // Leniently waves advance about equally, as those of a compute unit do: there is code that relies on it.
+        let even = if self.waves.first().is_some_and(|w| w.strict.lenient) { 16 } else { 20_000 };
         loop {
             let ready: Vec<usize> = (0..self.waves.len()).filter(|n| self.waves[*n].state == State::Ready).collect();
             if ready.is_empty() {
@@ -169,7 +171,7 @@ impl Group {
                     Err(fault) => return Err(self.report(0, *fault, unit, code)),
                 }
             }
-            // With a seed the waves' slices are short and in random order; otherwise long ones, round robin.
+            // With a seed the waves' slices are short and in random order; otherwise round robin.
             let order: Vec<usize> = if mixed {
                 let pick = ready[(self.next_random() % ready.len() as u64) as usize];
                 vec![pick]
@@ -177,7 +179,7 @@ impl Group {
                 ready
             };
             for n in order {
-                let slice = if mixed { 1 + self.next_random() % 48 } else { 20_000 };
+                let slice = if mixed { 1 + self.next_random() % 48 } else { even };
                 let used = self.slice(n, unit, code, stop, slice.min(left.max(1)))?;
                 left = left.saturating_sub(used);
                 if left == 0 {

@@ -90,7 +90,8 @@ pub struct Strict {
     pub registers: bool,
     /// Reserved bits of encodings.
     pub reserved: bool,
-    /// What the checks find is noted ([`Bus::note`]), and the wave goes on as hardware would.
+    /// What the checks find is noted ([`Bus::note`]), and the wave goes on as hardware would; the waves of a workgroup
+    /// run in short slices, so that none is far ahead.
     pub lenient: bool,
     /// Not zero: waves run in short random slices from this seed.
     pub seed: u64,
