@@ -177,3 +177,21 @@ fn tables_among_the_parameters_are_read_by_index_on_every_chip() {
         }
     }
 }
+
+#[test]
+fn narrow_loads_into_registers_of_64_bits_fill_them() {
+    // The fourteenth word is negative as s32 and as s16.
+    let bodies = [("s32", "u32"), ("s16", "u16"), ("s8", "u8")].map(|(a, b)| {
+        format!("ld.param.{a} %d3, [p14]; ld.param.{b} %d4, [p14]; st.global.v2.b64 [%o], {{%d3, %d4}};")
+    });
+    let stored =
+        "st.global.v2.b32 [%o], {%p14, %p14}; ld.global.v2.s32 {%d3, %d4}, [%o]; st.global.v2.b64 [%o], {%d3, %d4};";
+    for chip in SmArch::ALL {
+        for body in bodies.iter().map(String::as_str).chain([stored]) {
+            let text = text(chip.arch(), body);
+            let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{chip} {body}: {e}"));
+            let _ = code(&ours, chip);
+            assert_eq!(left(&ours), left(&ptxas_for(&text, &chip.to_string(), "-O3")), "{chip} {body}");
+        }
+    }
+}

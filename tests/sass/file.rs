@@ -74,3 +74,17 @@ fn a_word_that_no_form_describes_is_listed_as_a_number_and_comes_back() {
     assert!(text.trim().starts_with(&format!(".word {word:#034x}  // ")), "{text}");
     assert_eq!(assemble_file(&text, SM_90A), Ok(word.to_le_bytes().to_vec()));
 }
+
+#[test]
+fn a_kernel_has_the_shared_memory_that_it_names_and_none_of_other_kernels() {
+    let text = ".version 8.8\n.target sm_90a\n.address_size 64\n.shared .align 4 .b8 large[40000];\n\
+        .shared .align 8 .b8 small[72];\n.shared .align 16 .b8 none[30000];\n.visible .entry j() {\nst.shared.u8 [large+3], 1;\nret;\n}\n\
+        .visible .entry k() {\n.reg .b32 %r<2>;\nmov.u32 %r1, small;\nst.shared.u32 [%r1+68], %r1;\nret;\n}\n";
+    let bytes = |cubin: &[u8]| {
+        let file = doorbell::elf::cubin::Cubin::parse(cubin).expect("a cubin");
+        ["j", "k"].map(|name| file.kernel(name).map(|k| k.launch_shared_bytes(90, 0)))
+    };
+    let arch = doorbell::elf::cubin::Arch { sm: 90, specific: true };
+    let ours = doorbell::isa::sass::compile::assemble(text, arch).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(bytes(&ours), bytes(&crate::nvidia::ptxas(text, "-O3")));
+}

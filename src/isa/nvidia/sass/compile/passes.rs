@@ -95,6 +95,9 @@ fn kernel<'a>(
     functions: &Functions,
 ) -> Result<KernelCode, AsmError> {
     let mut k = head(f, &mut names, ctx.chip)?;
+    if ctx.functions.list.is_empty() {
+        names.place_used(f)?;
+    }
     names.place_own_dynamic(f)?;
     let mut unit = body(f, &mut names, ctx, (None, most_registers(f, k.threads)))?;
     let own = attempts::registers_for(&mut unit)?;

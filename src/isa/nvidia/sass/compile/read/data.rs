@@ -6,6 +6,7 @@ use crate::ptx::{Function, Init, Item, Linkage, Module, Operand, Space, Type, Va
 use crate::sass::compile::AsmError;
 use crate::sass::compile::optimise::facts::bits_of;
 use doorbell_elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
+use std::collections::HashSet;
 
 /// The module's variables, and whose address each slot of bank 4 holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +43,10 @@ fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Result<(), AsmEr
             names.dynamic.push(v.name.clone());
             Symbol::Shared(0)
         }
-        Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut names.shared_bytes)?),
+        Space::Shared | Space::SharedCta => {
+            names.shared.push(v.clone());
+            Symbol::Shared(place(v, &mut names.shared_bytes)?)
+        }
         Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, names, data)?,
         // Code that uses it gets an unknown-name error.
         Space::Const | Space::Global => return Ok(()),
@@ -180,7 +184,24 @@ impl Names {
         Ok(())
     }
 
-    /// The same for a kernel of a module without functions: after what the kernel itself declares.
+    /// Places the module's shared memory anew for a kernel of a module without functions: what only other kernels name
+    /// takes none of its own.
+    ///
+    /// # Errors
+    /// More shared memory than can be addressed.
+    pub fn place_used(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+        let all = std::mem::take(&mut self.shared);
+        let Some(body) = f.body.as_ref().filter(|_| !all.is_empty()) else { return Ok(()) };
+        let used: HashSet<&str> = body.names.iter().map(|(_, name)| *name).collect();
+        self.shared_bytes = 0;
+        for v in all.iter().filter(|v| used.contains(&*v.name)) {
+            let at = place(v, &mut self.shared_bytes)?;
+            self.symbols.insert(v.name.clone(), Symbol::Shared(at));
+        }
+        Ok(())
+    }
+
+    /// Places dynamic shared memory for a kernel of a module without functions: after what the kernel itself declares.
     ///
     /// # Errors
     /// More shared memory than can be addressed.

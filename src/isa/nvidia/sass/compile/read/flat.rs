@@ -299,6 +299,8 @@ pub struct Body<'a> {
 pub struct Names {
     pub symbols: HashMap<Name, Symbol>,
     pub shared_bytes: u32,
+    /// The module's variables in shared memory.
+    pub shared: Vec<Variable>,
     /// Minimum over kernels, so that dynamic shared memory starts at the same address in all kernels.
     pub least_shared_bytes: u32,
     /// Names of dynamic shared memory.

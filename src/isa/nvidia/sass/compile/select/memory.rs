@@ -270,6 +270,7 @@ impl Build<'_> {
                         (_, true) => ((8 + at + 1) * 0x1100) | (at + 1) << 4 | at,
                     };
                     self.permute(to, word.into(), select, Src::ZERO);
+                    self.extend(o, to, ty);
                 }
             }
             Opd::Vector(v) => {
@@ -283,15 +284,28 @@ impl Build<'_> {
                         2 => self.mov64(to, Wide::Pair(from)),
                         _ => self.mov(to, Val::Word(from)),
                     }
+                    self.extend(o, to, ty);
                 }
             }
-            Opd::Reg(r) if self.types[*r as usize].bits() == 64 && ty.bits() < 64 => match ty.is_signed() {
-                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), d.into()], mods::dir::R, mods::ty::S32, true),
-                false => self.mov(d.plus(1), Val::Imm(0)),
-            },
-            _ => {}
+            o => self.extend(o, d, ty),
         }
         Ok(())
+    }
+
+    /// The high half of a register of 64 bits into which fewer were loaded.
+    fn extend(&mut self, o: &Opd, low: Word, ty: Type) {
+        if !self.is_wider(o, ty) {
+            return;
+        }
+        match ty.is_signed() {
+            true => self.shift(low.plus(1), [Src::ZERO, 31.into(), low.into()], mods::dir::R, mods::ty::S32, true),
+            false => self.mov(low.plus(1), Val::Imm(0)),
+        }
+    }
+
+    /// Whether it is a register of 64 bits, and the type has fewer.
+    fn is_wider(&self, o: &Opd, ty: Type) -> bool {
+        matches!(o, Opd::Reg(r) if self.types[*r as usize].bits() == 64) && ty.bits() < 64
     }
 
     /// Parameters and `.const` variables: banks 0 and 3.
@@ -329,8 +343,9 @@ impl Build<'_> {
                 Some(w) => m.field("c", crate::sass::Role::Register, w, 1, false),
                 None => m,
             };
-            let plain = index.is_none() && self.guard.is_none();
+            let plain = index.is_none() && self.guard.is_none() && !self.is_wider(o, ty);
             self.push(if plain && words == 1 { m.nature(Nature::Constant) } else { m });
+            self.extend(o, d, ty);
         }
         Ok(())
     }
