@@ -140,6 +140,27 @@ fn a_partial_wait_needs_a_scoreboard_of_one_queue() {
     assert!(listing("LDS R8, [R9]").is_empty());
 }
 
+#[test]
+fn a_partial_wait_counts_copies_by_their_own_scoreboards() {
+    // The end of a group implies that the copies' addresses have been read, whatever scoreboard they name.
+    let code = "[B------:R5:W-:-:S01] LDGSTS.E.128 [R8], desc[UR4][R2.64] ;\n[B------:R-:W-:-:S01] LDG.E R9, desc[UR4][R6.64] ;\n\
+        [B------:R-:W0:-:S02] LDGDEPBAR ;\n[B------:R-:W-:-:S04] DEPBAR.LE SB0, 0x1 ;";
+    let found = hazards(code);
+    assert!(!found.iter().any(|h| h.to_string().contains("partial")), "{found:?}");
+}
+
+#[test]
+fn an_atomic_on_a_generic_address_says_whose_it_is_once_its_sources_are_read() {
+    let listing = |wait: &str| {
+        hazards(&format!(
+            "[B------:R0:W-:-:S01] ATOM.E.ADD.BF16x2.RN.STRONG.GPU P4, RZ, desc[UR4][R2.64], R5 ;\n\
+             [{wait}:R-:W-:-:S05] @P4 BRA 0x30 ;\n[B------:R-:W-:-:S05] EXIT ;\n[B------:R-:W-:-:S05] EXIT ;"
+        ))
+    };
+    assert!(listing("B0-----").is_empty());
+    assert_eq!(listing("B------").len(), 1);
+}
+
 /// Damages of one kind: how many there were, how many were found, and why the others do no harm.
 #[derive(Default, Debug)]
 struct Count {

@@ -120,6 +120,10 @@ impl Timing {
         });
         let writes: SmallVec<[Touch; 4]> = touches(inst, &effects.writes);
         let depends = Depends::of(inst, &effects);
+        let mut control = inst.control;
+        if sass::delivers_with_reads(inst, &effects) {
+            control.write = control.read.take();
+        }
         // Groups, which strict mode does not track here, and instructions that neither deliver nor report that they
         // have read.
         let has_scoreboard = inst.control.read.is_some() || inst.control.write.is_some();
@@ -128,7 +132,7 @@ impl Timing {
             reads: touches(inst, &effects.reads),
             writes,
             effects,
-            control: inst.control,
+            control,
             variable,
             flies,
             reads_late,

@@ -52,6 +52,6 @@ pub use row::{Field, File, Form, Index, Kind, Modifier, Named, Pipe, Role, Style
 pub use source::{SourceError, SourceReason, assemble, assemble_for, listing_line};
 pub use table::{mods, op};
 pub use timing::{
-    Completion, Distance, SCOREBOARD_SET, completion, distance, ends_shared_reads, guessed_latency, least_stall,
-    overwrite, reads_late,
+    Completion, Distance, SCOREBOARD_SET, completion, delivers_with_reads, distance, ends_shared_reads,
+    guessed_latency, least_stall, overwrite, reads_late,
 };

@@ -8,7 +8,7 @@
 //! register banks, the reuse cache.
 
 use super::chip::SmArch;
-use super::effects::{Access, RegFile, Slot};
+use super::effects::{Access, Effects, RegFile, Slot};
 use super::inst::Instruction;
 use super::mods;
 use super::row::{Modifier, Pipe, Role};
@@ -232,6 +232,14 @@ pub fn completion(inst: &Instruction) -> Completion {
         _ if form.mnemonic == "BMOV" => Completion::Scoreboard,
         _ => Completion::Fixed,
     }
+}
+
+/// Whether its only result is a predicate that is there once its sources have been read: atomics on generic addresses
+/// tell so whether the address is one of global memory. ptxas has the branch on it wait for the sources' scoreboard.
+#[must_use]
+pub fn delivers_with_reads(inst: &Instruction, effects: &Effects) -> bool {
+    let predicates = || effects.writes.iter().all(|w| w.file == RegFile::Predicate);
+    inst.form().mnemonic == "ATOM" && inst.control.write.is_none() && !effects.writes.is_empty() && predicates()
 }
 
 /// Estimated latency of an instruction without a fixed one, if nothing delays it. Only scheduling order and estimates

@@ -6,8 +6,8 @@ use crate::sass::effects::{Access, Effects, RegFile, Slot, effects};
 use crate::sass::inst::Instruction;
 use crate::sass::row::{Pipe, Role};
 use crate::sass::timing::{
-    Completion, SCOREBOARD_SET, SCOREBOARD_SET_FOR_DEPBAR, completion, distance, ends_shared_reads, overwrite,
-    reads_late,
+    Completion, SCOREBOARD_SET, SCOREBOARD_SET_FOR_DEPBAR, completion, delivers_with_reads, distance,
+    ends_shared_reads, overwrite, reads_late,
 };
 use std::collections::BTreeMap;
 
@@ -350,7 +350,12 @@ impl State {
 
     fn check_partial(&self, infos: &[InstructionInfo], at: usize, board: u8, report: &mut dyn FnMut(Hazard)) {
         let mut first: Option<(usize, Option<Queue>)> = None;
-        for (producer, flying) in self.flying.iter().filter(|(_, f)| (f.done_by | f.read_by) & board != 0) {
+        // Not those whose end or reads an instruction with this scoreboard only implies: they do not count in it.
+        let counts = |producer: usize| {
+            let control = infos[producer].inst.control; // PANIC: as above
+            [control.write, control.read].into_iter().flatten().any(|n| 1 << n & board != 0)
+        };
+        for (producer, flying) in self.flying.iter().filter(|(p, _)| counts(**p)) {
             let queue = infos[*producer].ends; // PANIC: as above
             match first {
                 None => first = Some((*producer, queue)),
@@ -381,7 +386,7 @@ impl State {
                 self.fixed.push(Fixed { file, register, producer: at, cycles: 0, lanes });
             }
         } else {
-            let done_by = bit(control.write);
+            let done_by = bit(if delivers_with_reads(&me.inst, &me.effects) { control.read } else { control.write });
             // Completion of this instruction implies completion of earlier ones of its queue.
             for (producer, flying) in &mut self.flying {
                 let before = &infos[*producer]; // PANIC: as above
