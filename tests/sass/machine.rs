@@ -43,7 +43,8 @@ pub fn launch_with(
 ) -> Result<(Vec<Vec<u8>>, Stats), String> {
     let file = Cubin::parse(cubin).map_err(|e| e.to_string())?;
     let kernel = file.kernel(name).ok_or_else(|| format!("no kernel {name}"))?;
-    let options = Options { max_instructions: 4_000_000, ..options };
+    let max_instructions = if options.max_instructions == 0 { 4_000_000 } else { options.max_instructions };
+    let options = Options { max_instructions, ..options };
     let chip = SmArch::of(Arch { sm: file.sm, specific: false }).ok_or_else(|| format!("sm_{}", file.sm))?;
     let (grid, block) = (case.grid, case.block);
     let size = Size { grid, block, cluster: [blocks, 1, 1], dynamic_shared_bytes: case.dynamic_bytes };

@@ -10,13 +10,15 @@ pub enum Kind {
     Ptx(SmArch),
     Cubin,
     Object,
+    /// Kernels of PTX, run by two assemblers' code for a chip.
+    Run(SmArch),
 }
 
 impl Kind {
     /// Of its files in a folder.
     fn extension(&self) -> &'static str {
         match self {
-            Kind::Ptx(_) => "ptx",
+            Kind::Ptx(_) | Kind::Run(_) => "ptx",
             Kind::Cubin => "cubin",
             Kind::Object => "co",
         }
@@ -29,6 +31,7 @@ impl std::fmt::Display for Kind {
             Kind::Ptx(chip) => write!(f, "ptx {chip}"),
             Kind::Cubin => f.write_str("cubin"),
             Kind::Object => f.write_str("object"),
+            Kind::Run(chip) => write!(f, "run {chip}"),
         }
     }
 }
@@ -41,6 +44,19 @@ pub struct Args {
     /// The table is added to this file.
     pub out: Option<PathBuf>,
     pub nvdisasm: Option<Nvdisasm>,
+    pub ptxas: Option<PathBuf>,
+    pub wanted: Wanted,
+}
+
+/// Which kernels are run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// So many have to leave the same.
+    pub kernels: usize,
+    /// They are taken in an order by a generator of this seed.
+    pub seed: u64,
+    /// Of those whose names contain this.
+    pub name: String,
 }
 
 /// The disassembler that has to read the code of PTX.
@@ -70,17 +86,18 @@ impl Args {
     pub fn parse(words: &[String]) -> Result<Args, String> {
         let mut words = words.iter();
         let kind = match words.next().map(String::as_str) {
-            Some("ptx") => {
-                let name = words.next().ok_or("ptx needs a chip")?;
+            Some(kind @ ("ptx" | "run")) => {
+                let name = words.next().ok_or_else(|| format!("{kind} needs a chip"))?;
                 let chip = SmArch::ALL.into_iter().find(|c| c.to_string() == *name);
-                Kind::Ptx(chip.ok_or_else(|| format!("no chip {name}"))?)
+                let chip = chip.ok_or_else(|| format!("no chip {name}"))?;
+                if kind == "ptx" { Kind::Ptx(chip) } else { Kind::Run(chip) }
             }
             Some("cubin") => Kind::Cubin,
             Some("object") => Kind::Object,
-            other => return Err(format!("{other:?} is not ptx, cubin or object")),
+            other => return Err(format!("{other:?} is not ptx, run, cubin or object")),
         };
         let (mut files, mut out, mut nvdisasm, mut one_of) = (vec![], None, None, 1u64);
-        let (mut sample, mut seed) = (usize::MAX, 26u64);
+        let (mut sample, mut seed, mut ptxas, mut kernels, mut name) = (usize::MAX, 26u64, None, 200, String::new());
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{word} {text} is no number"));
@@ -88,6 +105,9 @@ impl Args {
                 "--out" => out = Some(value()?.into()),
                 "--nvdisasm" => nvdisasm = Some(value()?.into()),
                 "--nvdisasm-one-of" => one_of = number(value()?)?.max(1),
+                "--ptxas" => ptxas = Some(value()?.into()),
+                "--kernels" => kernels = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
+                "--name" => name.clone_from(value()?),
                 "--sample" => sample = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
                 "--seed" => seed = number(value()?)?,
                 _ if word.starts_with("--") => return Err(format!("unknown option {word}")),
@@ -99,7 +119,17 @@ impl Args {
         }
         files.sort();
         let nvdisasm = nvdisasm.map(|program| Nvdisasm { program, one_of });
-        Ok(Args { kind, files: sampled(files, sample, seed), out, nvdisasm })
+        if matches!(kind, Kind::Run(_)) && ptxas.is_none() {
+            return Err("run needs --ptxas".into());
+        }
+        Ok(Args {
+            kind,
+            files: sampled(files, sample, seed),
+            out,
+            nvdisasm,
+            ptxas,
+            wanted: Wanted { kernels, seed, name },
+        })
     }
 }
 
@@ -120,10 +150,14 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> std::io:
 fn sampled(mut files: Vec<PathBuf>, count: usize, seed: u64) -> Vec<PathBuf> {
     let mut state = seed;
     while files.len() > count {
-        // Knuth's multiplier for a linear congruential generator of 64 bits.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = next(state);
         let at = (state >> 33) as usize % files.len();
         files.remove(at);
     }
     files
+}
+
+/// A linear congruential generator of 64 bits with Knuth's multiplier; its high bits are the better ones.
+pub fn next(state: u64) -> u64 {
+    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
 }

@@ -1,18 +1,20 @@
-//! Cubins: listed without an unknown word; the listing assembles to the same bytes.
+//! Cubins: listed without an unknown word; the listing assembles to the same bytes; nvdisasm reads the words as it does.
 
+use crate::args::Nvdisasm;
 use crate::report::Report;
+use crate::texts;
 use doorbell_elf::cubin::{Arch, Cubin};
 use doorbell_ptx::sass;
 use std::path::Path;
 
 /// Checks one file.
-pub fn check(path: &Path, report: &mut Report) {
-    if let Err((what, text)) = checked(path, report) {
+pub fn check(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) {
+    if let Err((what, text)) = checked(path, nvdisasm, report) {
         report.fault(path, what, &text);
     }
 }
 
-fn checked(path: &Path, report: &mut Report) -> Result<(), (&'static str, String)> {
+fn checked(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) -> Result<(), (&'static str, String)> {
     let bytes = std::fs::read(path).map_err(|e| ("read", e.to_string()))?;
     let cubin = Cubin::parse(&bytes).map_err(|e| ("elf", e.to_string()))?;
     let listing = sass::listing(&cubin).map_err(|e| ("disasm", e))?;
@@ -36,6 +38,13 @@ fn checked(path: &Path, report: &mut Report) -> Result<(), (&'static str, String
         let same = again.kernel(&kernel.name).is_some_and(|k| again.code(k) == cubin.code(kernel));
         if !same {
             report.fault(path, "bytes", &format!("kernel {} differs", kernel.name));
+        }
+        let chip = sass::SmArch::of(Arch { sm: cubin.sm, specific: false });
+        let (Some(chip), Some(tool)) = (chip, nvdisasm.filter(|tool| tool.wants(&kernel.name))) else { continue };
+        let words = cubin.code(kernel).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect::<Vec<_>>();
+        report.count("kernels that nvdisasm read", 1);
+        if let Err(e) = texts::reads(&tool.program, chip, &words) {
+            report.fault(path, "nvdisasm", &format!("{e} in {}", kernel.name));
         }
     }
     Ok(())

@@ -2,19 +2,32 @@
 //!
 //! ```text
 //! corpus ptx CHIP FILE...        PTX: our assembler takes it, our checker finds no hazard, nvdisasm reads it
+//! corpus run CHIP --ptxas PROGRAM FILE...   PTX: 200 kernels leave the same memory by ptxas's code and ours
 //! corpus cubin FILE...           cubins: no unknown word, and the listing assembles to the same bytes
 //! corpus object FILE...          AMD's objects: no `.long` in the listing, and it assembles to the same bytes
 //! ```
 //!
 //! Place: a tool outside the library. `cargo xtask corpus` fetches the files and calls it. A folder stands for all
 //! files in it. With `--sample N` (and `--seed S`) N files of them are taken; with `--out FILE` the table is added to
-//! that file. Exit codes: 0 everything holds, 1 something does not, 3 wrong usage.
+//! that file. `run` goes on until `--kernels N` have run, of those with `--name PART` in their names. Exit codes: 0 everything holds, 1 something does not, 3 wrong usage.
 #![forbid(unsafe_code)]
 
+// The launch of the tests of SASS names what it uses as they do.
+extern crate self as doorbell;
+use doorbell_elf as elf;
+use doorbell_emu as emu;
+
 mod args;
+#[path = "../../../tests/emu_sass/bank.rs"]
+mod bank;
 mod cubins;
+#[allow(dead_code)] // What the tests of SASS use besides.
+#[path = "../../../tests/sass/machine.rs"]
+mod machine;
 mod objects;
+mod params;
 mod report;
+mod runs;
 mod texts;
 
 use report::Report;
@@ -32,11 +45,14 @@ fn main() -> ExitCode {
             return ExitCode::from(3);
         }
     };
-    let report = each(&args.files, &|path, report| match &args.kind {
-        args::Kind::Ptx(chip) => texts::check(path, *chip, args.nvdisasm.as_ref(), report),
-        args::Kind::Cubin => cubins::check(path, report),
-        args::Kind::Object => objects::check(path, report),
-    });
+    let all = |f: &(dyn Fn(&Path, &mut Report) + Sync)| each(&args.files, f);
+    let report = match (&args.kind, &args.ptxas) {
+        (args::Kind::Ptx(chip), _) => all(&|path, report| texts::check(path, *chip, &args, report)),
+        (args::Kind::Run(chip), Some(ptxas)) => runs::check(&args.files, *chip, ptxas, &args.wanted),
+        (args::Kind::Run(_), None) => unreachable!("the command line is refused without it"),
+        (args::Kind::Cubin, _) => all(&|path, report| cubins::check(path, args.nvdisasm.as_ref(), report)),
+        (args::Kind::Object, _) => all(&|path, report| objects::check(path, report)),
+    };
     print!("{}", report.text(&args.kind.to_string()));
     if let Some(out) = &args.out
         && let Err(e) = report.append(out, &args.kind.to_string())

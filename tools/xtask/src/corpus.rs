@@ -35,6 +35,9 @@ const CUBIN_CHIPS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "s
 /// Cubins of a library and chip that are checked: with all of them a run would take hours.
 const CUBINS: &str = "60";
 
+/// Kernels of a chip that are run.
+const RUN: &str = "200";
+
 /// nvdisasm reads one kernel of so many: all of them would take hours.
 const NVDISASM_ONE_OF: &str = "25";
 
@@ -53,13 +56,20 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
             build(),
             tools(),
             call("wheels", all_wheels),
-            call("ptx", ptx),
-            call("cubins", cubins),
-            call("objects", objects),
             call("numpy", setup::python_environment),
-            call("aiter", aiter),
+            call("checks", checks),
         ],
     }
+}
+
+/// All checks, whatever the ones before have found: the table is then whole.
+fn checks() -> Result<(), Failure> {
+    all([ptx, run, cubins, objects, aiter].map(|f| f()))
+}
+
+/// The first failure of several checks.
+fn all(results: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    results.into_iter().fold(Ok(()), |first, next| first.and(next))
 }
 
 fn folder() -> PathBuf {
@@ -135,30 +145,49 @@ fn table() -> String {
     root().join(format!("bench/results/corpus-{date}.tsv")).to_string_lossy().into_owned()
 }
 
-fn ptx() -> Result<(), Failure> {
+/// The libraries' PTX, taken out of them once: its folder.
+fn texts() -> Result<String, Failure> {
     let texts = folder().join("ptx");
     for library in libraries() {
         extract(&library, &texts.join(name(&library)), &["-xptx", "all"])?;
     }
-    let nvdisasm = root().join("target/nvidia/nvidia/cu13/bin/nvdisasm");
-    let (texts, nvdisasm, table) = (texts.to_string_lossy(), nvdisasm.to_string_lossy(), table());
-    let one_of = ["--nvdisasm", &nvdisasm, "--nvdisasm-one-of", NVDISASM_ONE_OF];
-    let on = |chip: &&str| check(&[&["ptx", chip, "--out", &table][..], &one_of, &[&texts]].concat());
-    PTX_CHIPS.iter().try_for_each(on)
+    Ok(texts.to_string_lossy().into_owned())
+}
+
+/// One of NVIDIA's tools.
+fn nvidia(tool: &str) -> String {
+    root().join("target/nvidia/nvidia/cu13/bin").join(tool).to_string_lossy().into_owned()
+}
+
+fn ptx() -> Result<(), Failure> {
+    let (texts, nvdisasm, ptxas, table) = (texts()?, nvidia("nvdisasm"), nvidia("ptxas"), table());
+    let one_of = ["--ptxas", &ptxas, "--nvdisasm", &nvdisasm, "--nvdisasm-one-of", NVDISASM_ONE_OF];
+    let on = |chip: &str| check(&[&["ptx", chip, "--out", &table][..], &one_of, &[&texts]].concat());
+    all(PTX_CHIPS.map(on))
+}
+
+/// Kernels of the texts on the software GPU, by ptxas's code and ours.
+fn run() -> Result<(), Failure> {
+    let (texts, ptxas, table) = (texts()?, nvidia("ptxas"), table());
+    let on = |chip: &str| check(&["run", chip, "--ptxas", &ptxas, "--kernels", RUN, "--out", &table, &texts]);
+    all(PTX_CHIPS.map(on))
 }
 
 fn cubins() -> Result<(), Failure> {
-    let table = table();
+    let (nvdisasm, table) = (nvidia("nvdisasm"), table());
+    let common = ["cubin", "--sample", CUBINS, "--nvdisasm", &nvdisasm, "--nvdisasm-one-of", NVDISASM_ONE_OF];
+    let mut found = Ok(());
     for library in libraries() {
         for chip in CUBIN_CHIPS {
             let into = folder().join("cubins");
             let _ = std::fs::remove_dir_all(&into);
             extract(&library, &into, &["-xelf", "all", "-arch", chip])?;
-            check(&["cubin", "--sample", CUBINS, "--out", &table, &into.to_string_lossy()])?;
+            found = found.and(check(&[&common[..], &["--out", &table, &into.to_string_lossy()]].concat()));
         }
     }
     // They are many gigabytes.
-    std::fs::remove_dir_all(folder().join("cubins")).map_err(|e| failed("cubins", e))
+    std::fs::remove_dir_all(folder().join("cubins")).map_err(|e| failed("cubins", e))?;
+    found
 }
 
 /// AMD's objects.
