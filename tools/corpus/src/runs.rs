@@ -261,7 +261,7 @@ fn both(codes: [&[u8]; 2], name: &str, buffers: &[(u64, Vec<u8>)], (params, grid
     // A load from shared memory that was moved before a branch may find what nobody wrote, and then nobody uses it.
     let unwritten = |r: &Result<_, String>| r.as_ref().is_err_and(|e| e.starts_with("shared byte"));
     if unwritten(&ours) != unwritten(&theirs) {
-        [ours, theirs] = codes.map(|cubin| run(cubin, Options { shared_order: false, ..Options::default() }));
+        [ours, theirs] = codes.map(|cubin| run(cubin, Options::fast()));
     }
     // ptxas keeps conditions in bits of a register that it has not written, and reads no other bits of it.
     if theirs.as_ref().is_err_and(|e| e.contains("nobody wrote it")) {

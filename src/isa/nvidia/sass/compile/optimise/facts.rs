@@ -331,7 +331,7 @@ impl RegisterFacts {
                 [a, b] => word(a).zip(word(b)).map(|(a, b)| Known::Words(a, b)),
                 _ => None,
             },
-            (Opcode::Or | Opcode::Xor | Opcode::Add, [t], _, [Some(a), Some(b)]) if t.bits() == 64 => {
+            (Opcode::Or | Opcode::Xor | Opcode::Add, [B64 | U64 | S64], _, [Some(a), Some(b)]) => {
                 joint(a.0, b.0).zip(joint(a.1, b.1)).map(|(low, high)| Known::Words(low, high))
             }
             (Opcode::Shl, [B64], [_, _, Opd::Imm(Imm::Int(32))], [Some(a), _]) => Some(Known::Words(Part::Zero, a.0)),

@@ -165,6 +165,30 @@ impl<'a> Flat<'a> {
         usize::from(self.said.lanes)
     }
 
+    /// An access to a vector of 32 bytes as two of 16, in an order that keeps the address until the second; `None`: it
+    /// has no vector. The operands' numbers are those of the vector and of the address.
+    pub fn halves(&self, vector: usize, address: usize) -> Option<[Flat<'a>; 2]> {
+        let (Some(Opd::Vector(v)), Some(Opd::Address(base, offset))) = (self.opds.get(vector), self.opds.get(address))
+        else {
+            return None;
+        };
+        let (v, base): (&'a [Opd], &'a Opd) = (v, base);
+        let (low, high) = v.split_at(v.len() / 2);
+        let half = |registers, more| {
+            let mut half = self.clone();
+            half.said.lanes /= 2;
+            let new = [(vector, Opd::Vector(registers)), (address, Opd::Address(base, offset + more))];
+            for (at, operand) in new {
+                half.opds.iter_mut().skip(at).take(1).for_each(|o| *o = operand);
+            }
+            half
+        };
+        let halves = [half(low, 0), half(high, 16)];
+        let overwritten = low.iter().any(|o| matches!((o, base), (Opd::Reg(a), Opd::Reg(b)) if a == b));
+        let [first, second] = halves;
+        Some(if overwritten { [second, first] } else { [first, second] })
+    }
+
     #[inline(always)] // most words are constants
     pub fn has(&self, word: &str) -> bool {
         self.said.words & bit(word) != 0 && has(self.mods, word)

@@ -3,7 +3,7 @@
 use super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
 use crate::ptx::{Opcode, Type};
 use crate::sass::compile::AsmError;
-use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
 use crate::sass::compile::read::flat::Flat;
 use crate::sass::{Modifier, mods, op};
 
@@ -30,12 +30,31 @@ impl Build<'_> {
         }
     }
 
+    /// Sums and products of two f32 each, one after the other.
+    pub(super) fn float_pairs(&mut self, i: &Flat) -> Result<(), AsmError> {
+        if !matches!(i.op, Opcode::Add | Opcode::Sub | Opcode::Mul | Opcode::Fma) {
+            return self.no(i, "no instruction on packed f32 of that kind is assembled");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let mut s = [Wide::Imm(0); 3];
+        for (k, o) in i.opds[1..].iter().take(3).enumerate() {
+            s[k] = self.wide(i, o, Type::B64)?;
+        }
+        self.float_of(i, d, s.map(|w| w.low().into()))?;
+        self.float_of(i, d.plus(1), s.map(|w| w.high().into()))
+    }
+
     pub(super) fn float(&mut self, i: &Flat) -> Result<(), AsmError> {
         let d = self.dest(i, &i.opds[0])?;
         let mut s = [Src::ZERO; 3];
         for (k, o) in i.opds[1..].iter().take(3).enumerate() {
             s[k] = self.src(i, o, Type::F32)?.into();
         }
+        self.float_of(i, d, s)
+    }
+
+    /// An instruction of these sources.
+    fn float_of(&mut self, i: &Flat, d: Word, mut s: [Src; 3]) -> Result<(), AsmError> {
         let minus_zero = Src { val: Val::Imm(0), neg: true, abs: false };
         let rnd = rounding(i);
         let ordered = |a: Src, b: Src| if matches!(a.val, Val::Word(_)) { (a, b) } else { (b, a) };

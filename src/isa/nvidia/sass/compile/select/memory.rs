@@ -181,6 +181,10 @@ impl Build<'_> {
         let passed = passed(&i.opds[1]);
         match i.space() {
             Some(Space::Param | Space::ParamEntry | Space::Const) if !passed => return self.load_constant(i, ty),
+            Some(Space::Global) if bytes == 32 && i.lanes() > 1 => {
+                let Some(halves) = i.halves(0, 1) else { return self.no(i, "such an access is not assembled") };
+                return halves.iter().try_for_each(|half| self.load(half));
+            }
             _ if bytes > 16 => return self.no(i, "accesses of more than 16 bytes are not assembled"),
             _ => {}
         }
@@ -363,6 +367,10 @@ impl Build<'_> {
     fn store(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
         let bytes = ty.bits().div_ceil(8) as usize * i.lanes();
+        if i.space() == Some(Space::Global) && bytes == 32 && i.lanes() > 1 {
+            let Some(halves) = i.halves(1, 0) else { return self.no(i, "such an access is not assembled") };
+            return halves.iter().try_for_each(|half| self.store(half));
+        }
         if bytes > 16 {
             return self.no(i, "accesses of more than 16 bytes are not assembled");
         }

@@ -181,6 +181,7 @@ impl Build<'_> {
             | Dp4a | Dp2a | Rcp | Sqrt | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh | Copysign | Testp | Madc => match i.ty()
             {
                 Type::F32 => self.float(i),
+                Type::F32x2 => self.float_pairs(i),
                 Type::F64 => self.double(i),
                 Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => self.half(i),
                 t if t.bits() == 64 => self.wide_int(i),
