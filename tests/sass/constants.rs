@@ -197,19 +197,44 @@ fn narrow_loads_into_registers_of_64_bits_fill_them() {
 }
 
 #[test]
-fn accesses_of_32_bytes_and_pairs_of_floats_leave_what_ptxas_leaves_on_sm_120() {
-    let chip = SmArch::Sm120;
-    let sums = "mov.b64 %d3, {%p1, %p2}; mov.b64 %d4, {%p3, %t}; cvt.rn.f32.u32 %f1, %t; cvt.rn.f32.s32 %f2, %p14; mov.b64 %d5, {%f1, %f2};
+fn pairs_of_floats_leave_what_ptxas_leaves_on_sm_120() {
+    let body = "mov.b64 %d3, {%p1, %p2}; mov.b64 %d4, {%p3, %t}; cvt.rn.f32.u32 %f1, %t; cvt.rn.f32.s32 %f2, %p14; mov.b64 %d5, {%f1, %f2};
         add.rn.f32x2 %d3, %d5, %d4; mul.rm.f32x2 %d4, %d5, %d5; fma.rn.f32x2 %d5, %d3, %d4, %d5; xor.b64 %d3, %d3, %d4; st.global.v2.b64 [%o], {%d3, %d5};";
-    let wide = "and.b32 %r0, %t, 1; setp.ne.u32 %q1, %r0, 0; @%q1 ret; cvt.rn.f64.u32 %e2, %t; st.global.v4.f64 [%o], {%e0, %e2, %e1, %e2};
-        ld.global.v8.f32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%o]; add.rn.f32 %f1, %f7, %f1; st.global.cg.v8.f32 [%o], {%f7, %f1, %f5, %f0, %f2, %f3, %f6, %f4};";
-    let own = "and.b32 %r0, %t, 1; setp.ne.u32 %q1, %r0, 0; @%q1 ret; st.global.v2.b64 [%o], {%d0, %d1}; st.global.v2.b64 [%o+16], {%d1, %d0};
-        mov.b64 %d2, %o; ld.global.v4.b64 {%d2, %d3, %d4, %d5}, [%d2]; st.global.v4.b64 [%o], {%d5, %d4, %d2, %d3};";
-    for body in [sums, wide, own] {
-        // The odd threads end: two places of 16 bytes are one of 32.
-        let text = text(chip.arch(), body);
-        let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{body}: {e}"));
-        let _ = code(&ours, chip);
-        assert_eq!(left(&ours), left(&ptxas_for(&text, "sm_120", "-O3")), "{body}");
+    same_as_ptxas_on_sm_120(body, body);
+}
+
+#[test]
+fn accesses_of_32_bytes_leave_what_two_of_16_leave() {
+    // The odd threads end: two places of 16 bytes are one of 32.
+    let even = "and.b32 %r0, %t, 1; setp.ne.u32 %q1, %r0, 0; @%q1 ret; cvt.rn.f64.u32 %e2, %t;";
+    let filled =
+        format!("{even} st.global.v2.b64 [%o], {{%d0, %d1}}; st.global.v2.b64 [%o+16], {{%d1, %d0}}; mov.b64 %d2, %o;");
+    let cases = [
+        (
+            "st.global.v4.f64 [%o], {%e0, %e2, %e1, %e2};",
+            "st.global.v2.f64 [%o], {%e0, %e2}; st.global.v2.f64 [%o+16], {%e1, %e2};",
+        ),
+        (
+            "ld.global.v8.f32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%o]; st.global.cg.v8.f32 [%o], {%f7, %f1, %f5, %f0, %f2, %f3, %f6, %f4};",
+            "ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%o]; ld.global.v4.f32 {%f4, %f5, %f6, %f7}, [%o+16];
+            st.global.v4.f32 [%o], {%f7, %f1, %f5, %f0}; st.global.v4.f32 [%o+16], {%f2, %f3, %f6, %f4};",
+        ),
+        // The address is one of the registers that are loaded.
+        (
+            "ld.global.v4.b64 {%d2, %d3, %d4, %d5}, [%d2]; st.global.v4.b64 [%o], {%d5, %d4, %d2, %d3};",
+            "ld.global.v2.b64 {%d4, %d5}, [%d2+16]; ld.global.v2.b64 {%d2, %d3}, [%d2];
+            st.global.v2.b64 [%o], {%d5, %d4}; st.global.v2.b64 [%o+16], {%d2, %d3};",
+        ),
+    ];
+    for (whole, parts) in cases {
+        same_as_ptxas_on_sm_120(&format!("{filled} {whole}"), &format!("{filled} {parts}"));
     }
+}
+
+/// Our code of one body leaves what ptxas's of the other leaves.
+fn same_as_ptxas_on_sm_120(ours: &str, theirs: &str) {
+    let chip = SmArch::Sm120;
+    let cubin = assemble(&text(chip.arch(), ours), chip.arch()).unwrap_or_else(|e| panic!("{ours}: {e}"));
+    let _ = code(&cubin, chip);
+    assert_eq!(left(&cubin), left(&ptxas_for(&text(chip.arch(), theirs), "sm_120", "-O3")), "{ours}");
 }

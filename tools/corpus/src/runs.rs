@@ -26,6 +26,8 @@ const APART: u64 = 1 << 32;
 const INSTRUCTIONS: u64 = 400_000;
 const DYNAMIC_SHARED_BYTES: u32 = 16 << 10;
 
+const REFUSED: &str = "kernels that ptxas refuses for the chip";
+
 /// A kernel in a file.
 #[derive(Clone, Debug)]
 struct Kernel {
@@ -182,7 +184,10 @@ fn run(kernel: &Kernel, chip: SmArch, ptxas: &Path, seed: u64) -> Outcome {
         return Outcome::Nothing("kernels for clusters, not run");
     }
     match run_text(&text, &kernel.name, chip, ptxas, seed) {
-        Outcome::Differs(..) => run_text(&zeroed(&text), &kernel.name, chip, ptxas, seed),
+        Outcome::Differs(what, why) => match run_text(&zeroed(&text), &kernel.name, chip, ptxas, seed) {
+            Outcome::Nothing(REFUSED) => Outcome::Differs(what, why),
+            outcome => outcome,
+        },
         outcome => outcome,
     }
 }
@@ -190,7 +195,7 @@ fn run(kernel: &Kernel, chip: SmArch, ptxas: &Path, seed: u64) -> Outcome {
 fn run_text(text: &str, name: &str, chip: SmArch, ptxas: &Path, seed: u64) -> Outcome {
     let theirs = match assembled(ptxas, text, chip) {
         Ok(cubin) => cubin,
-        Err(_) => return Outcome::Nothing("kernels that ptxas refuses for the chip"),
+        Err(_) => return Outcome::Nothing(REFUSED),
     };
     let ours = match compile::assemble(text, chip.arch()) {
         Ok(cubin) => cubin,
@@ -276,6 +281,9 @@ fn both(codes: [&[u8]; 2], name: &str, buffers: &[(u64, Vec<u8>)], (params, grid
             Outcome::Nothing("kernels that end in a fault by one code's loads")
         }
         (Err(e), Ok(_)) => Outcome::Differs("ours stops", e),
+        (Ok(_), Err(e)) if e.contains("has no form") => {
+            Outcome::Nothing("kernels whose code by ptxas has words that the table lacks")
+        }
         (Ok(_), Err(e)) => Outcome::Differs("ptxas's stops", e),
         (Ok(ours), Ok(theirs)) if ours.iter().zip(&theirs).all(|(a, b)| identical(a, b)) => {
             let stored = buffers.iter().zip(&ours).any(|(before, after)| before.1 != *after);
