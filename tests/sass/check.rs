@@ -153,7 +153,7 @@ fn a_partial_wait_counts_copies_by_their_own_scoreboards() {
 fn an_atomic_on_a_generic_address_says_whose_it_is_once_its_sources_are_read() {
     let listing = |wait: &str| {
         hazards(&format!(
-            "[B------:R0:W-:-:S01] ATOM.E.ADD.BF16x2.RN.STRONG.GPU P4, RZ, desc[UR4][R2.64], R5 ;\n\
+            "[B------:R0:W-:-:S04] ATOM.E.ADD.BF16x2.RN.STRONG.GPU P4, RZ, desc[UR4][R2.64], R5 ;\n\
              [{wait}:R-:W-:-:S05] @P4 BRA 0x30 ;\n[B------:R-:W-:-:S05] EXIT ;\n[B------:R-:W-:-:S05] EXIT ;"
         ))
     };

@@ -69,7 +69,8 @@ fn checks() -> Result<(), Failure> {
 
 /// The first failure of several checks.
 fn all(results: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
-    results.into_iter().fold(Ok(()), |first, next| first.and(next))
+    let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
+    failures.into_iter().next().map_or(Ok(()), Err)
 }
 
 fn folder() -> PathBuf {
