@@ -151,8 +151,8 @@ impl Drop for Session {
     }
 }
 
-/// Writes the trace of the program's session when a thread that used it ends: the last one is the program's main thread,
-/// also where it ends by `std::process::exit`.
+/// Writes the trace of the program's session when a thread that used it ends: the last one is the program's main
+/// thread, also where it ends by `std::process::exit`.
 struct AtExit;
 
 impl Drop for AtExit {
@@ -223,8 +223,8 @@ impl Session {
         Entered { device, _thread: PhantomData }
     }
 
-    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the `log`
-    /// crate, at level info, or to standard error where the program has set up no log.
+    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the
+    /// `log` crate, at level info, or to standard error where the program has set up no log.
     pub fn on_message(&self, take: impl Fn(&str) + Send + Sync + 'static) {
         let _first_one_counts = self.messages.set(Box::new(take));
     }

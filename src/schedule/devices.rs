@@ -23,8 +23,8 @@ const QUERIES_OF_A_WORKGROUP: i64 = 64;
 /// So many keys take a workgroup about as long as three launches.
 const FEW_KEYS: i64 = 1024;
 
-/// The attentions of which a GPU makes one kernel: of this type, with rows of queries and values of a multiple of so many
-/// elements, and at most so many.
+/// The attentions of which a GPU makes one kernel: of this type, with rows of queries and values of a multiple of so
+/// many elements, and at most so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionRows {
     /// Type of all operands.
@@ -132,8 +132,8 @@ impl DeviceTraits {
         iterations >= self.parallel || work <= small
     }
 
-    /// Whether the products of a matrix are computed in tiles that workgroups share. They read each operand from memory,
-    /// without anything computed on the way, and have their loops to themselves.
+    /// Whether the products of a matrix are computed in tiles that workgroups share. They read each operand from
+    /// memory, without anything computed on the way, and have their loops to themselves.
     pub(super) fn has_tiles(&self) -> bool {
         self.has_workgroups
     }

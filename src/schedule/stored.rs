@@ -92,7 +92,8 @@ impl Stored {
     }
 
     /// [`Stored::view`] of a root. One that has to be dense, and is, is the run of elements that it is in memory: the
-    /// movement that leads there may be more than a reader of memory follows (the one element of an expanded axis, say).
+    /// movement that leads there may be more than a reader of memory follows (the one element of an expanded axis,
+    /// say).
     pub fn root_view(&self, u: &UOp) -> Result<Option<UOp>, ScheduleError> {
         let sizes: Option<Vec<i64>> = u.shape().iter().map(Dim::as_int).collect();
         let region = if u.op() == Op::Contiguous && !self.at.contains_key(u) { self.region(u)? } else { None };

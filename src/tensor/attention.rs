@@ -59,10 +59,10 @@ fn fused(of: Attention, [value, form]: [&Expr; 2], read: &[UOp]) -> Expr {
     UOp::new(Op::Fused, value.uop().dtype(), src, Arg::Attention(of)).into()
 }
 
-/// Of an attention whose result gets the gradient `g`: the gradients of its queries, keys and values, each with the node
-/// that it belongs to. Where keys or values are repeated for groups of queries, that is the node that is repeated, if
-/// there is no target in between. `None`: its value passes the gradient on, as any other (a mask that `leads` to a target
-/// has a gradient, too).
+/// Of an attention whose result gets the gradient `g`: the gradients of its queries, keys and values, each with the
+/// node that it belongs to. Where keys or values are repeated for groups of queries, that is the node that is repeated,
+/// if there is no target in between. `None`: its value passes the gradient on, as any other (a mask that `leads` to a
+/// target has a gradient, too).
 pub(super) fn gradients(u: &UOp, g: &Expr, targets: &[UOp], leads: &USet) -> Result<Option<Vec<(UOp, Expr)>>, Problem> {
     let (Arg::Attention(of), [value, _, read @ ..]) = (u.arg(), u.src()) else { return Ok(None) };
     if of.part != AttentionPart::Result {
@@ -84,8 +84,8 @@ pub(super) fn gradients(u: &UOp, g: &Expr, targets: &[UOp], leads: &USet) -> Res
     let log_sum = sum(&wide.sub(&most).exp(), &last)?.log2().add(&most.mul(LOG2_E));
     let log_sum = fused(Attention { part: AttentionPart::LogSum, ..*of }, [&log_sum, &log_sum], read);
     let g = g.cast(t).contiguous();
-    // The gradient of a score is weight * (product - mean), where the mean of the products by the weights is the product
-    // of the result and its gradient as well.
+    // The gradient of a score is weight * (product - mean), where the mean of the products by the weights is the
+    // product of the result and its gradient as well.
     let [qw, kw, vw, gw] = [&qe, &ke, &ve, &g].map(|x| x.cast(Scalar::F32));
     let products = matmul(&gw, &vw.t())?;
     let of_scores = |weights: &Expr, mean: &Expr| {
@@ -141,8 +141,8 @@ fn repeated(view: &UOp, stops: &dyn Fn(&UOp) -> bool) -> UOp {
     base.clone()
 }
 
-/// Queries and keys from which on one kernel is never slower than three (measured: equal at 128 of each, faster beyond),
-/// and the longest rows whose tiles fit the scratch memory of a thread.
+/// Queries and keys from which on one kernel is never slower than three (measured: equal at 128 of each, faster
+/// beyond), and the longest rows whose tiles fit the scratch memory of a thread.
 const ROWS: i64 = 128;
 const KEYS: i64 = 128;
 const COLUMNS: i64 = 256;

@@ -90,7 +90,7 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
     match u.op() {
         Op::Add => two(g.clone(), g.clone()),
         Op::Sub => two(g.clone(), g.neg()),
-        Op::Mul if is_one(g.uop()) => two(s(1), s(0)),
+        Op::Mul if is_one(g.uop()) && u.src().iter().all(|s| s.shape() == u.shape()) => two(s(1), s(0)),
         Op::Mul => two(g.mul(&s(1)), g.mul(&s(0))),
         Op::MulAcc => Ok(vec![Some(g.mul(&s(1))), Some(g.mul(&s(0))), Some(g.clone())]),
         Op::FDiv => two(g.div(&s(1)), g.mul(&y).div(&s(1)).neg()),

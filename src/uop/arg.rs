@@ -213,8 +213,9 @@ pub struct KernelInfo {
     pub name: String,
     /// Opts to apply instead of the heuristic's choice (set by BEAM), in codegen's text form.
     pub opts: Option<Vec<String>>,
-    /// The kernel is an attention (a product, a softmax of its rows and another product, each reduction inside the next)
-    /// or a part of its gradient. Codegen may compute the softmax in one pass ("online"), and keep scores in registers.
+    /// The kernel is an attention (a product, a softmax of its rows and another product, each reduction inside the
+    /// next) or a part of its gradient. Codegen may compute the softmax in one pass ("online"), and keep scores in
+    /// registers.
     pub attention: bool,
 }
 

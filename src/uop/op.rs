@@ -62,9 +62,9 @@ pub enum Op {
     /// `(target, value)`: target is a Buffer or a view of one; the value is stored there; the node's value is the new
     /// content.
     Assign,
-    /// `(value, form, x...)`, Arg::Attention: the value, which one kernel may compute from the values `x`: then as `form`
-    /// says, and what is in between exists in that kernel only. The scheduler decides; everywhere else it is its first
-    /// source.
+    /// `(value, form, x...)`, Arg::Attention: the value, which one kernel may compute from the values `x`: then as
+    /// `form` says, and what is in between exists in that kernel only. The scheduler decides; everywhere else it is its
+    /// first source.
     Fused,
     /// `(x...)`, Arg::Custom: the result of a kernel that the user wrote; shape and dtype stand in the argument. With
     /// dtype Void and Params as sources: such a kernel that is text, in the place of a kernel graph.

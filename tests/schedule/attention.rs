@@ -415,7 +415,8 @@ fn gradients_are_three_kernels_with_the_values_of_a_plain_loop() {
         for s in &SHAPES[..few] {
             for (causal, mask) in [(false, Mask::None), (true, Mask::None), (true, Mask::Float), (false, Mask::Bool)] {
                 let kernels = run_gradients(&session, *s, dtype, causal, mask);
-                // How many threads there are decides whether the gradient of the queries is in one kernel with the others.
+                // How many threads there are decides whether the gradient of the queries is in one kernel with the
+                // others.
                 assert!([1 + 2, 1 + 3].contains(&kernels), "{s:?} {dtype} causal {causal} {mask:?}: {kernels} kernels");
             }
         }

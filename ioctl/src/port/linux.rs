@@ -79,8 +79,8 @@ impl Port for LinuxPort {
             return Err(Errno::EINVAL);
         }
         let at = arg.as_mut_ptr().cast::<libc::c_void>();
-        // SAFETY: `arg` is valid for the size in the request word, which is all that KFD, DRM and RM copy. What the driver does with
-        // pointers inside is checked by it; they name memory that the caller shares with the device.
+        // SAFETY: `arg` is valid for the size in the request word, which is all that KFD, DRM and RM copy. What the
+        // driver does with pointers inside is checked by it; they name memory that the caller shares with the device.
         let rc = unsafe { libc::ioctl(number, libc::c_ulong::from(request) as _, at) };
         if rc < 0 { Err(Errno::last()) } else { Ok(rc) }
     }

@@ -1,12 +1,12 @@
 //! Late decompositions: ops that no target has, or that this one lacks, become arithmetic that it does.
 //!
 //! [`lower`] works on a kernel graph after expansion: values may be vectors, every rule keeps the lanes. It leaves no
-//! Exp2, Log2, Sin, Pow (but of f32 on targets without f64), Threefry, FloorDiv, FloorMod, no fp8 value and no integer division that could trap; f16 and
-//! bf16 arithmetic becomes casts around f32 arithmetic where the target does not have it. Accuracy in strict mode, over
-//! all inputs with NaN, infinities, both zeros and denormals: f32 exp2, log2, sin within 2 ulp, f64 within 4; f32 pow
-//! within 2 ulp. `fast` drops sin beyond 2^50 and, of exp2 on targets without Ldexp, denormals and overflow to infinity
-//! near the ends. Polynomials are minimax fits made with 200-bit arithmetic (Remez); every other constant says where it
-//! comes from.
+//! Exp2, Log2, Sin, Pow (but of f32 on targets without f64), Threefry, FloorDiv, FloorMod, no fp8 value and no integer
+//! division that could trap; f16 and bf16 arithmetic becomes casts around f32 arithmetic where the target does not have
+//! it. Accuracy in strict mode, over all inputs with NaN, infinities, both zeros and denormals: f32 exp2, log2, sin
+//! within 2 ulp, f64 within 4; f32 pow within 2 ulp. `fast` drops sin beyond 2^50 and, of exp2 on targets without
+//! Ldexp, denormals and overflow to infinity near the ends. Polynomials are minimax fits made with 200-bit arithmetic
+//! (Remez); every other constant says where it comes from.
 
 // Coefficients are written as the fit gave them; the compiler rounds them to the type in which they are used.
 #![allow(clippy::excessive_precision)]

@@ -2,11 +2,11 @@
 //!
 //! The gradients of queries, keys and values are all sums of weighted rows, where a weight is computed from products of
 //! rows: a gradient of the values is `sum(P * g)` over the queries, with `P` the weights of the attention and `g` the
-//! gradient of its result; a gradient of keys or queries is `sum(D * q)` over the queries or `sum(D * k)` over the keys,
-//! with `D = P * (g . v - mean) / sqrt(depth)`. `P` is `2^(score * factor - log_sum)`: nothing is rescaled.
+//! gradient of its result; a gradient of keys or queries is `sum(D * q)` over the queries or `sum(D * k)` over the
+//! keys, with `D = P * (g . v - mean) / sqrt(depth)`. `P` is `2^(score * factor - log_sum)`: nothing is rescaled.
 //!
-//! So a kernel has rows, which it computes sums for, and others, which it goes through: keys for the gradient of queries,
-//! queries for those of keys and values, which one kernel computes since the weights are the same.
+//! So a kernel has rows, which it computes sums for, and others, which it goes through: keys for the gradient of
+//! queries, queries for those of keys and values, which one kernel computes since the weights are the same.
 
 use super::parts::{Operand, bare, factors, hidden_beyond, index, length, seen, sum_over, unscaled, widened};
 use doorbell_uop::{AxisKind, Op, Srcs, UMap, UOp};
@@ -39,8 +39,8 @@ pub(super) struct Gradient {
     pub rows: i64,
     pub other: UOp,
     pub others: i64,
-    /// Queries and keys; and, where their product occurs, what the result's gradient and values are. Of the latter there
-    /// may be the others alone.
+    /// Queries and keys; and, where their product occurs, what the result's gradient and values are. Of the latter
+    /// there may be the others alone.
     pub scores: Pair,
     pub results: Option<Pair>,
     /// The others that the sums of the values' gradient are of.

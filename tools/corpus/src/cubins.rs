@@ -1,4 +1,5 @@
-//! Cubins: listed without an unknown word; the listing assembles to the same bytes; nvdisasm reads the words as it does.
+//! Cubins: listed without an unknown word; the listing assembles to the same bytes; nvdisasm reads the words as it
+//! does.
 
 use crate::args::Nvdisasm;
 use crate::report::Report;

@@ -1,11 +1,12 @@
-//! The loops of an attention's gradient: tiles of rows, blocks of others, and in each block scores, weights and weighted
-//! sums.
+//! The loops of an attention's gradient: tiles of rows, blocks of others, and in each block scores, weights and
+//! weighted sums.
 //!
 //! Scratch memory of a tile, rows in lanes: its rows of both pairs, of a block the weights of each result, and what was
 //! summed so far of each result.
 //!
-//! The gradient of the others may be computed along (`of_others`), since its weights are the same, turned: sums over the
-//! rows of a tile are added to it in memory, columns in lanes, and all tiles of an attention are computed by one thread.
+//! The gradient of the others may be computed along (`of_others`), since its weights are the same, turned: sums over
+//! the rows of a tile are added to it in memory, columns in lanes, and all tiles of an attention are computed by one
+//! thread.
 
 use super::super::super::decomp;
 use super::super::gradient::{Gradient, Sum};

@@ -2,8 +2,8 @@
 //!
 //! Eight neighbouring threads share some queries: each has every eighth key of a block, and a part of the columns. All
 //! operands are in workgroup memory as they are in buffers, a row after the other, and are read as vectors along it.
-//! The weights pass through workgroup memory too. Values are copied while scores are computed, and the next block's keys
-//! while values are added.
+//! The weights pass through workgroup memory too. Values are copied while scores are computed, and the next block's
+//! keys while values are added.
 
 use super::super::gradient::Gradient;
 use super::super::list::{List, plus, sum, times};
@@ -96,8 +96,8 @@ fn share(rows: i64, keys: i64, columns: i64) -> Share {
     }
 }
 
-/// What a workgroup takes of a gradient: rows of a thread, others of a block, elements between rows of both pairs and of
-/// weights.
+/// What a workgroup takes of a gradient: rows of a thread, others of a block, elements between rows of both pairs and
+/// of weights.
 #[derive(Clone, Copy)]
 struct GradientPlan {
     rows: i64,

@@ -297,7 +297,8 @@ impl Unit {
         weights.iter().map(|w| w.cast(w.dtype().with_scalar(self.unit.a))).collect()
     }
 
-    /// The address in a block of what a lane supplies to `load_matrix`. Rows are lines of the operand, or `turned` steps.
+    /// The address in a block of what a lane supplies to `load_matrix`. Rows are lines of the operand, or `turned`
+    /// steps.
     fn start_of_rows(&self, which: usize, turned: bool, block: &UOp) -> UOp {
         let (pitch, b) = (self.pitches[which], self.unit.b_spread);
         let (row, matrix) = (remainder(&self.lane, 8), quotient(&self.lane, 8));
@@ -343,8 +344,8 @@ impl Unit {
         }
     }
 
-    /// Adds products of the first operands and a block's rows. A step is done for all tiles before the next one, so that
-    /// sums that depend on each other are far apart, and rows are read some products ahead.
+    /// Adds products of the first operands and a block's rows. A step is done for all tiles before the next one, so
+    /// that sums that depend on each other are far apart, and rows are read some products ahead.
     fn products(
         &self,
         list: &mut List,
