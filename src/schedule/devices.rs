@@ -15,6 +15,11 @@ const WORKGROUP_WORK: u64 = 1 << 14;
 /// from 1 GiB on.
 const MANY_SCORES: i64 = 1 << 28;
 
+/// The same on a CPU (measured on two cores, AVX-512, 8 heads of 64): as fast as the parts from so many keys on with a
+/// causal mask, and from so many without one, if the gradients of all three are one kernel, with five products.
+const KEYS_OF_CAUSAL: i64 = 256;
+const KEYS_OF_ANY: i64 = 512;
+
 /// Elements of the longest vector of f32 of a CPU.
 const VECTOR: i64 = 16;
 
@@ -48,6 +53,11 @@ pub struct DeviceTraits {
     attentions: Vec<AttentionRows>,
     /// Threads of a CPU; 0: unknown.
     threads: u64,
+}
+
+/// The dimensions in front of the last two.
+fn leading(u: &UOp) -> Vec<Dim> {
+    u.shape()[..u.shape().len().saturating_sub(2)].to_vec()
 }
 
 impl Default for DeviceTraits {
@@ -89,31 +99,38 @@ impl DeviceTraits {
     /// Whether one kernel computes the gradient of an attention's queries along with those of keys and values: a thread
     /// adds to it what each tile of keys contributes, so it takes whole attentions, and every thread has its share.
     pub(super) fn adds_up(&self, query: &UOp, other: &UOp) -> bool {
-        let leading = |u: &UOp| u.shape()[..u.shape().len().saturating_sub(2)].to_vec();
+        self.takes_whole(query) && leading(query) == leading(other)
+    }
+    fn takes_whole(&self, query: &UOp) -> bool {
         let all = leading(query).iter().map(|d| d.as_int().unwrap_or(0) as u64).product::<u64>();
         let columns = query.shape().last().and_then(Dim::as_int).unwrap_or(1);
         let fair = self.threads > 0 && (all % self.threads == 0 || all >= 4 * self.threads);
-        let whole = query.dtype().scalar == Scalar::F32 && columns % VECTOR == 0;
-        !self.has_workgroups && fair && whole && leading(query) == leading(other)
+        !self.has_workgroups && fair && query.dtype().scalar == Scalar::F32 && columns % VECTOR == 0
     }
 
     /// See [`Devices::fuses`].
     fn fuses(&self, fused: &UOp) -> bool {
         let read = &fused.src()[2..];
         let of = read[0].dtype().scalar;
-        if !self.has_workgroups {
-            return !self.units.contains(&of);
-        }
         let Arg::Attention(attention) = fused.arg() else { return false };
         let is_gradient = attention.part.is_gradient();
         let size = |k: usize, from_end: usize| read[k].shape().iter().rev().nth(from_end).and_then(Dim::as_int);
         // A workgroup goes through all keys: few of them take long, if there are many keys.
         let queries = read[0].shape().iter().rev().skip(1).map(|d| d.as_int().unwrap_or(1)).product::<i64>();
+        let scores = size(1, 1).unwrap_or(0).saturating_mul(queries);
+        if !self.has_workgroups {
+            let least = match (attention.causal, self.takes_whole(&read[0])) {
+                (true, _) => KEYS_OF_CAUSAL,
+                (false, true) => KEYS_OF_ANY,
+                (false, false) => i64::MAX,
+            };
+            let pays = scores >= MANY_SCORES || size(1, 1).is_some_and(|keys| keys >= least);
+            return !self.units.contains(&of) && (!is_gradient || pays);
+        }
         let busy = 2 * (queries / QUERIES_OF_A_WORKGROUP) >= self.parallel as i64;
         if !busy && size(1, 1).is_none_or(|keys| keys > FEW_KEYS) {
             return false;
         }
-        let scores = size(1, 1).unwrap_or(0).saturating_mul(queries);
         if is_gradient && of == Scalar::F32 && !attention.causal && scores < MANY_SCORES {
             return false;
         }
