@@ -404,6 +404,30 @@ fn run_gradients(session: &Session, s: Shape, dtype: Scalar, causal: bool, mask:
     kernels
 }
 
+#[test]
+fn gradients_of_short_sequences_are_those_of_a_plain_loop() {
+    let session = session(None);
+    let _entered = session.enter();
+    let s = shape(1, 2, 2, (130, 140), (24, 20));
+    let q = numbers(21, &[s.b, s.h, s.n, s.d], Scalar::F32).requires_grad();
+    let k = numbers(22, &[s.b, s.h, s.m, s.d], Scalar::F32).requires_grad();
+    let v = numbers(23, &[s.b, s.h, s.m, s.dv], Scalar::F32).requires_grad();
+    let g = numbers(24, &[s.b, s.h, s.n, s.dv], Scalar::F32);
+    let out = q.attention(&k, &v, None, true);
+    let shares = out.mul(&g).sum(()).gradient(&[&q, &k, &v]);
+    let mut all = shares.clone();
+    all.push(out.clone());
+    Tensor::realize_all(&all).unwrap();
+    let [qs, ks, vs, gs] = [&q, &k, &v, &g].map(|t| t.to_f64().unwrap());
+    let hidden = |i: usize, j: usize| if j > i { f64::NEG_INFINITY } else { 0.0 };
+    let (want, weights) = reference(s, [&qs, &ks, &vs], hidden);
+    close(&out.to_f64().unwrap(), &want, 2e-6, "output beside its gradient");
+    let want = gradients(s, [&qs, &ks, &vs, &gs], &weights);
+    for ((have, want), what) in shares.iter().zip(&want).zip(["queries", "keys", "values"]) {
+        close(&have.to_f64().unwrap(), want, 5e-6, what);
+    }
+}
+
 /// Long enough for kernels that keep scores in registers, with a causal mask.
 const LONG: [Shape; 6] = [
     shape(1, 2, 2, (256, 256), (64, 64)),

@@ -10,8 +10,8 @@ use super::super::list::{least, number, plus, sum, times};
 use super::super::log_sum;
 use super::super::parts::{Operand, Parts};
 use super::super::pieces;
-use super::super::value::{Lanes, Place, spread, steps};
-use super::tiles::{F32, Rows, Source, Tiles, copies};
+use super::super::value::{Lanes, spread, steps};
+use super::tiles::{Block, F32, Source, Tile, Tiles, copies};
 use super::{Shape, chunks};
 use crate::Target;
 use doorbell_uop::{Op, Scalar, UMap, UOp};
@@ -72,18 +72,6 @@ struct Kernel<'a> {
     s: &'a Sizes,
     t: Tiles,
     areas: Areas,
-}
-
-/// A tile of queries.
-struct Tile {
-    place: Place,
-    rows: Rows,
-}
-
-/// Keys that are taken together: the first one, and how many.
-struct Block {
-    first: UOp,
-    len: i64,
 }
 
 /// The program of an attention.

@@ -13,7 +13,7 @@ use super::super::gradient::{Gradient, Sum};
 use super::super::list::{least, number, plus, sum, times};
 use super::super::pieces;
 use super::super::value::{Lanes, Place};
-use super::tiles::{F32, Rows, Source, Tiles};
+use super::tiles::{Block, F32, Source, Tile, Tiles};
 use super::{Shape, chunks};
 use crate::Target;
 use doorbell_uop::{Op, Scalar, UMap, UOp};
@@ -40,18 +40,6 @@ struct Kernel<'a> {
     high: i64,
     block: i64,
     areas: Areas,
-}
-
-/// A tile of rows.
-struct Tile {
-    place: Place,
-    rows: Rows,
-}
-
-/// Others that are taken together: the first one, and how many.
-struct Block {
-    first: UOp,
-    len: i64,
 }
 
 /// The program of an attention's gradient.

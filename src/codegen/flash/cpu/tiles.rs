@@ -27,6 +27,18 @@ pub(super) struct Rows {
     pub all: i64,
 }
 
+/// A tile, and what the loops around it are there.
+pub(super) struct Tile {
+    pub place: Place,
+    pub rows: Rows,
+}
+
+/// Other rows that are taken together: the first one, and how many.
+pub(super) struct Block {
+    pub first: UOp,
+    pub len: i64,
+}
+
 pub(super) struct Tiles {
     pub list: List,
     /// Elements of a vector.
