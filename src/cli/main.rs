@@ -59,6 +59,14 @@ struct Cli {
     #[cfg(feature = "emu")]
     #[arg(long, global = true)]
     lenient: bool,
+    /// Run software GPUs without the checks that no hardware makes, and much faster
+    #[cfg(feature = "emu")]
+    #[arg(long, global = true, conflicts_with_all = ["strict", "lenient"])]
+    plain: bool,
+    /// Run software GPUs with all checks, whatever EMU_PLAIN says (what they do by default)
+    #[cfg(feature = "emu")]
+    #[arg(long, global = true)]
+    strict: bool,
     /// Print one JSON object as the last line of standard output
     #[arg(long, global = true)]
     json: bool,
@@ -214,6 +222,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     #[cfg(feature = "emu")]
     {
         options.lenient |= cli.lenient;
+        options.emu_plain = (options.emu_plain || cli.plain) && !cli.strict;
     }
     let output = Output { json: cli.json };
     // A page is of the command that runs, not of the one that starts it.

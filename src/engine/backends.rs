@@ -63,12 +63,8 @@ pub(super) fn for_device(name: &str, device: &dyn Device, options: &Options) -> 
     let info = device.info();
     let threads = info.threads.max(1);
     #[cfg(feature = "cpu")]
-    if let Some(cpu) = X86_64::for_arch(&info.arch, threads) {
-        return Ok(Arc::new(cpu));
-    }
-    #[cfg(feature = "cpu")]
-    if let Some(cpu) = Aarch64::for_arch(&info.arch, threads) {
-        return Ok(Arc::new(cpu));
+    if let Some(cpu) = for_cpu(&info.arch, threads) {
+        return Ok(cpu);
     }
     #[cfg(feature = "amd")]
     if let Some(gpu) = Amdgpu::for_arch(&info.arch) {
@@ -89,6 +85,13 @@ pub(super) fn for_device(name: &str, device: &dyn Device, options: &Options) -> 
         return Err(DeviceError::UnknownArch { name, asked, valid: known_archs() });
     }
     Ok(Arc::new(NoCode::new(Target { threads, ..Target::null() })))
+}
+
+/// The back end for a CPU's arch, on a device with so many cores.
+#[cfg(feature = "cpu")]
+pub(super) fn for_cpu(arch: &str, threads: u32) -> Option<Arc<dyn Backend>> {
+    let x86_64 = X86_64::for_arch(arch, threads).map(|cpu| Arc::new(cpu) as Arc<dyn Backend>);
+    x86_64.or_else(|| Aarch64::for_arch(arch, threads).map(|cpu| Arc::new(cpu) as Arc<dyn Backend>))
 }
 
 /// The back end that makes machine code of an arch, wherever it will run: for CPUs in so many parts.

@@ -35,6 +35,8 @@ mod session;
 mod show;
 #[cfg(feature = "emu")]
 pub mod software;
+#[cfg(all(target_os = "linux", feature = "emu", feature = "cpu"))]
+mod translate;
 mod tree;
 mod validate;
 

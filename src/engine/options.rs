@@ -79,6 +79,9 @@ pub struct Options {
     /// What the checks of AMD's software GPUs find is reported, and the work goes on (`LENIENT=1`; without it the first
     /// finding ends the submission).
     pub lenient: bool,
+    /// Software GPUs run without the checks that no hardware makes, and what they execute often as code of this machine
+    /// (`EMU_PLAIN=1`).
+    pub emu_plain: bool,
 }
 
 /// A variable whose value means nothing.
@@ -133,6 +136,7 @@ impl Default for Options {
             metal_icb: true,
             nv_tma: true,
             lenient: false,
+            emu_plain: false,
         }
     }
 }
@@ -197,6 +201,7 @@ impl Options {
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
             lenient: number(&get, "LENIENT", 0, 1, "0 or 1")? == 1,
+            emu_plain: number(&get, "EMU_PLAIN", 0, 1, "0 or 1")? == 1,
         })
     }
 }

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Whether software GPUs that are created from now on go on after a finding.
 static LENIENT: AtomicBool = AtomicBool::new(false);
+/// Whether they run without checks, translated.
+static PLAIN: AtomicBool = AtomicBool::new(false);
 /// The lenient ones, for their findings.
 #[cfg(all(target_os = "linux", feature = "amd"))]
 static MACHINES: Mutex<Vec<Weak<crate::emu::kfd::SoftKfd>>> = Mutex::new(Vec::new());
@@ -27,8 +29,9 @@ pub fn findings() -> Vec<String> {
 }
 
 /// Registers the function that creates software GPUs.
-pub(super) fn offer(lenient: bool) {
+pub(super) fn offer(lenient: bool, plain: bool) {
     LENIENT.store(lenient, Ordering::Relaxed);
+    PLAIN.store(plain, Ordering::Relaxed);
     Registry::global().set_emulate(emulate);
     #[cfg(feature = "metal")]
     Registry::global().set_emulate_metal(metal);
@@ -96,11 +99,28 @@ fn metrics(chip: crate::emu::kfd::Chip) -> Option<Vec<u8>> {
 #[cfg(all(target_os = "linux", feature = "nv"))]
 fn nvidia(chip: &str, gpus: usize) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};
+    use crate::emu::sass::Options;
     let Some(chip) = Chip::ALL.iter().find(|c| c.facts().name == chip) else {
         let names: Vec<&str> = Chip::ALL.iter().map(|c| c.facts().name).collect();
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
-    Ok(SoftNv::new(Config { gpus, ..Config::new(*chip) }).map_err(|errno| format!("software GPU: {errno}"))?)
+    let mut config = Config { gpus, ..Config::new(*chip) };
+    if PLAIN.load(Ordering::Relaxed) {
+        config.sms = Options { threads: config.sms.threads, ..Options::fast() };
+        config.translation = translation();
+    }
+    Ok(SoftNv::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
+}
+
+/// What compiles often executed code for this machine.
+#[cfg(all(target_os = "linux", feature = "cpu"))]
+fn translation() -> crate::emu::translate::Translation {
+    super::translate::translation()
+}
+
+#[cfg(all(target_os = "linux", not(feature = "cpu")))]
+fn translation() -> crate::emu::translate::Translation {
+    Default::default()
 }
 
 #[cfg(all(target_os = "linux", not(feature = "amd")))]

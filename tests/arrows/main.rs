@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device", &["hcq", "elf", "ioctl"]),
     ("package", &[]),
     ("runtime", &["package", "device", "hcq", "ioctl::port"]),
-    ("emu", &["ioctl", "hcq::packet", "hcq::bits", "isa::nvidia::sass"]),
+    ("emu", &["ioctl", "uop", "hcq::packet", "hcq::bits", "isa::nvidia::sass"]),
     ("drivertest", &["ioctl", "emu"]),
     ("kernels-asm", &[]),
     ("explorer", &[]),

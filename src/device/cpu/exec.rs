@@ -9,8 +9,8 @@
 //! them from handles (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
 
 use crate::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
-use doorbell_elf::{Image, Machine, Perm, link_in_pages, link_object};
-use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, Protection, page_bytes};
+use doorbell_elf::{Image, Machine, Object, Perm, link_in_pages, link_object};
+use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, DeviceView, Protection, page_bytes};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -249,6 +249,36 @@ fn fill(device: &DeviceTag, batch: &[BatchImage<'_>], len_bytes: u64) -> Result<
     }
     flush_instruction_cache(writer.bytes_mut());
     writer.seal(&ranges).map_err(|e| fail(first, e.to_string()))
+}
+
+/// Code that is called in place, without a queue: a program over buffers of words and ranges of device memory.
+pub struct InPlace(Kernel);
+
+/// Most parameters of a program that is called in place.
+const PARAMETERS: usize = 32;
+
+impl InPlace {
+    /// Loads an object's global function.
+    ///
+    /// # Errors
+    /// `Load`: code of another machine, no such function, no memory for it.
+    pub fn load(object: &Object, entry: &str) -> Result<InPlace, DeviceError> {
+        let tag = DeviceTag::new("CPU");
+        let image = KernelImage { name: entry, code: Code::Object { object, entry } };
+        let mut kernels = load(&tag, &[image])?;
+        kernels.pop().map(InPlace).ok_or_else(|| refusal(&tag, entry, "no code"))
+    }
+
+    /// Runs it on the addresses of buffers followed by those of ranges; those beyond the 32nd are not passed. As with
+    /// [`load`](crate::Device::load), the code's maker guarantees that it takes such parameters alone, and stays within
+    /// them.
+    pub fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<&DeviceView>]) {
+        let mut arguments = [0; PARAMETERS];
+        let buffers = buffers.iter_mut().map(|b| b.as_mut_ptr().expose_provenance() as u64);
+        let addresses = buffers.chain(views.iter().map(|v| v.map_or(0, |v| v.base().0)));
+        arguments.iter_mut().zip(addresses).for_each(|(argument, address)| *argument = address);
+        Bus.call(self.0.entry(), arguments.as_ptr().expose_provenance() as u64, 0);
+    }
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -3,6 +3,7 @@
 use super::chip::Chip;
 use super::defect::Defect;
 use crate::sass::Options;
+use crate::translate::Translation;
 use doorbell_ioctl::abi::nvrm::Release;
 use doorbell_ioctl::port::page_bytes;
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub strict: bool,
     /// How the SMs run: checks that no hardware makes, threads of the host that share the CTAs.
     pub sms: Options,
+    /// Who compiles what the SMs execute often, if they run without checks.
+    pub translation: Translation,
     /// Not zero: channels pause between GPFIFO entries from this seed, to come in other orders.
     pub shuffle: u64,
     /// REGISTER_GPU_VASPACE requires an earlier MM_INITIALIZE (seen on one system).
@@ -95,6 +98,7 @@ impl Config {
             peer_links: true,
             strict: true,
             sms: Options { threads, ..Options::default() },
+            translation: Translation::default(),
             shuffle: 0,
             needs_uvm_mm: true,
             stale_gp_get: false,

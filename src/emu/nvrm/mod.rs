@@ -82,7 +82,7 @@ impl SoftNv {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        let sms = Sms::new(config.sms);
+        let sms = Sms::translated(config.sms, config.translation.clone());
         Self::with_compute(config, Arc::new(sms))
     }
 

@@ -6,6 +6,7 @@
 use super::chip::Chip;
 use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
 use crate::sass::{self, Access, Bus, Decoder, Exception, Fault, FaultKind, MemoryFault, Options};
+use crate::translate::Translation;
 use crate::vm::{self, Vm, VmFault};
 use doorbell_ioctl::port::DeviceView;
 
@@ -21,7 +22,13 @@ impl Sms {
     /// SMs that have executed nothing.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { options, decoder: Decoder::default() }
+        Self::translated(options, Translation::default())
+    }
+
+    /// The same, with what plain mode executes often compiled.
+    #[must_use]
+    pub fn translated(options: Options, translation: Translation) -> Self {
+        Self { options, decoder: Decoder::translated(translation) }
     }
 }
 

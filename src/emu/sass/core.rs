@@ -19,6 +19,15 @@ pub(super) struct Machine<'a> {
     pub decoder: &'a Decoder,
 }
 
+impl Machine<'_> {
+    /// A word of a constant bank, if there is one.
+    pub fn word(&self, bank: u8, offset: i64) -> Option<u32> {
+        let at = usize::try_from(offset).ok()?;
+        let bytes = self.banks.get(usize::from(bank))?.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
 /// State that a host thread keeps between instructions.
 pub(super) struct Sm {
     /// Cached ranges of memory.

@@ -204,6 +204,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         since: 0,
         favours: 0,
         parted: true,
+        enters: true,
         shadow: machine.options.strict.then(|| Box::new(WarpShadow::new())),
     }
 }

@@ -18,6 +18,7 @@
 //! handlers, preemption.
 
 mod atomic;
+mod block;
 mod bus;
 mod convert;
 mod core;

@@ -4,6 +4,7 @@
 //! one. A convergence barrier is kept lane by lane: which lanes each waits for at BSYNC, those that were recorded with
 //! it.
 
+use super::block;
 use super::core::{Core, Machine, Sm};
 use super::fault::{FaultKind, R, fail};
 use super::flow::{BarrierOp, Flow, Number, Taken};
@@ -51,15 +52,72 @@ pub(super) fn run_slice(
     budget: u32,
 ) -> Result<SliceWork, Stop> {
     let mut slice = SliceWork { instructions: 0, lane_operations: 0 };
+    let translates = warp.shadow.is_none() && machine.decoder.translation.0.is_some();
     while slice.instructions < budget {
         let Some(at) = select(warp, cluster) else { break };
         let Path { pc, lanes, .. } = warp.paths[at];
         let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
+        if translates
+            && std::mem::take(&mut warp.enters)
+            && let Some((run, first)) = block::entered(&mut host.program, (pc, index), machine)
+            && !meets_another(warp, at, u64::from(run.count))
+        {
+            follow_run((&run, first), warp, cluster, machine, host, (at, &mut slice))?;
+            warp.enters = true;
+            continue;
+        }
         let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
         slice.instructions += 1;
         slice.lane_operations += u64::from(done);
+        warp.enters = matches!(host.program.code.at(index).body, Body::Flow(_));
     }
     Ok(slice)
+}
+
+/// Whether a path would run over the address of another one that is ready: they are to become one.
+fn meets_another(warp: &Warp, at: usize, count: u64) -> bool {
+    let here = warp.paths[at].pc;
+    let within = |p: &Path| p.state == State::Ready && (here + 1..=here + 16 * count).contains(&p.pc);
+    warp.paths.len() > 1 && warp.paths.iter().any(within)
+}
+
+/// Executes a compiled run on a path.
+fn follow_run(
+    (run, first): (&block::Run, usize),
+    warp: &mut Warp,
+    cluster: &mut Cluster,
+    machine: &Machine,
+    host: &mut Host,
+    (at, slice): (usize, &mut SliceWork),
+) -> Result<(), Stop> {
+    for piece in &run.pieces {
+        let Path { pc, lanes, .. } = warp.paths[at];
+        let interpreted = match piece {
+            block::Piece::Interpreted(count) => *count,
+            block::Piece::Native(native) => {
+                let ranges = (&mut host.program.ranges, first);
+                let cta = &mut cluster.ctas[warp.cta];
+                let done = native.run((warp, cta), ranges, machine, lanes);
+                let count = done.as_ref().map_or(0, |d| d.instructions);
+                slice.instructions += count;
+                slice.lane_operations += done.as_ref().map_or(0, |d| d.lane_operations);
+                warp.paths[at].pc = pc + 16 * u64::from(count);
+                warp.parted = false;
+                if done.is_some() && count < native.count {
+                    native.note(warp, (&mut host.program.ranges, first), machine, (count, lanes));
+                }
+                native.count - count
+            }
+        };
+        for _ in 0..interpreted {
+            let pc = warp.paths[at].pc;
+            let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
+            let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
+            slice.instructions += 1;
+            slice.lane_operations += u64::from(done);
+        }
+    }
+    Ok(())
 }
 
 /// After so many instructions another path than the lowest runs.

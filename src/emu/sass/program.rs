@@ -1,10 +1,12 @@
 //! Code as it is executed: fetched once a launch, decoded once for all launches that share a [`Decoder`].
 
+use super::block::{Entry, Ranges, Runs};
 use super::bus::{Access, MemoryFault};
 use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
 use super::strict::{Need, Timing};
+use crate::translate::Translation;
 use doorbell_ptx::sass::{self, Instruction, RegFile, SmArch, effects};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -12,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// An instruction ready to execute, independent of its address.
 pub(super) struct Decoded {
+    pub word: u128,
     pub inst: Instruction,
     /// Predicate of the guard; 7 is always.
     pub guard: u8,
@@ -27,9 +30,14 @@ pub(super) struct Decoded {
     misaligned: Option<String>,
 }
 
-/// Instructions that were decoded, by their chips and words.
+/// What launches share: instructions that were decoded, by their chips and words, and compiled runs of them.
 #[derive(Default)]
-pub struct Decoder(Mutex<HashMap<(SmArch, u128), Arc<Decoded>>>);
+pub struct Decoder {
+    known: Mutex<HashMap<(SmArch, u128), Arc<Decoded>>>,
+    /// Who compiles what plain mode executes often.
+    pub(super) translation: Translation,
+    pub(super) runs: Runs,
+}
 
 /// Number of words that are cached.
 const KEPT: usize = 1 << 16;
@@ -41,8 +49,14 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
+    /// Has what plain mode executes often compiled.
+    #[must_use]
+    pub fn translated(translation: Translation) -> Self {
+        Self { translation, ..Self::default() }
+    }
+
     fn decode(&self, chip: SmArch, word: u128) -> R<Arc<Decoded>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decoded) = known.get(&(chip, word)) {
             return Ok(Arc::clone(decoded));
         }
@@ -90,6 +104,10 @@ pub(super) struct Program {
     pub code: Code,
     /// For each instruction, distances that strict mode looked up.
     pub needs: Vec<Vec<Need>>,
+    /// For each instruction, the compiled run that begins there.
+    pub entries: Vec<Entry>,
+    /// Memory that their loads were in.
+    pub ranges: Ranges,
 }
 
 /// An entry that was not decoded yet.
@@ -136,6 +154,7 @@ impl Program {
         let index = self.code.all.len() as u32;
         self.code.all.push((pc, decoded));
         self.needs.push(Vec::new());
+        self.entries.push(Entry::Unknown);
         self.pages[self.recent].1[slot] = index;
         Ok(index)
     }
@@ -168,6 +187,7 @@ fn decode(chip: SmArch, word: u128) -> R<Decoded> {
     let timing = Timing::of(&inst, all);
     let scalar = inst.form().guard == sass::File::UniformPredicate;
     Ok(Decoded {
+        word,
         guard: inst.guard.index,
         guard_not: inst.guard.not,
         guard_uniform: scalar,

@@ -62,6 +62,15 @@ impl Cta {
         self.bytes.len() as u32
     }
 
+    /// Its whole words, where nothing is noted of accesses to them.
+    pub fn words(&mut self) -> Option<&mut [u32]> {
+        let whole = self.bytes.len() & !3;
+        match whole {
+            0 => Some(&mut []),
+            _ => bytemuck::try_cast_slice_mut(&mut self.bytes[..whole]).ok().filter(|_| self.shadow.is_none()),
+        }
+    }
+
     /// The place of an access, aligned to its length.
     #[inline]
     fn offset(&self, address: u32, len: usize) -> R<usize> {

@@ -73,6 +73,8 @@ pub(super) struct Warp {
     pub favours: u32,
     /// Whether its last instruction branched or waited.
     pub parted: bool,
+    /// Whether a run of instructions may begin where it is: it has not just executed the instruction before.
+    pub enters: bool,
     /// Thread indices.
     pub tid: [Lanes; 3],
     /// Local memory, lane after lane.

@@ -284,6 +284,8 @@ mod table {
     pub const KUNPCKWD: Row = Row([f(VEX_Kunpckwd_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
     pub const KUNPCKDQ: Row = Row([f(VEX_Kunpckdq_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
     pub const KMOVB_GK: Row = Row([f(VEX_Kmovb_r32_kr, b"dk", 9), NO, NO, NO, NO]);
+    pub const KMOVD_GK: Row = Row([f(VEX_Kmovd_r32_kr, b"dk", 9), NO, NO, NO, NO]);
+    pub const VMOVMSKPS: Row = Row([f(VEX_Vmovmskps_r32_xmm, b"dx", 9), f(VEX_Vmovmskps_r32_ymm, b"dy", 9), NO, NO, NO]);
     pub const KMOVD_KG: Row = Row([f(VEX_Kmovd_kr_r32, b"kd", 9), NO, NO, NO, NO]);
     pub const KMOVQ_KG: Row = Row([f(VEX_Kmovq_kr_r64, b"kq", 9), NO, NO, NO, NO]);
     pub const KMOVQ: Row = Row([f(VEX_Kmovq_kr_km64, b"kk", 1), NO, NO, NO, NO]);
@@ -569,6 +571,8 @@ pub const ALL: &[(&str, Row)] = &[
     ("KUNPCKWD", KUNPCKWD),
     ("KUNPCKDQ", KUNPCKDQ),
     ("KMOVB_GK", KMOVB_GK),
+    ("KMOVD_GK", KMOVD_GK),
+    ("VMOVMSKPS", VMOVMSKPS),
     ("KMOVD_KG", KMOVD_KG),
     ("KMOVQ_KG", KMOVQ_KG),
     ("KMOVQ", KMOVQ),

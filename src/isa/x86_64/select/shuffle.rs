@@ -337,6 +337,9 @@ impl Select<'_> {
     }
 
     pub(super) fn vreduce(&mut self, u: &UOp) -> Res<Val> {
+        if let Some(mask) = bits_of(u) {
+            return self.mask_bits(mask);
+        }
         let op = u.reduce_op().ok_or_else(|| unsupported(u, "no operation"))?;
         let (regs, mut dt) = self.lanes_of(&u.src()[0])?;
         let op = match (op, u.dtype().scalar) {
@@ -364,6 +367,23 @@ impl Select<'_> {
         self.value_of(Regs::from_slice(&[r]), u.dtype())
     }
 
+    /// A bool vector of 32 lanes as a word with a bit a lane.
+    fn mask_bits(&mut self, mask: &UOp) -> Res<Val> {
+        let v = self.val(mask)?;
+        if self.wide() {
+            let k = self.masks(v, 32, 32)?[0];
+            return self.def(&KMOVD_GK, Width::X, &[In::R(k)]).map(Val::G);
+        }
+        let mut word = None;
+        for (part, lanes) in self.lane_masks(v, 32, 4)?.into_iter().zip((0..).step_by(8)) {
+            let bits = self.def(&VMOVMSKPS, Width::Y, &[In::R(part)])?;
+            let bits =
+                if lanes == 0 { bits } else { self.unary(gpr::one(gpr::SHL_IMM, false), bits, false, &[In::I(lanes)]) };
+            word = Some(word.map_or(bits, |word| self.alu_rr(gpr::OR, word, bits, false)));
+        }
+        word.map(Val::G).ok_or(IselError::Internal("a mask without parts"))
+    }
+
     /// `a op b` for one part of a reduction.
     fn fold(&mut self, op: Op, dt: DType, a: VReg, b: VReg) -> Res<VReg> {
         let dt = dt.vec(dt.lanes.max(2)); // packed forms, also for the last lane
@@ -374,4 +394,18 @@ impl Select<'_> {
         let regs = |r| Src::Regs(Regs::from_slice(&[r]));
         Ok(self.binary(op, dt, &regs(a), &regs(b))?[0])
     }
+}
+
+/// The bool vector of which a sum is the word with a bit a lane: `sum(mask ? 1 << lane : 0)` over 32 lanes of u32.
+fn bits_of(u: &UOp) -> Option<&UOp> {
+    let where_ = &u.src()[0];
+    let (Some(Op::Add), Op::Where, DType { scalar: Scalar::U32, lanes: 32, .. }) =
+        (u.reduce_op(), where_.op(), where_.dtype())
+    else {
+        return None;
+    };
+    let [mask, bits, zero] = where_.src() else { return None };
+    let is_bit = |(lane, bit): (usize, &UOp)| bit.as_int() == Some(1 << lane);
+    let all = bits.op() == Op::Stack && bits.src().iter().enumerate().all(is_bit);
+    (all && zero.as_const().is_some_and(|c| c.is_zero())).then_some(mask)
 }
