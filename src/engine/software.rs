@@ -112,14 +112,17 @@ fn nvidia(chip: &str, gpus: usize) -> Emulated {
     Ok(SoftNv::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
-/// What compiles often executed code for this machine.
+/// What compiles often executed code of software GPUs for this machine.
 #[cfg(all(target_os = "linux", feature = "cpu"))]
-fn translation() -> crate::emu::translate::Translation {
+#[must_use]
+pub fn translation() -> crate::emu::translate::Translation {
     super::translate::translation()
 }
 
+/// What compiles often executed code of software GPUs: nothing in a build without the CPU's back ends.
 #[cfg(all(target_os = "linux", not(feature = "cpu")))]
-fn translation() -> crate::emu::translate::Translation {
+#[must_use]
+pub fn translation() -> crate::emu::translate::Translation {
     Default::default()
 }
 

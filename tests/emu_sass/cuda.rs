@@ -1,7 +1,8 @@
 //! CUDA C++ compiled by nvcc at both levels, in strict mode, against scalar references: as ptxas assembles it, and as
-//! we do; for sm_80, sm_86, sm_89 and sm_120 the optimised text.
+//! we do; for sm_80, sm_86, sm_89 and sm_120 the optimised text. And in plain mode, translated to code of this machine:
+//! the same bits.
 
-use crate::harness::{Size, address, launch};
+use crate::harness::{Size, address, launch, launch_translated};
 use crate::kit::nvcc::{Level, code, compiled, cubins_for, portable};
 use crate::kit::{Case, cases};
 use crate::nvidia::disassemble_for;
@@ -24,6 +25,10 @@ fn run_case(case: &Case, cubin: &[u8]) -> Result<BTreeSet<(&'static str, &'stati
     let (after, stats) = launch(&cubin, case.kernel, size, &buffers, &case.parameters(&addresses), &options)
         .map_err(|f| f.to_string())?;
     case.check(&after)?;
+    let plain = launch_translated(&cubin, case.kernel, size, &buffers, &case.parameters(&addresses));
+    if plain.map_err(|f| format!("translated: {f}"))? != after {
+        return Err("translated, it leaves other bits than in strict mode".into());
+    }
     Ok(stats.forms)
 }
 

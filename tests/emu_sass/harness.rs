@@ -3,7 +3,8 @@
 pub use crate::bank::Size;
 use crate::bank::bank0;
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::emu::sass::{Fault, Launch, Options, PlainBus, SmArch, Stats, run};
+use doorbell::emu::sass::{Decoder, Fault, Launch, Options, PlainBus, SmArch, Stats, run_decoded};
+use doorbell::engine::software::translation;
 use std::sync::atomic::AtomicBool;
 
 const CODE: u64 = 0x20_0000_0000;
@@ -24,6 +25,29 @@ pub fn launch(
     buffers: &[Vec<u8>],
     parameters: &[Vec<u8>],
     options: &Options,
+) -> Result<(Vec<Vec<u8>>, Stats), Fault> {
+    launch_decoded(cubin, (kernel, size), buffers, parameters, (options, &Decoder::default()))
+}
+
+/// The same in plain mode, translated to code of this machine.
+pub fn launch_translated(
+    cubin: &Cubin,
+    kernel: &str,
+    size: Size,
+    buffers: &[Vec<u8>],
+    parameters: &[Vec<u8>],
+) -> Result<Vec<Vec<u8>>, Fault> {
+    let options = Options { max_instructions: 20_000_000, ..Options::fast() };
+    let decoder = Decoder::translated(translation()).after(1);
+    Ok(launch_decoded(cubin, (kernel, size), buffers, parameters, (&options, &decoder))?.0)
+}
+
+fn launch_decoded(
+    cubin: &Cubin,
+    (kernel, size): (&str, Size),
+    buffers: &[Vec<u8>],
+    parameters: &[Vec<u8>],
+    (options, decoder): (&Options, &Decoder),
 ) -> Result<(Vec<Vec<u8>>, Stats), Fault> {
     let k = cubin.kernel(kernel).unwrap_or_else(|| panic!("no kernel {kernel}"));
     let mut bus = PlainBus::default();
@@ -56,6 +80,6 @@ pub fn launch(
         local_bytes: k.stack_bytes.unwrap_or(8192).next_multiple_of(16) + 0x240,
         banks,
     };
-    let stats = run(&launch, &bus, &AtomicBool::new(false), options)?;
+    let stats = run_decoded(&launch, &bus, &AtomicBool::new(false), options, decoder)?;
     Ok(((0..buffers.len()).map(|at| bus.bytes(address(at))).collect(), stats))
 }

@@ -15,4 +15,5 @@ mod ops;
 mod strict;
 mod tensor;
 mod tma;
+mod translated;
 mod wgmma;

@@ -1,6 +1,6 @@
 //! Code as it is executed: fetched once a launch, decoded once for all launches that share a [`Decoder`].
 
-use super::block::{Entry, Ranges, Runs};
+use super::block::{Entry, OFTEN, Ranges, Runs};
 use super::bus::{Access, MemoryFault};
 use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
@@ -36,6 +36,8 @@ pub struct Decoder {
     known: Mutex<HashMap<(SmArch, u128), Arc<Decoded>>>,
     /// Who compiles what plain mode executes often.
     pub(super) translation: Translation,
+    /// A run is compiled when it has been entered so often.
+    pub(super) often: u32,
     pub(super) runs: Runs,
 }
 
@@ -52,7 +54,13 @@ impl Decoder {
     /// Has what plain mode executes often compiled.
     #[must_use]
     pub fn translated(translation: Translation) -> Self {
-        Self { translation, ..Self::default() }
+        Self { translation, often: OFTEN, ..Self::default() }
+    }
+
+    /// The same, when it has been executed so often.
+    #[must_use]
+    pub fn after(self, times: u32) -> Self {
+        Self { often: times, ..self }
     }
 
     fn decode(&self, chip: SmArch, word: u128) -> R<Arc<Decoded>> {

@@ -83,10 +83,10 @@ fn wide(v: i64) -> UOp {
 fn read(s: &mut State, d: u8, slot: u32, offset: &UOp, len: u32) -> Option<()> {
     let active = s.active();
     let first = offset.binary(Op::Shr, &s.word(2)).bitcast(DType::I32.vec(LANES));
-    for (k, d) in (0..len / 4).zip(d..) {
-        if d == 255 {
-            continue;
-        }
+    if d == 255 {
+        return Some(());
+    }
+    for (k, d) in (0..len / 4).zip(d..=254) {
         let index = match k {
             0 => first.clone(),
             _ => first.binary(Op::Add, &UOp::constant(DType::I32.vec(LANES), i64::from(k))),

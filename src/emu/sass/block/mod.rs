@@ -16,7 +16,7 @@ use super::core::Machine;
 use super::issue::Timed;
 use super::lower::Body;
 use super::operand::{Fields, PSrc};
-use super::program::{Decoded, Program};
+use super::program::{Decoded, Decoder, Program};
 use super::shared::Cta;
 use super::warp::Warp;
 use crate::translate::{Block, DeviceView, LANES, Translated, Translation};
@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 const LONGEST: usize = 192;
 /// Native pieces have so many instructions at least: fewer are interpreted as fast.
 const SHORTEST: usize = 1;
-/// A run is compiled when it has been entered so often.
-const OFTEN: u32 = 24;
+/// A run is compiled when it has been entered so often, unless the [`Decoder`](super::Decoder) says otherwise.
+pub(super) const OFTEN: u32 = 24;
 /// Number of runs that are kept.
 const KEPT: usize = 1 << 13;
 
@@ -89,7 +89,7 @@ pub(super) enum Entry {
 
 impl Runs {
     /// Counts so many entries of a run; its code once it was entered often.
-    fn enter(&self, translation: &Translation, chip: SmArch, all: &[&Decoded], times: u32) -> Entry {
+    fn enter(&self, decoder: &Decoder, chip: SmArch, all: &[&Decoded], times: u32) -> Entry {
         let key = (chip, all.iter().map(|d| d.word).collect::<Vec<u128>>());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entered = match lock().get(&key) {
@@ -97,16 +97,16 @@ impl Runs {
             Some(Known::Entered(n)) => n.saturating_add(times),
             None => times,
         };
-        let known = match entered < OFTEN {
+        let known = match entered < decoder.often {
             true => Known::Entered(entered),
-            false => Known::Made(Arc::new(make(translation, all))),
+            false => Known::Made(Arc::new(make(&decoder.translation, all))),
         };
         let mut runs = lock();
         if runs.len() >= KEPT {
             runs.clear();
         }
         let entry = match &known {
-            Known::Entered(n) => Entry::Seldom(OFTEN - n),
+            Known::Entered(n) => Entry::Seldom(decoder.often - n),
             Known::Made(run) => Entry::Made(Arc::clone(run), 0),
         };
         runs.insert(key, known);
@@ -126,13 +126,13 @@ pub(super) fn entered(program: &mut Program, (pc, index): (u64, u32), machine: &
         }
         Entry::Seldom(_) | Entry::Unknown => {}
     }
-    let times = if matches!(program.entries[index as usize], Entry::Unknown) { 1 } else { OFTEN };
+    let times = if matches!(program.entries[index as usize], Entry::Unknown) { 1 } else { machine.decoder.often };
     let indices = straight(program, pc, machine);
     let mut entry = match translation.0.is_some() && indices.len() >= SHORTEST {
         false => Entry::Never,
         true => {
             let all: Vec<&Decoded> = indices.iter().map(|i| program.code.at(*i)).collect();
-            machine.decoder.runs.enter(translation, machine.launch.chip, &all, times)
+            machine.decoder.runs.enter(machine.decoder, machine.launch.chip, &all, times)
         }
     };
     if let Entry::Made(run, first) = &mut entry {
