@@ -1,9 +1,10 @@
 //! Lane operations a second of the software compute units and multiprocessors, on one thread, with strict mode on and
-//! off. Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
+//! off, and translated to code of this machine. Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::emu::amdgpu::{Chip, Dispatch, PlainBus, SharedBytes, Strict, run};
 use doorbell::emu::sass;
+use doorbell::engine::software::translation;
 use doorbell::isa::sass::assemble;
 use std::sync::atomic::AtomicBool;
 
@@ -105,6 +106,10 @@ fn sass_lane_operations(c: &mut Criterion) {
         group.throughput(Throughput::Elements(stats.lane_operations));
         group.bench_function(name, |b| b.iter(|| sass::run(&launch, &bus, &stop, &options)));
     }
+    let (options, decoder) = (sass::Options::fast(), sass::Decoder::translated(translation()));
+    let launch = || sass::run_decoded(&launch, &bus, &stop, &options, &decoder);
+    group.throughput(Throughput::Elements(launch().expect("a kernel without faults").lane_operations));
+    group.bench_function("plain, translated", |b| b.iter(launch));
     group.finish();
 }
 

@@ -42,7 +42,7 @@ pub trait Translator: Send + Sync {
 pub trait Translated: Send + Sync {
     /// Runs it once, on as many buffers as the block has, each at least as long as it says, and as many ranges. What
     /// the block reads of a range is within it, and nothing of one that is not there.
-    fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<&DeviceView>]);
+    fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<DeviceView>]);
 }
 
 /// Who compiles blocks, if anybody does: equal to another if it is the same.

@@ -33,7 +33,7 @@ impl Translator for Host {
 }
 
 impl Translated for Code {
-    fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<&DeviceView>]) {
+    fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<DeviceView>]) {
         let long_enough = |(buffer, words): (&&mut [u32], &usize)| buffer.len() >= *words;
         let enough = (buffers.len(), views.len()) == (self.words.len(), self.views);
         assert!(enough && buffers.iter().zip(&self.words).all(long_enough), "a block without its buffers");

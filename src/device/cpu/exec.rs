@@ -272,10 +272,10 @@ impl InPlace {
     /// Runs it on the addresses of buffers followed by those of ranges; those beyond the 32nd are not passed. As with
     /// [`load`](crate::Device::load), the code's maker guarantees that it takes such parameters alone, and stays within
     /// them.
-    pub fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<&DeviceView>]) {
+    pub fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<DeviceView>]) {
         let mut arguments = [0; PARAMETERS];
         let buffers = buffers.iter_mut().map(|b| b.as_mut_ptr().expose_provenance() as u64);
-        let addresses = buffers.chain(views.iter().map(|v| v.map_or(0, |v| v.base().0)));
+        let addresses = buffers.chain(views.iter().map(|v| v.as_ref().map_or(0, |v| v.base().0)));
         arguments.iter_mut().zip(addresses).for_each(|(argument, address)| *argument = address);
         Bus.call(self.0.entry(), arguments.as_ptr().expose_provenance() as u64, 0);
     }

@@ -201,8 +201,7 @@ impl Core<'_> {
 
     /// A predicate's lanes.
     pub fn pred(&self, p: PSrc) -> u32 {
-        let file = if p.uniform { &self.warp.uniform_predicates } else { &self.warp.predicates };
-        file[usize::from(p.index)] ^ if p.not { u32::MAX } else { 0 }
+        self.warp.predicate(p)
     }
 
     /// Writes a predicate in the lanes that execute; a uniform one takes lane 0's value.

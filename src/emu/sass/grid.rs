@@ -6,7 +6,7 @@ use super::path::{Cluster, ClusterBarrier, Host, run_slice};
 use super::program::{self, Decoder, Program};
 use super::shared::Cta;
 use super::strict::WarpShadow;
-use super::warp::{Path, State, Warp};
+use super::warp::{Lanes, Path, State, Warp};
 use super::{Bus, Launch, Options, SmArch};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,7 +92,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Runs clusters until there are none left.
     fn share(&self) {
-        let mut host = Host { program: Program::default(), sm: Sm::new(self.machine.bus) };
+        let mut host = Host { program: Program::default(), sm: Sm::new(self.machine.bus), spare: Vec::new() };
         let mut stats = Stats::default();
         let mut fault = None;
         while !self.halt.load(Ordering::Relaxed) {
@@ -174,7 +174,7 @@ fn ctas(machine: &Machine, index: u64) -> Vec<Cta> {
 }
 
 /// A warp of a CTA before its first instruction.
-fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
+fn warp(machine: &Machine, cta: usize, number: u32, registers: Vec<Lanes>) -> Warp {
     let [x, y, z] = machine.launch.block;
     let threads = x * y * z;
     let thread = |lane: usize| number * 32 + lane as u32;
@@ -183,7 +183,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         cta,
         number,
         live,
-        registers: vec![[0; 32]; 256],
+        registers,
         uniform: [0; 256],
         predicates: [0, 0, 0, 0, 0, 0, 0, u32::MAX],
         uniform_predicates: [0, 0, 0, 0, 0, 0, 0, u32::MAX],
@@ -221,7 +221,7 @@ fn run_cluster(
     let mut warps: Vec<Warp> = Vec::new();
     for (k, cta) in ctas.iter_mut().enumerate() {
         cta.live = threads;
-        warps.extend((0..threads.div_ceil(32)).map(|number| warp(machine, k, number)));
+        warps.extend((0..threads.div_ceil(32)).map(|number| warp(machine, k, number, host.registers())));
     }
     stats.blocks += ctas.len() as u64;
     stats.warps += warps.len() as u64;
@@ -256,6 +256,7 @@ fn run_cluster(
         stats.instructions += done;
         let Some(k) = alive else {
             stats.cycles += warps.iter().map(|w| w.issue.cycles()).sum::<u64>();
+            host.spare.extend(warps.into_iter().map(|w| w.registers));
             return Ok(());
         };
         let kind = match machine.options.max_instructions {

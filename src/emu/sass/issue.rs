@@ -25,57 +25,19 @@ impl Issue {
 
     /// The next instruction issues.
     pub fn step(&mut self, inst: &Instruction) {
-        let stalls = u64::from(inst.control.stall.max(1));
-        self.issue(&inst.control, stalls, || u64::from(guessed_latency(inst.form().pipe)));
-    }
-
-    /// Several instructions issue.
-    pub fn pass(&mut self, timed: &Timed) {
-        self.issue(&timed.first, timed.stalls, || timed.latency);
-    }
-
-    fn issue(&mut self, control: &Control, stalls: u64, latency: impl FnOnce() -> u64) {
-        let Control { write, read, wait, .. } = *control;
+        let Control { stall, write, read, wait, .. } = inst.control;
         if wait != 0 {
             let waited = self.free.iter().enumerate().filter(|(k, _)| wait >> k & 1 == 1);
             self.clock = waited.fold(self.clock, |clock, (_, free)| clock.max(*free));
         }
         if write.is_some() || read.is_some() {
-            for (board, after) in [(write, latency()), (read, SOURCES_READ)] {
+            for (board, after) in [(write, u64::from(guessed_latency(inst.form().pipe))), (read, SOURCES_READ)] {
                 if let Some(free) = board.and_then(|k| self.free.get_mut(usize::from(k))) {
                     *free = (*free).max(self.clock + after);
                 }
             }
         }
-        self.clock += stalls;
-    }
-}
-
-/// Instructions of which the first alone waits or is waited for.
-#[derive(Clone, Debug)]
-pub(super) struct Timed {
-    first: Control,
-    latency: u64,
-    /// Of all of them.
-    stalls: u64,
-}
-
-impl Timed {
-    /// Instructions in their order.
-    pub fn of<'a>(all: impl Iterator<Item = &'a Instruction>) -> Vec<Timed> {
-        let mut timed: Vec<Timed> = Vec::new();
-        for inst in all {
-            let Control { stall, write, read, wait, .. } = inst.control;
-            let stalls = u64::from(stall.max(1));
-            match timed.last_mut().filter(|_| wait == 0 && write.is_none() && read.is_none()) {
-                Some(last) => last.stalls += stalls,
-                None => {
-                    let latency = u64::from(guessed_latency(inst.form().pipe));
-                    timed.push(Timed { first: inst.control, latency, stalls });
-                }
-            }
-        }
-        timed
+        self.clock += u64::from(stall.max(1));
     }
 }
 

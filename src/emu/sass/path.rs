@@ -11,7 +11,7 @@ use super::flow::{BarrierOp, Flow, Number, Taken};
 use super::lower::Body;
 use super::program::Program;
 use super::shared::Cta;
-use super::warp::{Path, State, Warp, ones};
+use super::warp::{Lanes, Path, State, Warp, ones};
 
 /// Why a warp's time slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,23 @@ pub(super) struct ClusterBarrier {
 pub(super) struct Host {
     pub program: Program,
     pub sm: Sm,
+    /// Register files of warps that have ended.
+    pub spare: Vec<Vec<Lanes>>,
+}
+
+impl Host {
+    /// A warp's registers, all zero: 256 of them, of which the last is RZ.
+    pub fn registers(&mut self) -> Vec<Lanes> {
+        match self.spare.pop() {
+            None => vec![[0; 32]; 256],
+            Some(mut used) => {
+                // No instruction that names others was executed.
+                let named = self.program.highest as usize;
+                used[..=named].fill([0; 32]);
+                used
+            }
+        }
+    }
 }
 
 /// Everything of a cluster but the warp that runs.
@@ -59,12 +76,19 @@ pub(super) fn run_slice(
         let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
         if translates
             && std::mem::take(&mut warp.enters)
-            && let Some((run, first)) = block::entered(&mut host.program, (pc, index), machine)
-            && !meets_another(warp, at, u64::from(run.count))
+            && let Some(mut run) = block::entered(&mut host.program, (pc, index), machine)
         {
-            follow_run((&run, first), warp, cluster, machine, host, (at, &mut slice))?;
-            warp.enters = true;
-            continue;
+            let meets = meets_another(warp, at, u64::from(run.run.count));
+            let followed = match meets {
+                true => Ok(()),
+                false => block::follow(&mut run, warp, cluster, machine, host, (at, &mut slice, budget)),
+            };
+            host.program.entries[index as usize] = block::Entry::Made(run);
+            followed?;
+            if !meets {
+                warp.enters = true;
+                continue;
+            }
         }
         let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
         slice.instructions += 1;
@@ -79,45 +103,6 @@ fn meets_another(warp: &Warp, at: usize, count: u64) -> bool {
     let here = warp.paths[at].pc;
     let within = |p: &Path| p.state == State::Ready && (here + 1..=here + 16 * count).contains(&p.pc);
     warp.paths.len() > 1 && warp.paths.iter().any(within)
-}
-
-/// Executes a compiled run on a path.
-fn follow_run(
-    (run, first): (&block::Run, usize),
-    warp: &mut Warp,
-    cluster: &mut Cluster,
-    machine: &Machine,
-    host: &mut Host,
-    (at, slice): (usize, &mut SliceWork),
-) -> Result<(), Stop> {
-    for piece in &run.pieces {
-        let Path { pc, lanes, .. } = warp.paths[at];
-        let interpreted = match piece {
-            block::Piece::Interpreted(count) => *count,
-            block::Piece::Native(native) => {
-                let ranges = (&mut host.program.ranges, first);
-                let cta = &mut cluster.ctas[warp.cta];
-                let done = native.run((warp, cta), ranges, machine, lanes);
-                let count = done.as_ref().map_or(0, |d| d.instructions);
-                slice.instructions += count;
-                slice.lane_operations += done.as_ref().map_or(0, |d| d.lane_operations);
-                warp.paths[at].pc = pc + 16 * u64::from(count);
-                warp.parted = false;
-                if done.is_some() && count < native.count {
-                    native.note(warp, (&mut host.program.ranges, first), machine, (count, lanes));
-                }
-                native.count - count
-            }
-        };
-        for _ in 0..interpreted {
-            let pc = warp.paths[at].pc;
-            let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
-            let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
-            slice.instructions += 1;
-            slice.lane_operations += u64::from(done);
-        }
-    }
-    Ok(())
 }
 
 /// After so many instructions another path than the lowest runs.
@@ -247,14 +232,14 @@ fn merge(warp: &mut Warp) {
 }
 
 /// One instruction for the lanes of a path; how many lanes did something.
-fn step(
+pub(super) fn step(
     warp: &mut Warp,
     cluster: &mut Cluster,
     machine: &Machine,
     host: &mut Host,
     (index, at, path): (u32, usize, u32),
 ) -> R<u32> {
-    let Host { program, sm } = host;
+    let Host { program, sm, .. } = host;
     let (pc, d) = (program.code.pc(index), program.code.at(index));
     let guard = match d.guard {
         7 => u32::MAX,

@@ -1,6 +1,6 @@
 //! Code as it is executed: fetched once a launch, decoded once for all launches that share a [`Decoder`].
 
-use super::block::{Entry, OFTEN, Ranges, Runs};
+use super::block::{Entry, OFTEN, Runs};
 use super::bus::{Access, MemoryFault};
 use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
@@ -109,13 +109,13 @@ pub(super) struct Program {
     recent: usize,
     /// Registers that warps have allocated.
     asked: u32,
+    /// The highest register that an instruction names.
+    pub highest: u32,
     pub code: Code,
     /// For each instruction, distances that strict mode looked up.
     pub needs: Vec<Vec<Need>>,
     /// For each instruction, the compiled run that begins there.
     pub entries: Vec<Entry>,
-    /// Memory that their loads were in.
-    pub ranges: Ranges,
 }
 
 /// An entry that was not decoded yet.
@@ -159,6 +159,7 @@ impl Program {
         if let (true, Some(what)) = (machine.options.strict, &decoded.misaligned) {
             return fail(FaultKind::IllegalInstruction { what: what.clone() });
         }
+        self.highest = self.highest.max(decoded.highest.min(254));
         let index = self.code.all.len() as u32;
         self.code.all.push((pc, decoded));
         self.needs.push(Vec::new());

@@ -8,14 +8,36 @@ use super::operand::{Dst, Fields};
 use super::warp::Lanes;
 use doorbell_ptx::sass::SmArch;
 
+/// Whether an instruction changes nothing here: memory is coherent and in order; scoreboards are strict mode's.
+pub(super) fn is_nothing(f: Fields) -> bool {
+    matches!(
+        f.0.form().mnemonic,
+        "NOP"
+            | "MEMBAR"
+            | "ERRBAR"
+            | "CGAERRBAR"
+            | "FENCE"
+            | "CCTL"
+            | "DEPBAR"
+            | "LDGDEPBAR"
+            | "PREEXIT"
+            | "ACQBULK"
+            | "YIELD"
+            | "NANOSLEEP"
+            | "ENDCOLLECTIVE"
+            | "PMTRIG"
+            | "UTMACMDFLUSH"
+            | "UTMACCTL"
+            | "UTMAPF"
+            | "UBLKPF"
+    )
+}
+
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
         "S2R" | "S2UR" | "CS2R" | "CS2UR" => special(f)?,
         "LEPC" => code_address(f)?,
-        // Memory is coherent and in order; scoreboards are strict mode's.
-        "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "FENCE" | "CCTL" | "DEPBAR" | "LDGDEPBAR" | "PREEXIT"
-        | "ACQBULK" | "YIELD" | "NANOSLEEP" | "ENDCOLLECTIVE" | "PMTRIG" | "UTMACMDFLUSH" | "UTMACCTL" | "UTMAPF"
-        | "UBLKPF" => Box::new(|_| Ok(())),
+        _ if is_nothing(f) => Box::new(|_| Ok(())),
         "BPT" => Box::new(|_| fail(FaultKind::Trap)),
         "BMOV" => convergence(f)?,
         "RPCMOV" => returning(f)?,

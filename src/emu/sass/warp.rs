@@ -1,6 +1,7 @@
 //! State of a warp: registers of its lanes, predicates, the uniform file, convergence barriers, paths.
 
 use super::issue::Issue;
+use super::operand::PSrc;
 use super::shared::Who;
 use super::strict::WarpShadow;
 
@@ -100,6 +101,12 @@ impl Warp {
     /// Its number as an accessor of shared memory: no other warp of the cluster has this number.
     pub fn who(&self) -> Who {
         Who::Warp(32 * self.cta as u32 + self.number)
+    }
+
+    /// A predicate's lanes.
+    pub fn predicate(&self, p: PSrc) -> u32 {
+        let file = if p.uniform { &self.uniform_predicates } else { &self.predicates };
+        file[usize::from(p.index)] ^ if p.not { u32::MAX } else { 0 }
     }
 
     /// The lane's 64-bit value in a pair.

@@ -82,7 +82,7 @@ fn setp(s: &mut State, f: Fields) -> Option<()> {
 }
 
 fn minmax(s: &mut State, f: Fields) -> Option<()> {
-    if f.has("nan") || f.has("xor") || Mode::of(f).sat {
+    if f.has("xor") || Mode::of(f).sat {
         return None;
     }
     let min = s.predicate(f.psrc("pp"))?;
@@ -97,7 +97,9 @@ fn minmax(s: &mut State, f: Fields) -> Option<()> {
     let (least, most) = (less.select(&x, &y), less.select(&y, &x));
     let picked = min.pick(least, most);
     let (fx, fy) = (float(&x), float(&y));
-    let number = fy.ne(&fy).select(&x, &fx.ne(&fx).select(&y, &picked));
+    // A number beats "not a number", or the other way round.
+    let (of_x, of_y) = if f.has("nan") { (&x, &y) } else { (&y, &x) };
+    let number = fy.ne(&fy).select(of_y, &fx.ne(&fx).select(of_x, &picked));
     let r = canonical(s, &number);
     s.write(f.dst().ok()?, r)
 }

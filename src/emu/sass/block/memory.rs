@@ -48,7 +48,7 @@ fn shared(s: &mut State, d: u8, m: &Address, len: u32) -> Option<()> {
 }
 
 fn global(s: &mut State, d: u8, m: &Address, len: u32) -> Option<()> {
-    let k = s.accesses.len();
+    let k = s.loads.len();
     if k == RANGES {
         return None;
     }
@@ -61,7 +61,7 @@ fn global(s: &mut State, d: u8, m: &Address, len: u32) -> Option<()> {
     if let Some(u) = m.uniform {
         at = at.binary(Op::Add, &joined(&s.raw_pair(&uniform(u))?));
     }
-    s.accesses.push(Load { number: s.count, address: *m, len_bytes: len });
+    s.loads.push(Load { number: s.count, address: *m, len_bytes: len });
     let pair = |s: &State, first: usize| {
         let up = s.extra(first + 1).cast(DType::U64).binary(Op::Shl, &wide(32));
         up.or(&s.extra(first).cast(DType::U64)).splat(LANES)

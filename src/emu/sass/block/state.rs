@@ -118,7 +118,7 @@ pub(super) struct State {
     unsaved_uniform: [bool; 8],
     pub constants: Vec<(u8, i64)>,
     /// Loads from global memory.
-    pub accesses: Vec<Load>,
+    pub loads: Vec<Load>,
     /// Whether it is for paths of some lanes.
     some: bool,
     /// Instructions so far.
@@ -269,6 +269,11 @@ impl State {
         State { some, ..State::default() }
     }
 
+    /// Whether another instruction may have too many constants or loads.
+    pub fn is_full(&self) -> bool {
+        self.constants.len() + 4 > CONSTANTS || self.loads.len() == RANGES
+    }
+
     /// A word of [`EXTRA`].
     pub fn extra(&self, at: usize) -> UOp {
         self.cells.read(scalar(EXTRA, at))
@@ -323,7 +328,7 @@ impl State {
         self.store();
         let mut block = self.cells.finish(None);
         block.words.resize(BUFFERS, 0);
-        block.views = self.accesses.len();
+        block.views = self.loads.len();
         block
     }
 }

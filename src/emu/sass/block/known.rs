@@ -1,0 +1,113 @@
+//! Which runs are compiled: found by their words, once they were entered often.
+
+use super::super::SmArch;
+use super::super::core::Machine;
+use super::super::lower::Body;
+use super::super::program::{Decoded, Decoder, Program};
+use super::{Prepared, Run, make};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most instructions of a run.
+const LONGEST: usize = 192;
+/// A run is compiled when it has been entered so often, unless the [`Decoder`] says otherwise.
+pub(in super::super) const OFTEN: u32 = 24;
+/// Number of runs that are kept.
+const KEPT: usize = 1 << 13;
+
+/// The runs of all launches.
+#[derive(Default)]
+pub(in super::super) struct Runs(Mutex<HashMap<(SmArch, Vec<u128>), Known>>);
+
+/// How often a run was entered, or its code.
+#[derive(Clone)]
+enum Known {
+    Entered(u32),
+    Made(Arc<Run>),
+}
+
+/// What a program knows of the run from an instruction on.
+#[derive(Default)]
+pub(in super::super) enum Entry {
+    #[default]
+    Unknown,
+    /// It may be entered so often before it is compiled.
+    Seldom(u32),
+    Made(Box<Prepared>),
+    /// There is nothing to compile, or it is being executed.
+    Never,
+}
+
+impl Runs {
+    /// Counts so many entries of a run; its code once it was entered often.
+    fn enter(&self, decoder: &Decoder, chip: SmArch, all: &[&Decoded], times: u32) -> Known {
+        let key = (chip, all.iter().map(|d| d.word).collect::<Vec<u128>>());
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = lock().get(&key).cloned().unwrap_or(Known::Entered(0));
+        let now = match before {
+            Known::Made(_) => return before,
+            Known::Entered(n) if n.saturating_add(times) < decoder.often => Known::Entered(n + times),
+            Known::Entered(_) => Known::Made(Arc::new(make(&decoder.translation, all))),
+        };
+        let mut runs = lock();
+        if runs.len() >= KEPT {
+            runs.clear();
+        }
+        runs.insert(key, now.clone());
+        now
+    }
+}
+
+/// The run from an instruction on, if it is compiled: counts that it is entered. It is given back to the program's
+/// entries after its execution.
+pub(in super::super) fn entered(
+    program: &mut Program,
+    (pc, index): (u64, u32),
+    machine: &Machine,
+) -> Option<Box<Prepared>> {
+    let entry = &mut program.entries[index as usize];
+    let times = match entry {
+        Entry::Made(_) => match std::mem::replace(entry, Entry::Never) {
+            Entry::Made(run) => return Some(run),
+            _ => return None,
+        },
+        Entry::Never => return None,
+        Entry::Seldom(left) if *left > 1 => {
+            *left -= 1;
+            return None;
+        }
+        // As many as were counted here.
+        Entry::Seldom(_) => machine.decoder.often,
+        Entry::Unknown => 1,
+    };
+    let indices = straight(program, pc, machine);
+    let known = match indices.is_empty() {
+        true => None,
+        false => {
+            let all: Vec<&Decoded> = indices.iter().map(|i| program.code.at(*i)).collect();
+            Some(machine.decoder.runs.enter(machine.decoder, machine.launch.chip, &all, times))
+        }
+    };
+    program.entries[index as usize] = match known {
+        Some(Known::Made(run)) => {
+            let next = program.find(pc + 16 * u64::from(run.count), machine).ok();
+            return Some(Box::new(Prepared::new(run, next, machine)));
+        }
+        Some(Known::Entered(n)) => Entry::Seldom(machine.decoder.often - n),
+        None => Entry::Never,
+    };
+    None
+}
+
+/// The instructions from an address to the next branch, as far as they can be decoded.
+fn straight(program: &mut Program, pc: u64, machine: &Machine) -> Vec<u32> {
+    let mut all = Vec::new();
+    for k in 0..LONGEST as u64 {
+        let Ok(index) = program.find(pc + 16 * k, machine) else { break };
+        if matches!(program.code.at(index).body, Body::Flow(_)) {
+            break;
+        }
+        all.push(index);
+    }
+    all
+}
