@@ -106,10 +106,14 @@ fn sass_lane_operations(c: &mut Criterion) {
         group.throughput(Throughput::Elements(stats.lane_operations));
         group.bench_function(name, |b| b.iter(|| sass::run(&launch, &bus, &stop, &options)));
     }
-    let (options, decoder) = (sass::Options::fast(), sass::Decoder::translated(translation()));
-    let launch = || sass::run_decoded(&launch, &bus, &stop, &options, &decoder);
-    group.throughput(Throughput::Elements(launch().expect("a kernel without faults").lane_operations));
-    group.bench_function("plain, translated", |b| b.iter(launch));
+    let decoder = sass::Decoder::translated(translation());
+    for (name, options) in
+        [("strict, translated", sass::Options::default()), ("plain, translated", sass::Options::fast())]
+    {
+        let launch = || sass::run_decoded(&launch, &bus, &stop, &options, &decoder);
+        group.throughput(Throughput::Elements(launch().expect("a kernel without faults").lane_operations));
+        group.bench_function(name, |b| b.iter(launch));
+    }
     group.finish();
 }
 

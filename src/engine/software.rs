@@ -104,10 +104,9 @@ fn nvidia(chip: &str, gpus: usize) -> Emulated {
         let names: Vec<&str> = Chip::ALL.iter().map(|c| c.facts().name).collect();
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
-    let mut config = Config { gpus, ..Config::new(*chip) };
+    let mut config = Config { gpus, translation: translation(), ..Config::new(*chip) };
     if PLAIN.load(Ordering::Relaxed) {
         config.sms = Options { threads: config.sms.threads, ..Options::fast() };
-        config.translation = translation();
     }
     Ok(SoftNv::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }

@@ -1,6 +1,6 @@
 //! CUDA C++ compiled by nvcc at both levels, in strict mode, against scalar references: as ptxas assembles it, and as
-//! we do; for sm_80, sm_86, sm_89 and sm_120 the optimised text. And in plain mode, translated to code of this machine:
-//! the same bits.
+//! we do; for sm_80, sm_86, sm_89 and sm_120 the optimised text. And translated to code of this machine, in plain and
+//! in strict mode: the same bits.
 
 use crate::harness::{Size, address, launch, launch_translated};
 use crate::kit::nvcc::{Level, code, compiled, cubins_for, portable};
@@ -25,9 +25,13 @@ fn run_case(case: &Case, cubin: &[u8]) -> Result<BTreeSet<(&'static str, &'stati
     let (after, stats) = launch(&cubin, case.kernel, size, &buffers, &case.parameters(&addresses), &options)
         .map_err(|f| f.to_string())?;
     case.check(&after)?;
-    let plain = launch_translated(&cubin, case.kernel, size, &buffers, &case.parameters(&addresses));
-    if plain.map_err(|f| format!("translated: {f}"))? != after {
-        return Err("translated, it leaves other bits than in strict mode".into());
+    let plain = Options { max_instructions: options.max_instructions, ..Options::fast() };
+    for (mode, options) in [("plain", plain), ("strict", options)] {
+        let parameters = case.parameters(&addresses);
+        let left = launch_translated(&cubin, case.kernel, size, &buffers, &parameters, &options);
+        if left.map_err(|f| format!("translated, {mode}: {f}"))? != after {
+            return Err(format!("translated in {mode} mode, it leaves other bits than interpreted in strict mode"));
+        }
     }
     Ok(stats.forms)
 }

@@ -29,17 +29,17 @@ pub fn launch(
     launch_decoded(cubin, (kernel, size), buffers, parameters, (options, &Decoder::default()))
 }
 
-/// The same in plain mode, translated to code of this machine.
+/// The same, translated to code of this machine.
 pub fn launch_translated(
     cubin: &Cubin,
     kernel: &str,
     size: Size,
     buffers: &[Vec<u8>],
     parameters: &[Vec<u8>],
+    options: &Options,
 ) -> Result<Vec<Vec<u8>>, Fault> {
-    let options = Options { max_instructions: 20_000_000, ..Options::fast() };
     let decoder = Decoder::translated(translation()).after(1);
-    Ok(launch_decoded(cubin, (kernel, size), buffers, parameters, (&options, &decoder))?.0)
+    Ok(launch_decoded(cubin, (kernel, size), buffers, parameters, (options, &decoder))?.0)
 }
 
 fn launch_decoded(

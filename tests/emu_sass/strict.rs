@@ -1,6 +1,7 @@
 //! Strict mode's findings and what it allows, in code assembled by hand: each fault with the same code corrected.
 
-use doorbell::emu::sass::{Fault, FaultKind, Launch, Options, PlainBus, SmArch, Stats, run};
+use doorbell::emu::sass::{Decoder, Fault, FaultKind, Launch, Options, PlainBus, SmArch, Stats, run, run_decoded};
+use doorbell::engine::software::translation;
 use doorbell::isa::sass::assemble_for;
 use std::sync::atomic::AtomicBool;
 
@@ -11,7 +12,25 @@ fn execute(source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8
     execute_on(SmArch::Sm90, source, options, block)
 }
 
+/// Interpreted, and translated to code of this machine: the same outcome.
 fn execute_on(chip: SmArch, source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
+    let interpreted = execute_decoded(chip, source, options, block, &Decoder::default());
+    let translated = execute_decoded(chip, source, options, block, &Decoder::translated(translation()).after(1));
+    match (&interpreted, &translated) {
+        (Ok((_, a)), Ok((_, b))) => assert!(a == b, "translated, it leaves other bytes:\n{source}"),
+        (Err(a), Err(b)) => assert_eq!(a.to_string(), b.to_string(), "{source}"),
+        (a, b) => panic!("{:?}, translated {:?}:\n{source}", a.as_ref().err(), b.as_ref().err()),
+    }
+    interpreted
+}
+
+fn execute_decoded(
+    chip: SmArch,
+    source: &str,
+    options: &Options,
+    block: u32,
+    decoder: &Decoder,
+) -> Result<(Stats, Vec<u8>), Fault> {
     let words = assemble_for(source, chip).unwrap_or_else(|e| panic!("{e}"));
     let mut bus = PlainBus::default();
     bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
@@ -28,7 +47,7 @@ fn execute_on(chip: SmArch, source: &str, options: &Options, block: u32) -> Resu
         local_bytes: 0,
         banks: [None; 8],
     };
-    let stats = run(&launch, &bus, &AtomicBool::new(false), options)?;
+    let stats = run_decoded(&launch, &bus, &AtomicBool::new(false), options, decoder)?;
     Ok((stats, bus.bytes(DATA)))
 }
 

@@ -69,7 +69,7 @@ pub(super) fn run_slice(
     budget: u32,
 ) -> Result<SliceWork, Stop> {
     let mut slice = SliceWork { instructions: 0, lane_operations: 0 };
-    let translates = warp.shadow.is_none() && machine.decoder.translation.0.is_some();
+    let translates = machine.decoder.translation.0.is_some();
     while slice.instructions < budget {
         let Some(at) = select(warp, cluster) else { break };
         let Path { pc, lanes, .. } = warp.paths[at];
@@ -239,23 +239,37 @@ pub(super) fn step(
     host: &mut Host,
     (index, at, path): (u32, usize, u32),
 ) -> R<u32> {
-    let Host { program, sm, .. } = host;
-    let (pc, d) = (program.code.pc(index), program.code.at(index));
-    let guard = match d.guard {
-        7 => u32::MAX,
-        p if d.guard_uniform => warp.uniform_predicates[usize::from(p)],
-        p => warp.predicates[usize::from(p)],
-    };
-    let lanes = path & if d.guard_not { !guard } else { guard };
+    let d = host.program.code.at(index);
     warp.issue.step(&d.inst);
-    if let Some(mut shadow) = warp.shadow.take() {
-        let needs = &mut program.needs[index as usize]; // PANIC: as long as the code
-        let checked = shadow.before(warp, &program.code, needs, index, (lanes, path));
-        warp.shadow = Some(shadow);
-        checked?;
+    if warp.shadow.is_some() {
+        check(warp, &mut host.program, index, path)?;
     } else {
         warp.clock += u64::from(d.inst.control.stall.max(1));
     }
+    execute(warp, cluster, machine, host, (index, at, path))
+}
+
+/// What strict mode checks and notes of an instruction that is about to execute.
+pub(super) fn check(warp: &mut Warp, program: &mut Program, index: u32, path: u32) -> R<()> {
+    let lanes = path & warp.predicate(program.code.at(index).guard());
+    let Some(mut shadow) = warp.shadow.take() else { return Ok(()) };
+    let needs = &mut program.needs[index as usize]; // PANIC: as long as the code
+    let checked = shadow.before(warp, &program.code, needs, index, (lanes, path));
+    warp.shadow = Some(shadow);
+    checked
+}
+
+/// What an instruction does; how many lanes did something.
+pub(super) fn execute(
+    warp: &mut Warp,
+    cluster: &mut Cluster,
+    machine: &Machine,
+    host: &mut Host,
+    (index, at, path): (u32, usize, u32),
+) -> R<u32> {
+    let Host { program, sm, .. } = host;
+    let (pc, d) = (program.code.pc(index), program.code.at(index));
+    let lanes = path & warp.predicate(d.guard());
     warp.parted = matches!(d.body, Body::Flow(Flow::Branch { distance: ..0, .. }));
     match &d.body {
         Body::Plain(run) => {

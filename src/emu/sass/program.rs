@@ -5,6 +5,7 @@ use super::bus::{Access, MemoryFault};
 use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
+use super::operand::PSrc;
 use super::strict::{Need, Timing};
 use crate::translate::Translation;
 use doorbell_ptx::sass::{self, Instruction, RegFile, SmArch, effects};
@@ -28,6 +29,13 @@ pub(super) struct Decoded {
     highest: u32,
     /// A tuple of registers that is not aligned as it must be.
     misaligned: Option<String>,
+}
+
+impl Decoded {
+    /// The predicate of its guard.
+    pub fn guard(&self) -> PSrc {
+        PSrc { uniform: self.guard_uniform, index: self.guard, not: self.guard_not }
+    }
 }
 
 /// What launches share: instructions that were decoded, by their chips and words, and compiled runs of them.

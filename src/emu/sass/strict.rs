@@ -8,6 +8,7 @@
 //! optimise, which has neither stalls nor scoreboards.
 
 use super::fault::{FaultKind, R, fail};
+use super::operand::PSrc;
 use super::program::{Code, Decoded};
 use super::unwritten::{Depends, spreads};
 use super::warp::Warp;
@@ -90,6 +91,11 @@ fn letters(mnemonic: &str) -> u64 {
 }
 
 impl Timing {
+    /// The predicates whose values the checks of an instruction read, besides its guard.
+    pub fn predicates(&self) -> impl Iterator<Item = PSrc> {
+        self.depends.predicates()
+    }
+
     pub fn of(inst: &Instruction, mut effects: Effects) -> Timing {
         let form = inst.form();
         let file = match form.mnemonic {

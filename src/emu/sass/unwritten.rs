@@ -86,6 +86,16 @@ impl Depends {
         }
     }
 
+    /// The predicates whose values matter.
+    pub fn predicates(&self) -> impl Iterator<Item = PSrc> {
+        let all: [Option<PSrc>; 3] = match self {
+            Depends::Plainly | Depends::Moves(_) => [None; 3],
+            Depends::Joins(p, _) | Depends::Chooses(p) => [Some(*p), None, None],
+            Depends::Table(sources, _) => sources.map(Some),
+        };
+        all.into_iter().flatten()
+    }
+
     /// Lanes in which the result is decided before the instruction reads this source.
     pub fn decided(&self, slot: Slot, warp: &Warp) -> u32 {
         match self {

@@ -2,11 +2,11 @@
 
 use super::super::bus::Access;
 use super::super::core::Machine;
+use super::super::fault::FaultKind;
 use super::super::flow::{Flow, Taken};
 use super::super::lower::Body;
-use super::super::operand::PSrc;
-use super::super::path::{Cluster, Host, SliceWork, Stop, step};
-use super::super::program::Decoded;
+use super::super::path::{Cluster, Host, SliceWork, Stop, check, execute, step};
+use super::super::program::{Decoded, Program};
 use super::super::shared::Cta;
 use super::super::warp::{Path, Warp};
 use super::state::{DONE, EXECUTING, EXTRA_WORDS, FIRST_CONSTANT, FIRST_RANGE, SHARED_BYTES};
@@ -23,8 +23,10 @@ pub(in super::super) struct Prepared {
     next: Option<u32>,
 }
 
-/// What a native piece is given: nothing for an interpreted one.
+/// What a piece needs of a launch.
 struct Part {
+    /// The numbers of its instructions in the program.
+    indices: Vec<u32>,
     /// Whether all its constants are there: else it is interpreted, which is a fault.
     complete: bool,
     extra: Box<[u32; EXTRA_WORDS]>,
@@ -35,15 +37,23 @@ struct Part {
 }
 
 impl Prepared {
-    pub fn new(run: Arc<Run>, next: Option<u32>, machine: &Machine) -> Prepared {
-        let parts = run.pieces.iter().map(|piece| Part::new(piece, machine)).collect();
+    /// A run with the numbers of its instructions, and of the one after it.
+    pub fn new(run: Arc<Run>, (indices, next): (&[u32], Option<u32>), machine: &Machine) -> Prepared {
+        let mut from = 0;
+        let part = |piece: &Piece| {
+            let all = &indices[from..from + piece.count() as usize];
+            from += all.len();
+            Part::new(piece, all, machine)
+        };
+        let parts = run.pieces.iter().map(part).collect();
         Prepared { run, parts, next }
     }
 }
 
 impl Part {
-    fn new(piece: &Piece, machine: &Machine) -> Part {
-        let mut part = Part { complete: false, extra: Box::new([0; EXTRA_WORDS]), epoch: 0, memory: Vec::new() };
+    fn new(piece: &Piece, indices: &[u32], machine: &Machine) -> Part {
+        let extra = Box::new([0; EXTRA_WORDS]);
+        let mut part = Part { indices: indices.into(), complete: false, extra, epoch: 0, memory: Vec::new() };
         let Piece::Native(native) = piece else { return part };
         part.memory.resize(native.loads.len(), None);
         let words = native.constants.iter().map(|(bank, offset)| machine.word(*bank, *offset));
@@ -104,7 +114,9 @@ impl Native {
             &part.memory,
         );
         let done = part.extra[DONE];
-        warp.clock += if done == self.count { self.stalls } else { u64::from(done) };
+        if warp.shadow.is_none() {
+            warp.clock += if done == self.count { self.stalls } else { u64::from(done) };
+        }
         done
     }
 
@@ -143,11 +155,10 @@ pub(in super::super) fn follow(
 fn branches_as_one(warp: &mut Warp, d: &Decoded, at: usize) -> bool {
     let Body::Flow(Flow::Branch { taken: Taken::Each, pp, up, distance }) = d.body else { return false };
     let Path { pc, lanes, .. } = warp.paths[at];
-    if warp.paths.len() > 1 {
+    if warp.paths.len() > 1 || warp.shadow.is_some() {
         return false;
     }
-    let guard = PSrc { uniform: d.guard_uniform, index: d.guard, not: d.guard_not };
-    let taking = lanes & warp.predicate(guard) & warp.predicate(pp) & warp.predicate(up);
+    let taking = lanes & warp.predicate(d.guard()) & warp.predicate(pp) & warp.predicate(up);
     let next = pc + 16;
     warp.paths[at].pc = match taking {
         0 => next,
@@ -170,11 +181,13 @@ fn once(
 ) -> Result<(), Stop> {
     for (piece, part) in prepared.run.pieces.iter().zip(&mut prepared.parts) {
         let Path { pc, lanes, .. } = warp.paths[at];
-        let rest = match piece {
-            Piece::Interpreted(count) => *count,
-            Piece::Native(native) => {
+        let mut failed = None;
+        let mut done = 0;
+        if let Piece::Native(native) = piece {
+            failed = check_all(part, warp, &mut host.program, lanes);
+            if failed.is_none() {
                 let cta = &mut cluster.ctas[warp.cta];
-                let done = native.run(part, (warp, cta), machine, lanes);
+                done = native.run(part, (warp, cta), machine, lanes);
                 slice.instructions += done;
                 slice.lane_operations += native.lane_operations(done, lanes);
                 warp.paths[at].pc = pc + 16 * u64::from(done);
@@ -182,16 +195,27 @@ fn once(
                 if done < native.count {
                     part.note(native, warp, machine, done, lanes);
                 }
-                native.count - done
             }
-        };
-        for _ in 0..rest {
+        }
+        let checked = matches!(piece, Piece::Native(_)) && warp.shadow.is_some();
+        let until = failed.as_ref().map_or(part.indices.len(), |(k, _)| *k);
+        for index in part.indices[done as usize..until].iter().copied() {
             let pc = warp.paths[at].pc;
-            let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
+            let step = if checked { execute } else { step };
             let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
             slice.instructions += 1;
             slice.lane_operations += u64::from(done);
         }
+        if let Some((_, fault)) = failed {
+            return Err((warp.paths[at].pc, fault));
+        }
     }
     Ok(())
+}
+
+/// Strict mode's checks of all instructions of a native piece; the first finding, and of which instruction.
+fn check_all(part: &Part, warp: &mut Warp, program: &mut Program, lanes: u32) -> Option<(usize, Box<FaultKind>)> {
+    warp.shadow.as_ref()?;
+    let one = |(k, index): (usize, &u32)| check(warp, program, *index, lanes).err().map(|fault| (k, fault));
+    part.indices.iter().enumerate().find_map(one)
 }

@@ -17,7 +17,10 @@ const KEPT: usize = 1 << 13;
 
 /// The runs of all launches.
 #[derive(Default)]
-pub(in super::super) struct Runs(Mutex<HashMap<(SmArch, Vec<u128>), Known>>);
+pub(in super::super) struct Runs(Mutex<HashMap<Key, Known>>);
+
+/// The chip, whether strict mode checks it, and the words.
+type Key = (SmArch, bool, Vec<u128>);
 
 /// How often a run was entered, or its code.
 #[derive(Clone)]
@@ -40,14 +43,15 @@ pub(in super::super) enum Entry {
 
 impl Runs {
     /// Counts so many entries of a run; its code once it was entered often.
-    fn enter(&self, decoder: &Decoder, chip: SmArch, all: &[&Decoded], times: u32) -> Known {
-        let key = (chip, all.iter().map(|d| d.word).collect::<Vec<u128>>());
+    fn enter(&self, machine: &Machine, all: &[&Decoded], times: u32) -> Known {
+        let (decoder, strict): (&Decoder, bool) = (machine.decoder, machine.options.strict);
+        let key = (machine.launch.chip, strict, all.iter().map(|d| d.word).collect::<Vec<u128>>());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = lock().get(&key).cloned().unwrap_or(Known::Entered(0));
         let now = match before {
             Known::Made(_) => return before,
             Known::Entered(n) if n.saturating_add(times) < decoder.often => Known::Entered(n + times),
-            Known::Entered(_) => Known::Made(Arc::new(make(&decoder.translation, all))),
+            Known::Entered(_) => Known::Made(Arc::new(make(&decoder.translation, all, strict))),
         };
         let mut runs = lock();
         if runs.len() >= KEPT {
@@ -85,13 +89,13 @@ pub(in super::super) fn entered(
         true => None,
         false => {
             let all: Vec<&Decoded> = indices.iter().map(|i| program.code.at(*i)).collect();
-            Some(machine.decoder.runs.enter(machine.decoder, machine.launch.chip, &all, times))
+            Some(machine.decoder.runs.enter(machine, &all, times))
         }
     };
     program.entries[index as usize] = match known {
         Some(Known::Made(run)) => {
             let next = program.find(pc + 16 * u64::from(run.count), machine).ok();
-            return Some(Box::new(Prepared::new(run, next, machine)));
+            return Some(Box::new(Prepared::new(run, (&indices, next), machine)));
         }
         Some(Known::Entered(n)) => Entry::Seldom(machine.decoder.often - n),
         None => Entry::Never,

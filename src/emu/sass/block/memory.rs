@@ -30,7 +30,8 @@ fn uniform(u: u8) -> In {
 }
 
 fn shared(s: &mut State, d: u8, m: &Address, len: u32) -> Option<()> {
-    if m.wide && m.base != 255 {
+    // Strict mode notes who has written what.
+    if s.strict || m.wide && m.base != 255 {
         return None;
     }
     let mut plus = s.word(m.offset as u32);

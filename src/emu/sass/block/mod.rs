@@ -1,5 +1,6 @@
-//! Straight runs of instructions as code of the host, for plain mode: what is executed often is compiled by whoever the
-//! [`Translation`](crate::translate::Translation) names.
+//! Straight runs of instructions as code of the host: what is executed often is compiled by whoever the
+//! [`Translation`](crate::translate::Translation) names. In strict mode all instructions of a piece are checked, then it
+//! is executed.
 //!
 //! A run goes from where a path arrives to the next branch. What `integer`, `float` and `memory` have nodes for becomes
 //! native pieces; stores and everything else between them is interpreted. `known` finds runs again by their words, so
@@ -36,6 +37,16 @@ pub(super) enum Piece {
     Interpreted(u32),
 }
 
+impl Piece {
+    /// How many instructions it has.
+    fn count(&self) -> u32 {
+        match self {
+            Piece::Native(native) => native.count,
+            Piece::Interpreted(count) => *count,
+        }
+    }
+}
+
 /// Instructions as code of the host.
 pub(super) struct Native {
     count: u32,
@@ -50,11 +61,11 @@ pub(super) struct Native {
 }
 
 /// Compiles a run.
-fn make(translation: &Translation, all: &[&Decoded]) -> Run {
+fn make(translation: &Translation, all: &[&Decoded], strict: bool) -> Run {
     let mut pieces = Vec::new();
     let mut from = 0;
     while from < all.len() {
-        let (states, count) = states(&all[from..]);
+        let (states, count) = states(&all[from..], strict);
         let native = native(translation, states, &all[from..from + count]);
         let count = count.max(1);
         match (native, pieces.last_mut()) {
@@ -68,13 +79,15 @@ fn make(translation: &Translation, all: &[&Decoded]) -> Run {
 }
 
 /// The nodes of the first instructions that have some, twice: for whole warps and for paths of some lanes; and how many
-/// they are.
-fn states(all: &[&Decoded]) -> ([State; 2], usize) {
-    let mut states = [State::new(false), State::new(true)];
+/// they are. Strict mode checks all of a piece before it is executed: they end where a check needs a predicate's value of
+/// in between.
+fn states(all: &[&Decoded], strict: bool) -> ([State; 2], usize) {
+    let mut states = [State::new(false, strict), State::new(true, strict)];
     for (k, d) in all.iter().enumerate() {
         // An instruction that is only begun must leave nothing behind.
-        let full = states[0].is_full();
-        if full || add(&mut State::new(true), d).is_none() || states.iter_mut().any(|s| add(s, d).is_none()) {
+        let written = |p: PSrc| states[0].has_written(p);
+        let ends = states[0].is_full() || strict && (written(d.guard()) || d.timing.predicates().any(written));
+        if ends || add(&mut State::new(true, strict), d).is_none() || states.iter_mut().any(|s| add(s, d).is_none()) {
             return (states, k);
         }
     }
@@ -84,10 +97,9 @@ fn states(all: &[&Decoded]) -> ([State; 2], usize) {
 /// Adds an instruction's nodes; None where it has none.
 fn add(s: &mut State, d: &Decoded) -> Option<()> {
     s.lanes = if d.scalar { 1 } else { LANES };
-    let guard = PSrc { uniform: d.guard_uniform, index: d.guard, not: d.guard_not };
     s.guard = match (d.guard, d.guard_not) {
         (7, false) => None,
-        _ => Some(s.predicate(guard)?),
+        _ => Some(s.predicate(d.guard())?),
     };
     let f = Fields(&d.inst);
     if !super::special::is_nothing(f) {

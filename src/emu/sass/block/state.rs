@@ -121,6 +121,8 @@ pub(super) struct State {
     pub loads: Vec<Load>,
     /// Whether it is for paths of some lanes.
     some: bool,
+    /// Whether strict mode checks it.
+    pub strict: bool,
     /// Instructions so far.
     pub count: u32,
     /// Lanes of the current instruction's values: 1 for the uniform datapath.
@@ -264,9 +266,15 @@ impl State {
         Some(())
     }
 
-    /// Of a block for whole warps, or for paths of some lanes.
-    pub fn new(some: bool) -> State {
-        State { some, ..State::default() }
+    /// Of a block for whole warps, or for paths of some lanes; to be checked by strict mode or not.
+    pub fn new(some: bool, strict: bool) -> State {
+        State { some, strict, ..State::default() }
+    }
+
+    /// Whether a predicate was written in the block.
+    pub fn has_written(&self, p: PSrc) -> bool {
+        let file = if p.uniform { &self.uniform_predicates } else { &self.predicates };
+        p.index != 7 && file[usize::from(p.index)].is_some()
     }
 
     /// Whether another instruction may have too many constants or loads.
