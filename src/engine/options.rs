@@ -79,6 +79,9 @@ pub struct Options {
     /// What the checks of AMD's software GPUs find is reported, and the work goes on (`LENIENT=1`; without it the first
     /// finding ends the submission).
     pub lenient: bool,
+    /// Gradients of attentions in f32 have their own kernels on GPUs also where the kernels of the parts are faster, to
+    /// save memory (`FUSE_ATTENTION=1`).
+    pub fuse_attention: bool,
     /// Software GPUs run without the checks that no hardware makes, and what they execute often as code of this machine
     /// (`EMU_PLAIN=1`).
     pub emu_plain: bool,
@@ -136,6 +139,7 @@ impl Default for Options {
             metal_icb: true,
             nv_tma: true,
             lenient: false,
+            fuse_attention: false,
             emu_plain: false,
         }
     }
@@ -201,6 +205,7 @@ impl Options {
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
             lenient: number(&get, "LENIENT", 0, 1, "0 or 1")? == 1,
+            fuse_attention: number(&get, "FUSE_ATTENTION", 0, 1, "0 or 1")? == 1,
             emu_plain: number(&get, "EMU_PLAIN", 0, 1, "0 or 1")? == 1,
         })
     }

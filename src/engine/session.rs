@@ -171,13 +171,13 @@ thread_local! {
 }
 
 /// What planning asks of a device with this target.
-fn traits(target: &Target) -> DeviceTraits {
+fn traits(target: &Target, options: &Options) -> DeviceTraits {
     let units = target.tensor_cores.iter().map(|unit| unit.a).collect();
     let cpu = || DeviceTraits::default().with_threads(target.threads);
     let device = if target.has_grid() { DeviceTraits::gpu(target.compute_units) } else { cpu() };
     let rows = attention_rows(target).into_iter();
     let attentions = rows.map(|(of, multiple, most)| AttentionRows { of, multiple, most }).collect();
-    device.with_units(units).with_attentions(attentions)
+    device.with_units(units).with_attentions(attentions).fusing_always(options.fuse_attention)
 }
 
 /// The program's session, whose trace is written when the program ends.
@@ -296,7 +296,7 @@ impl Session {
             }
         }
         let d = Arc::new(OpenDevice { name: own_name.into(), device, backend });
-        self.schedules.describe(&d.name, traits(d.target()));
+        self.schedules.describe(&d.name, traits(d.target(), &self.options));
         open.insert(d.name.clone(), d.clone());
         open.insert(name.into(), d.clone());
         Ok(d)

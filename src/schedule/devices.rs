@@ -10,10 +10,14 @@ const PARALLEL: u64 = 16;
 /// Element visits that one workgroup of a GPU makes in about the time that a launch takes.
 const WORKGROUP_WORK: u64 = 1 << 14;
 
-/// The gradient in f32 has seven products where kernels that keep scores in memory have five, and threads are slower at
-/// them than at larger tiles. It pays where half of the scores are hidden, or where memory for all of them is a matter:
-/// from 1 GiB on.
+/// On a CPU, from 1 GiB of scores on: memory for all of them is a matter.
 const MANY_SCORES: i64 = 1 << 28;
+
+/// The gradient in f32 on a GPU has seven products where kernels that keep scores in memory have five, and threads are
+/// slower at them than at larger tiles. It pays where a causal mask hides half of the scores and the others do not fit
+/// into the cache, as measured on an H100 (50 MB), or where memory for all of them is a matter: from 4 GiB on.
+const SCORES_OF_CAUSAL: i64 = 1 << 26;
+const SCORES_OF_ANY: i64 = 1 << 30;
 
 /// The same on a CPU (measured on two cores, AVX-512, 8 heads of 64): as fast as the parts from so many keys on with a
 /// causal mask, and from so many without one, if the gradients of all three are one kernel, with five products.
@@ -53,6 +57,8 @@ pub struct DeviceTraits {
     attentions: Vec<AttentionRows>,
     /// Threads of a CPU; 0: unknown.
     threads: u64,
+    /// Attentions are one kernel also where that is slower.
+    always_fuses: bool,
 }
 
 /// The dimensions in front of the last two.
@@ -68,6 +74,7 @@ impl Default for DeviceTraits {
             has_workgroups: false,
             attentions: Vec::new(),
             threads: 0,
+            always_fuses: false,
         }
     }
 }
@@ -94,6 +101,12 @@ impl DeviceTraits {
     #[must_use]
     pub fn with_threads(self, threads: u32) -> DeviceTraits {
         DeviceTraits { threads: threads.into(), ..self }
+    }
+
+    /// The same, with gradients of attentions in their own kernels on GPUs also where that is slower.
+    #[must_use]
+    pub fn fusing_always(self, always_fuses: bool) -> DeviceTraits {
+        DeviceTraits { always_fuses, ..self }
     }
 
     /// Whether one kernel computes the gradient of an attention's queries along with those of keys and values: a thread
@@ -131,7 +144,8 @@ impl DeviceTraits {
         if !busy && size(1, 1).is_none_or(|keys| keys > FEW_KEYS) {
             return false;
         }
-        if is_gradient && of == Scalar::F32 && !attention.causal && scores < MANY_SCORES {
+        let least = if attention.causal { SCORES_OF_CAUSAL } else { SCORES_OF_ANY };
+        if is_gradient && of == Scalar::F32 && scores < least && !self.always_fuses {
             return false;
         }
         let row = |k: usize| size(k, 0);

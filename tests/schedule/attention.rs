@@ -489,6 +489,12 @@ fn a_gpu_with_a_matrix_unit_makes_three_kernels_of_gradients() {
     }
 }
 
+/// Kernels of a causal attention in f32 and its gradients.
+fn run_gradients_in(session: &Arc<Session>, s: Shape) -> u64 {
+    let _entered = session.enter();
+    run_gradients(session, s, Scalar::F32, true, Mask::None)
+}
+
 #[test]
 fn a_gpu_makes_three_kernels_of_gradients_in_f32() {
     const IN_THREADS: [Shape; 4] = [
@@ -501,7 +507,11 @@ fn a_gpu_makes_three_kernels_of_gradients_in_f32() {
     let mut devices = vec![("NV:emu=sm_90", &IN_THREADS[..])];
     devices.extend(["AMD:emu=gfx1100", "AMD:emu=gfx942", "METAL:emu"].map(|device| (device, &IN_THREADS[..1])));
     for (device, shapes) in here_or(&devices) {
-        let session = Session::open(Options { device: device.clone(), ..Options::default() }).unwrap();
+        // At these sizes the kernels of the parts are faster.
+        let options = Options { device: device.clone(), ..Options::default() };
+        let parts = run_gradients_in(&Session::open(options.clone()).unwrap(), shapes[0]);
+        assert!(parts > 1 + 3, "{device}: {parts} kernels");
+        let session = Session::open(Options { fuse_attention: true, ..options }).unwrap();
         let _entered = session.enter();
         for (n, s) in shapes.iter().enumerate() {
             let cases = if device == "NV" { &CASES[..] } else { &CASES[n..=n] };

@@ -106,7 +106,9 @@ impl Native {
             part.refresh(machine);
         }
         (part.extra[EXECUTING], part.extra[SHARED_BYTES]) = (lanes, cta.shared_bytes());
-        let (Some(code), true, Some(shared)) = (code, part.complete, cta.words()) else { return 0 };
+        // In strict mode no load of shared memory is native.
+        let shared = if warp.shadow.is_some() { Some(&mut [][..]) } else { cta.words() };
+        let (Some(code), true, Some(shared)) = (code, part.complete, shared) else { return 0 };
         let Warp { registers, uniform, predicates, uniform_predicates, .. } = &mut *warp;
         let registers = registers.as_flattened_mut();
         code.run(
