@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::nvdisasm::Nvdisasm;
 use doorbell_ptx::sass::SmArch;
 use std::path::{Path, PathBuf};
 
@@ -59,25 +60,6 @@ pub struct Wanted {
     pub name: String,
 }
 
-/// The disassembler that has to read the code of PTX.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Nvdisasm {
-    pub program: PathBuf,
-    /// It reads one kernel of so many: it takes far longer than the assembler.
-    pub one_of: u64,
-}
-
-impl Nvdisasm {
-    /// Whether it is to read the kernel of this name, which is by chance, and the same in each run.
-    #[must_use]
-    pub fn wants(&self, kernel: &str) -> bool {
-        // FNV-1a of 64 bits.
-        let hash =
-            kernel.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-        (hash >> 16).is_multiple_of(self.one_of)
-    }
-}
-
 impl Args {
     /// Reads the words after the program's name; folders are replaced by their files, in order, and sampled.
     ///
@@ -118,7 +100,7 @@ impl Args {
             }
         }
         files.sort();
-        let nvdisasm = nvdisasm.map(|program| Nvdisasm { program, one_of });
+        let nvdisasm = nvdisasm.map(|program| Nvdisasm::new(program, one_of));
         if matches!(kind, Kind::Run(_)) && ptxas.is_none() {
             return Err("run needs --ptxas".into());
         }

@@ -1,9 +1,8 @@
 //! Cubins: listed without an unknown word; the listing assembles to the same bytes; nvdisasm reads the words as it
 //! does.
 
-use crate::args::Nvdisasm;
+use crate::nvdisasm::Nvdisasm;
 use crate::report::Report;
-use crate::texts;
 use doorbell_elf::cubin::{Arch, Cubin};
 use doorbell_ptx::sass;
 use std::path::Path;
@@ -43,10 +42,7 @@ fn checked(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) -> Res
         let chip = sass::SmArch::of(Arch { sm: cubin.sm, specific: false });
         let (Some(chip), Some(tool)) = (chip, nvdisasm.filter(|tool| tool.wants(&kernel.name))) else { continue };
         let words = cubin.code(kernel).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect::<Vec<_>>();
-        report.count("kernels that nvdisasm read", 1);
-        if let Err(e) = texts::reads(&tool.program, chip, &words) {
-            report.fault(path, "nvdisasm", &format!("{e} in {}", kernel.name));
-        }
+        tool.later(path, &kernel.name, chip, words);
     }
     Ok(())
 }

@@ -25,17 +25,18 @@ mod cubins;
 #[allow(dead_code)] // What the tests of SASS use besides.
 #[path = "../../../tests/sass/machine.rs"]
 mod machine;
+mod modules;
+mod nvdisasm;
 mod objects;
 mod params;
 mod report;
 mod runs;
 mod texts;
+mod work;
 
 use report::Report;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -46,14 +47,17 @@ fn main() -> ExitCode {
             return ExitCode::from(3);
         }
     };
-    let all = |f: &(dyn Fn(&Path, &mut Report) + Sync)| each(&args.files, f);
-    let report = match (&args.kind, &args.ptxas) {
+    let all = |f: &(dyn Fn(&Path, &mut Report) + Sync)| each_file(&args.files, f);
+    let mut report = match (&args.kind, &args.ptxas) {
         (args::Kind::Ptx(chip), _) => all(&|path, report| texts::check(path, *chip, &args, report)),
         (args::Kind::Run(chip), Some(ptxas)) => runs::check(&args.files, *chip, ptxas, &args.wanted),
         (args::Kind::Run(_), None) => unreachable!("the command line is refused without it"),
         (args::Kind::Cubin, _) => all(&|path, report| cubins::check(path, args.nvdisasm.as_ref(), report)),
         (args::Kind::Object, _) => all(&|path, report| objects::check(path, report)),
     };
+    if let Some(nvdisasm) = &args.nvdisasm {
+        report.add(nvdisasm.read());
+    }
     print!("{}", report.text(&args.kind.to_string()));
     if let Some(out) = &args.out
         && let Err(e) = report.append(out, &args.kind.to_string())
@@ -64,26 +68,12 @@ fn main() -> ExitCode {
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Calls `f` with every file, on all processors.
-fn each(files: &[std::path::PathBuf], f: &(dyn Fn(&Path, &mut Report) + Sync)) -> Report {
-    let (next, all) = (AtomicUsize::new(0), Mutex::new(Report::default()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let work = || {
-                let mut report = Report::default();
-                while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    report.files += 1;
-                    f(path, &mut report);
-                }
-                if let Ok(mut all) = all.lock() {
-                    all.add(report);
-                }
-            };
-            // Recursive descent in the parser and walks over long functions.
-            let started = std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work);
-            started.map(drop).unwrap_or_else(|e| eprintln!("corpus: no thread: {e}"));
-        }
-    });
-    all.into_inner().unwrap_or_default()
+/// Calls `f` with every file, the largest first: the processors then end at about the same time.
+fn each_file(files: &[PathBuf], f: &(dyn Fn(&Path, &mut Report) + Sync)) -> Report {
+    let mut files = files.to_vec();
+    files.sort_by_cached_key(|file| std::cmp::Reverse(std::fs::metadata(file).map_or(0, |m| m.len())));
+    work::each(&files, &|path, report| {
+        report.files += 1;
+        f(path, report);
+    })
 }

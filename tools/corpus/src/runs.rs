@@ -6,8 +6,10 @@
 
 use crate::args::Wanted;
 use crate::machine::{Case, launch_with};
+use crate::modules::{Module, full_name};
 use crate::params;
 use crate::report::Report;
+use crate::work;
 use doorbell_elf::cubin::Cubin;
 use doorbell_emu::sass::Options;
 use doorbell_ptx::sass::{SmArch, compile};
@@ -49,7 +51,7 @@ pub fn check(files: &[PathBuf], chip: SmArch, ptxas: &Path, wanted: &Wanted) -> 
     let all = files.iter().flat_map(|f| kernels_of(f)).filter(|k| k.name.contains(&*wanted.name));
     let kernels = shuffled(all.collect(), wanted.seed);
     let (next, same, report) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Report::default()));
-    let work = || {
+    work::threads(&|| {
         while same.load(Ordering::Relaxed) < wanted.kernels {
             let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let outcome = run(kernel, chip, ptxas, wanted.seed);
@@ -68,32 +70,15 @@ pub fn check(files: &[PathBuf], chip: SmArch, ptxas: &Path, wanted: &Wanted) -> 
                 }
             }
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            let started = std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work);
-            started.map(drop).unwrap_or_else(|e| eprintln!("corpus: no thread: {e}"));
-        }
     });
     let mut report = report.into_inner().unwrap_or_default();
     report.files = files.len();
     report
 }
 
-/// The name in the line that begins a kernel.
-fn head(line: &str) -> Option<&str> {
-    let at = line.find(".entry ").filter(|_| line.starts_with('.'))?;
-    line[at + 7..].split('(').next()
-}
-
-/// The names of a text's kernels.
-pub fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(head).map(str::trim)
-}
-
 fn kernels_of(file: &Path) -> Vec<Kernel> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    names(&text).map(|name| Kernel { file: file.to_owned(), name: name.to_owned() }).collect()
+    Module::of(&text).names().map(|name| Kernel { file: file.to_owned(), name: name.to_owned() }).collect()
 }
 
 /// Fisher and Yates's, by a generator of the seed.
@@ -104,37 +89,6 @@ fn shuffled(mut kernels: Vec<Kernel>, seed: u64) -> Vec<Kernel> {
         kernels.swap(i, (state >> 33) as usize % (i + 1));
     }
     kernels
-}
-
-/// The lines of a text, each with the name of the kernel that it is in.
-fn in_kernels(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    let (mut name, mut depth) = (None, 0);
-    text.lines().map(move |line| {
-        name = head(line).map(str::trim).or(name);
-        let (of, before) = (name, depth);
-        depth += line.matches('{').count();
-        depth -= line.matches('}').count().min(depth);
-        name = name.filter(|_| before == 0 || depth > 0);
-        (line, of)
-    })
-}
-
-/// The lines that `keeps` wants, by the kernel that they are in.
-fn kept(text: &str, keeps: impl Fn(Option<&str>) -> bool) -> String {
-    in_kernels(text).filter(|(_, of)| keeps(*of)).flat_map(|(line, _)| [line, "\n"]).collect()
-}
-
-/// A text for the chip with one of its kernels.
-pub fn alone(text: &str, name: &str, chip: SmArch) -> String {
-    let text = kept(text, |of| of.is_none_or(|of| of == name));
-    let target = text.lines().find(|l| l.starts_with(".target")).unwrap_or(".target");
-    text.replacen(target, &format!(".target {}", full_name(chip)), 1)
-}
-
-/// The chip with all that it has.
-fn full_name(chip: SmArch) -> String {
-    let specific = if chip == SmArch::Sm90 { "a" } else { "" };
-    format!("{chip}{specific}")
 }
 
 /// The text with each product and sum rounded: joined ones have one rounding, and which are joined is the assembler's
@@ -179,7 +133,7 @@ fn zeroed(text: &str) -> String {
 
 fn run(kernel: &Kernel, chip: SmArch, ptxas: &Path, seed: u64) -> Outcome {
     let Ok(text) = std::fs::read_to_string(&kernel.file) else { return Outcome::Nothing("unread files") };
-    let text = rounded(&alone(&text, &kernel.name, chip));
+    let text = rounded(&Module::of(&text).alone(&kernel.name, chip));
     if text.contains("cluster") {
         return Outcome::Nothing("kernels for clusters, not run");
     }

@@ -3,11 +3,11 @@
 //! A kernel that ptxas refuses for the chip as well is left out, with its reason.
 
 use crate::args::Args;
+use crate::modules::Module;
 use crate::report::Report;
 use crate::runs;
-use doorbell_ptx::sass::{self, SmArch, check, compile};
+use doorbell_ptx::sass::{SmArch, check, compile};
 use std::path::Path;
-use std::process::Command;
 
 /// Checks one text for a chip.
 pub fn check(path: &Path, chip: SmArch, args: &Args, report: &mut Report) {
@@ -21,8 +21,9 @@ pub fn check(path: &Path, chip: SmArch, args: &Args, report: &mut Report) {
     };
     // One after the other: which are refused, and by whom.
     let mut found = false;
-    for name in runs::names(&text) {
-        let alone = runs::alone(&text, name, chip);
+    let module = Module::of(&text);
+    for name in module.names() {
+        let alone = module.alone(name, chip);
         match compile::text_code(&alone, chip) {
             Ok((kernels, _)) => check_kernels(path, chip, &kernels, args, report),
             Err(e) => {
@@ -50,35 +51,8 @@ fn check_kernels(path: &Path, chip: SmArch, kernels: &[compile::KernelCode], arg
             }
             Err(e) => report.fault(path, "word", &format!("{e} in {}", kernel.name)),
         }
-        let Some(tool) = args.nvdisasm.as_ref().filter(|tool| tool.wants(&kernel.name)) else { continue };
-        report.count("kernels that nvdisasm read", 1);
-        if let Err(e) = reads(&tool.program, chip, &kernel.words) {
-            report.fault(path, "nvdisasm", &format!("{e} in {}", kernel.name));
+        if let Some(tool) = args.nvdisasm.as_ref().filter(|tool| tool.wants(&kernel.name)) {
+            tool.later(path, &kernel.name, chip, kernel.words.clone());
         }
-    }
-}
-
-/// Whether nvdisasm reads all words as we print them.
-pub fn reads(tool: &Path, chip: SmArch, words: &[u128]) -> Result<(), String> {
-    let file = std::env::temp_dir().join(format!("corpus-{}-{:?}", std::process::id(), std::thread::current().id()));
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    std::fs::write(&file, bytes).map_err(|e| e.to_string())?;
-    let arch = if chip == SmArch::Sm90 { "SM90a".to_owned() } else { format!("SM{}", chip.number()) };
-    let out = Command::new(tool).args(["--binary", &arch]).arg(&file).output().map_err(|e| e.to_string());
-    let _ = std::fs::remove_file(&file);
-    let out = out?;
-    if !out.status.success() {
-        return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned());
-    }
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    let theirs = text.lines().filter_map(|l| Some(l.split_once("*/")?.1.split(';').next()?.trim().to_owned()));
-    let theirs: Vec<String> = theirs.filter(|l| !l.is_empty()).collect();
-    let ours = (0u64..)
-        .step_by(16)
-        .zip(words)
-        .map(|(at, w)| sass::decode_for(*w, chip).map_or_else(|e| e.to_string(), |i| sass::print_at(&i, at)));
-    match ours.zip(&theirs).find(|(a, b)| a != *b) {
-        Some((a, b)) => Err(format!("ours {a}, theirs {b}")),
-        None => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ use crate::run::{Failure, Step, call, program, root, start};
 use crate::setup;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// A package, its version, and the files in it that hold GPU code: libraries, or a folder of objects.
 type Wheel = (&'static str, &'static str, &'static [&'static str]);
@@ -38,22 +39,23 @@ const CUBINS: &str = "60";
 /// Kernels of a chip that are run.
 const RUN: &str = "200";
 
-/// nvdisasm reads one kernel of so many: all of them would take hours.
-const NVDISASM_ONE_OF: &str = "25";
+/// nvdisasm reads one kernel of so many.
+const NVDISASM_ONE_OF: &str = "10";
 
 /// All of it, or a sample.
 pub fn steps(rest: &[String]) -> Vec<Step> {
     let tools = || call("setup", setup::nvidia_tools);
     match rest.first() {
         Some(_) => vec![
-            build(),
+            // With the whole workspace's features, so that the tests' build serves it.
+            start("build", "cargo build --quiet --workspace --bin corpus --bin doorbell"),
             call("wheels", sample_wheels),
             call("sample", sample),
             call("numpy", setup::python_environment),
             call("aiter", aiter),
         ],
         None => vec![
-            build(),
+            start("build", "cargo build --quiet --profile bench --package corpus"),
             tools(),
             call("wheels", all_wheels),
             call("numpy", setup::python_environment),
@@ -64,7 +66,14 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
 
 /// All checks, whatever the ones before have found: the table is then whole.
 fn checks() -> Result<(), Failure> {
-    all([ptx, run, cubins, objects, aiter].map(|f| f()))
+    let checks: [(&str, fn() -> Result<(), Failure>); 5] =
+        [("ptx", ptx), ("run", run), ("cubins", cubins), ("objects", objects), ("aiter", aiter_all)];
+    all(checks.map(|(name, check)| {
+        let begin = Instant::now();
+        let result = check();
+        println!("   {name}: {} s", begin.elapsed().as_secs());
+        result
+    }))
 }
 
 /// The first failure of several checks.
@@ -128,14 +137,13 @@ fn name(library: &Path) -> String {
     library.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Builds the tool, with the whole workspace's features, so that the tests' build serves it.
-fn build() -> Step {
-    start("build", "cargo build --quiet --workspace --bin corpus --bin doorbell")
+/// Runs the optimised tool.
+fn check(words: &[&str]) -> Result<(), Failure> {
+    run_tool("target/release/corpus", words)
 }
 
-/// Runs the tool.
-fn check(words: &[&str]) -> Result<(), Failure> {
-    let tool = root().join("target/debug/corpus").to_string_lossy().into_owned();
+fn run_tool(path: &str, words: &[&str]) -> Result<(), Failure> {
+    let tool = root().join(path).to_string_lossy().into_owned();
     program("corpus", &[&*tool].iter().chain(words).map(|w| (*w).to_owned()).collect::<Vec<_>>())
 }
 
@@ -200,6 +208,13 @@ fn objects() -> Result<(), Failure> {
     check(&["object", "--out", &table(), &co()])
 }
 
+/// Builds the program that `aiter` starts, as tests build it.
+fn aiter_all() -> Result<(), Failure> {
+    let words = "cargo build --quiet --workspace --bin doorbell".split(' ').map(str::to_owned);
+    program("build", &words.collect::<Vec<_>>())?;
+    aiter()
+}
+
 /// Kernels of AMD's objects on the software GPU, beside numpy.
 fn aiter() -> Result<(), Failure> {
     let python = root().join("target/venv/bin/python").to_string_lossy().into_owned();
@@ -209,14 +224,15 @@ fn aiter() -> Result<(), Failure> {
 }
 
 fn sample() -> Result<(), Failure> {
+    let sampled = |words: &[&str]| run_tool("target/debug/corpus", words);
     let [cubins, texts] = SMALL.map(|(package, _, files)| folder().join(package).join(files[0]));
     let into = folder().join("small");
     for chip in CUBIN_CHIPS {
         extract(&cubins, &into.join(chip), &["-xelf", "all", "-arch", chip])?;
     }
-    check(&["cubin", "--sample", "40", &into.to_string_lossy()])?;
+    sampled(&["cubin", "--sample", "40", &into.to_string_lossy()])?;
     let into = folder().join("ptx").join(name(&texts));
     extract(&texts, &into, &["-xptx", "all"])?;
-    check(&["ptx", "sm_120", &into.to_string_lossy()])?;
-    check(&["object", "--sample", "40", &co()])
+    sampled(&["ptx", "sm_120", &into.to_string_lossy()])?;
+    sampled(&["object", "--sample", "40", &co()])
 }
