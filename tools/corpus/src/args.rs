@@ -42,6 +42,8 @@ impl std::fmt::Display for Kind {
 pub struct Args {
     pub kind: Kind,
     pub files: Vec<PathBuf>,
+    /// Those that a sample left out.
+    pub rest: Vec<PathBuf>,
     /// The table is added to this file.
     pub out: Option<PathBuf>,
     pub nvdisasm: Option<Nvdisasm>,
@@ -104,14 +106,8 @@ impl Args {
         if matches!(kind, Kind::Run(_)) && ptxas.is_none() {
             return Err("run needs --ptxas".into());
         }
-        Ok(Args {
-            kind,
-            files: sampled(files, sample, seed),
-            out,
-            nvdisasm,
-            ptxas,
-            wanted: Wanted { kernels, seed, name },
-        })
+        let (files, rest) = sampled(files, sample, seed);
+        Ok(Args { kind, files, rest, out, nvdisasm, ptxas, wanted: Wanted { kernels, seed, name } })
     }
 }
 
@@ -128,15 +124,15 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> std::io:
     Ok(())
 }
 
-/// `count` of the files, by a generator of the seed.
-fn sampled(mut files: Vec<PathBuf>, count: usize, seed: u64) -> Vec<PathBuf> {
-    let mut state = seed;
+/// `count` of the files, by a generator of the seed, and the others.
+fn sampled(mut files: Vec<PathBuf>, count: usize, seed: u64) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut state, mut rest) = (seed, vec![]);
     while files.len() > count {
         state = next(state);
         let at = (state >> 33) as usize % files.len();
-        files.remove(at);
+        rest.push(files.remove(at));
     }
-    files
+    (files, rest)
 }
 
 /// A linear congruential generator of 64 bits with Knuth's multiplier; its high bits are the better ones.

@@ -4,8 +4,17 @@
 use crate::nvdisasm::Nvdisasm;
 use crate::report::Report;
 use doorbell_elf::cubin::{Arch, Cubin};
-use doorbell_ptx::sass;
+use doorbell_ptx::sass::{self, DecodeReason, SmArch};
+use std::collections::BTreeMap;
 use std::path::Path;
+
+/// They have not been linked: their code is not where it will be. What links them is none of ours.
+const RELOCATABLE: &str = "relocatable files, not read";
+
+fn is_relocatable(bytes: &[u8]) -> bool {
+    // ET_REL
+    bytes.get(16..18) == Some(&[1, 0])
+}
 
 /// Checks one file.
 pub fn check(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) {
@@ -16,6 +25,10 @@ pub fn check(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) {
 
 fn checked(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) -> Result<(), (&'static str, String)> {
     let bytes = std::fs::read(path).map_err(|e| ("read", e.to_string()))?;
+    if is_relocatable(&bytes) {
+        report.count(RELOCATABLE, 1);
+        return Ok(());
+    }
     let cubin = Cubin::parse(&bytes).map_err(|e| ("elf", e.to_string()))?;
     let listing = sass::listing(&cubin).map_err(|e| ("disasm", e))?;
     for line in listing.lines().map(str::trim).filter(|l| l.starts_with(".word")) {
@@ -39,10 +52,40 @@ fn checked(path: &Path, nvdisasm: Option<&Nvdisasm>, report: &mut Report) -> Res
         if !same {
             report.fault(path, "bytes", &format!("kernel {} differs", kernel.name));
         }
-        let chip = sass::SmArch::of(Arch { sm: cubin.sm, specific: false });
+        let chip = SmArch::of(Arch { sm: cubin.sm, specific: false });
         let (Some(chip), Some(tool)) = (chip, nvdisasm.filter(|tool| tool.wants(&kernel.name))) else { continue };
         let words = cubin.code(kernel).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect::<Vec<_>>();
         tool.later(path, &kernel.name, chip, words);
     }
     Ok(())
+}
+
+/// Checks of one file only that each word of its kernels is one of the table.
+pub fn words(path: &Path, report: &mut Report) {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) => return report.fault(path, "read", &e.to_string()),
+    };
+    if is_relocatable(&bytes) {
+        return report.count(RELOCATABLE, 1);
+    }
+    let cubin = match Cubin::parse(&bytes) {
+        Ok(cubin) => cubin,
+        Err(e) => return report.fault(path, "elf", &e.to_string()),
+    };
+    let Some(chip) = SmArch::of(Arch { sm: cubin.sm, specific: false }) else {
+        return report.fault(path, "chip", &format!("no table for sm_{}", cubin.sm));
+    };
+    report.count("files whose words alone were read", 1);
+    for kernel in &cubin.kernels {
+        let words = cubin.code(kernel).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w));
+        report.count("kernels of these files", 1);
+        report.count("words of these files", words.len());
+        // A form that the table lacks is said once a kernel.
+        let unknown = words.filter_map(|word| Some((word & 0xfff, sass::decode_for(word, chip).err()?.reason)));
+        let unknown: BTreeMap<u128, DecodeReason> = unknown.collect();
+        for (opcode, why) in unknown {
+            report.fault(path, "kernels with a word that the table lacks", &format!("{chip} op_{opcode:x}: {why}"));
+        }
+    }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Place: a tool outside the library. `cargo xtask corpus` fetches the files and calls it. A folder stands for all
-//! files in it. With `--sample N` (and `--seed S`) N files of them are taken; with `--out FILE` the table is added to
+//! files in it. With `--sample N` (and `--seed S`) N files of them are taken, and of other cubins the words alone are read; with `--out FILE` the table is added to
 //! that file. `run` goes on until `--kernels N` have run, of those with `--name PART` in their names. Exit codes: 0
 //! everything holds, 1 something does not, 3 wrong usage.
 #![forbid(unsafe_code)]
@@ -55,6 +55,9 @@ fn main() -> ExitCode {
         (args::Kind::Cubin, _) => all(&|path, report| cubins::check(path, args.nvdisasm.as_ref(), report)),
         (args::Kind::Object, _) => all(&|path, report| objects::check(path, report)),
     };
+    if args.kind == args::Kind::Cubin {
+        report.add(each_file(&args.rest, &|path, report| cubins::words(path, report)));
+    }
     if let Some(nvdisasm) = &args.nvdisasm {
         report.add(nvdisasm.read());
     }
