@@ -9,7 +9,7 @@ CHIPS = ['80', '86', '89', '90', '120']
 OLD = '80 86 89'
 
 # Mnemonics, or mnemonic/form, that a chip has not.
-OLD_ABSENT = """ USETSHMSZ WARPSYNC/ALL WARPSYNC/CALL WARPSYNC/CR ACQBULK ATOM/FD ATOM/FR ATOM/FU ATOMG/FD ATOMG/FR ATOMG/FU BGMMA CGAERRBAR ELECT ENDCOLLECTIVE FENCE HGMMA IGMMA PREEXIT QGMMA
+OLD_ABSENT = """ QSPC/U USETSHMSZ WARPSYNC/ALL WARPSYNC/CALL WARPSYNC/CR ACQBULK ATOM/FD ATOM/FR ATOM/FU ATOMG/FD ATOMG/FR ATOMG/FU BGMMA CGAERRBAR ELECT ENDCOLLECTIVE FENCE HGMMA IGMMA PREEXIT QGMMA
 REDAS REDG/FD REDG/FR STAS STSM SYNCS UBLKCP UBLKPF UBLKRED UCGABAR_ARV UCGABAR_WAIT USETMAXREG UTMACCTL UTMACMDFLUSH UTMALDG UTMAPF UTMAREDG UTMASTG
 VHMNMX VIADD VIADDMNMX VIMNMX VIMNMX3 WARPGROUP"""
 NEW_ABSENT = """USETSHMSZ BGMMA BMMA BMSK/C BREV/C DADD/C3 DFMA/C DFMA/C3 DMUL/C DSETP/C F2F/C F2F/C_10 F2FP/MERGE_C_C F2FP/PACK_AB_C F2FP/PACK_AB_MERGE_C_C
@@ -529,6 +529,85 @@ ATOMS	CASP	0x58d	b	32	39	R
 ATOMS	CASP	0x58d	c	64	71	R
 ATOMS	CASP	0x58d	op	87	88	enum:1=.CAST|3=.CAST.SPIN
 ATOMS	CASP	0x58d	sz	73	75	enum:0=|1=.S32|2=.64
+MOV	SPILL	0x1c02	asm			.SPILL <d>, <b>
+MOV	SPILL	0x1c02	d	16	23	R
+MOV	SPILL	0x1c02	b	32	39	UR
+MOV	SPILL	0x1c02	hid72	72	75	const:15
+MOV	SPILL	0x1c02	sp	88	88	const:1
+LDG	X2D	0x197e	asm			.E{ev}.ENL2{ltc}.256{sem} <d>, <d2>, desc[<u>][<m>]<?pp>
+LDG	X2D	0x197e	d	64	71	R
+LDG	X2D	0x197e	d2	16	23	R
+LDG	X2D	0x197e	u	32	39	UR
+LDG	X2D	0x197e	m			addr:d
+LDG	X2D	0x197e	m.r	24	31	reg
+LDG	X2D	0x197e	m.rs	91	91	enum:1=.64
+LDG	X2D	0x197e	m.o	92	96	off
+LDG	X2D	0x197e	m.o	40	56	off
+LDG	X2D	0x197e	low	92	96	const:0
+LDG	X2D	0x197e	e	75	75	const:1
+LDG	X2D	0x197e	ev	84	86	enum:0=.EF|1=|2=.EL|3=.LU|4=.EU|5=.NA
+LDG	X2D	0x197e	l2	81	83	const:1
+LDG	X2D	0x197e	ltc	73	74	enum:0=|1=.LTC64B|2=.LTC128B|3=.LTC256B
+LDG	X2D	0x197e	sem	77	80	enum:0=|1=.CONSTANT.PRIVATE|2=.CONSTANT.CTA|3=.CONSTANT.CTA.PRIVATE|4=.CONSTANT|5=.STRONG.SM|6=.STRONG.GPU.PRIVATE|7=.STRONG.GPU|8=.MMIO.GPU|9=.CONSTANT.SM|10=.STRONG.SYS|11=.CONSTANT.SM.PRIVATE|12=.MMIO.SYS|13=.CONSTANT.VC|14=.CONSTANT.VC.PRIVATE|15=.CONSTANT.GPU
+LDG	X2D	0x197e	all	57	63	const:255
+LDG	X2D	0x197e	all	72	72	const:255
+LDG	X2D	0x197e	pp	87	89	Pi
+LDG	X2D	0x197e	pp.not	90	90	not
+LDG	X2D	0x197e	sel	76	76	const:1
+STG	X2D	0x197f	asm			.E{ev}.ENL2.256{sem} desc[<u>][<m>], <b>, <b2>
+STG	X2D	0x197f	u	64	71	UR
+STG	X2D	0x197f	m			addr:d
+STG	X2D	0x197f	m.r	24	31	reg
+STG	X2D	0x197f	m.rs	91	91	enum:1=.64
+STG	X2D	0x197f	m.o	92	96	off
+STG	X2D	0x197f	m.o	40	58	off
+STG	X2D	0x197f	low	92	96	const:0
+STG	X2D	0x197f	b	32	39	R
+STG	X2D	0x197f	b2	16	23	R
+STG	X2D	0x197f	e	75	75	const:1
+STG	X2D	0x197f	ev	84	86	enum:0=.EF|1=|2=.EL|3=.LU|4=.EU|5=.NA
+STG	X2D	0x197f	l2	81	83	const:1
+STG	X2D	0x197f	sem	77	80	enum:0=|1=.CONSTANT.PRIVATE|2=.CONSTANT.CTA|3=.CONSTANT.CTA.PRIVATE|4=.STRONG.SM.PRIVATE|5=.STRONG.SM|6=.STRONG.GPU.PRIVATE|7=.STRONG.GPU|8=.MMIO.GPU|9=.CONSTANT.SM|10=.STRONG.SYS|11=.CONSTANT.SM.PRIVATE|12=.MMIO.SYS|13=.CONSTANT.VC|14=.CONSTANT.VC.PRIVATE|15=.CONSTANT.GPU
+STG	X2D	0x197f	all	59	63	const:255
+STG	X2D	0x197f	all	88	90	const:255
+STG	X2D	0x197f	sel	76	76	const:1
+LDG	X2M	0x197e	asm			.E{ev}.ENL2{ltc}.256{sem} <d>, <d2>, desc[<u>][<m>], <mask><?pp>
+LDG	X2M	0x197e	d	64	71	R
+LDG	X2M	0x197e	d2	16	23	R
+LDG	X2M	0x197e	u	32	39	UR
+LDG	X2M	0x197e	m			addr:d
+LDG	X2M	0x197e	m.r	24	31	reg
+LDG	X2M	0x197e	m.rs	91	91	enum:1=.64
+LDG	X2M	0x197e	m.o	92	96	off
+LDG	X2M	0x197e	m.o	40	56	off
+LDG	X2M	0x197e	low	92	96	const:0
+LDG	X2M	0x197e	e	75	75	const:1
+LDG	X2M	0x197e	ev	84	86	enum:0=.EF|1=|2=.EL|3=.LU|4=.EU|5=.NA
+LDG	X2M	0x197e	l2	81	83	const:1
+LDG	X2M	0x197e	ltc	73	74	enum:0=|1=.LTC64B|2=.LTC128B|3=.LTC256B
+LDG	X2M	0x197e	sem	77	80	enum:0=|1=.CONSTANT.PRIVATE|2=.CONSTANT.CTA|3=.CONSTANT.CTA.PRIVATE|4=.CONSTANT|5=.STRONG.SM|6=.STRONG.GPU.PRIVATE|7=.STRONG.GPU|8=.MMIO.GPU|9=.CONSTANT.SM|10=.STRONG.SYS|11=.CONSTANT.SM.PRIVATE|12=.MMIO.SYS|13=.CONSTANT.VC|14=.CONSTANT.VC.PRIVATE|15=.CONSTANT.GPU
+LDG	X2M	0x197e	mask	57	63	u
+LDG	X2M	0x197e	mask	72	72	u
+LDG	X2M	0x197e	pp	87	89	Pi
+LDG	X2M	0x197e	pp.not	90	90	not
+LDG	X2M	0x197e	sel	76	76	const:1
+STG	X2M	0x197f	asm			.E{ev}.ENL2.256{sem} desc[<u>][<m>], <b>, <b2>, <mask>
+STG	X2M	0x197f	u	64	71	UR
+STG	X2M	0x197f	m			addr:d
+STG	X2M	0x197f	m.r	24	31	reg
+STG	X2M	0x197f	m.rs	91	91	enum:1=.64
+STG	X2M	0x197f	m.o	92	96	off
+STG	X2M	0x197f	m.o	40	58	off
+STG	X2M	0x197f	low	92	96	const:0
+STG	X2M	0x197f	b	32	39	R
+STG	X2M	0x197f	b2	16	23	R
+STG	X2M	0x197f	e	75	75	const:1
+STG	X2M	0x197f	ev	84	86	enum:0=.EF|1=|2=.EL|3=.LU|4=.EU|5=.NA
+STG	X2M	0x197f	l2	81	83	const:1
+STG	X2M	0x197f	sem	77	80	enum:0=|1=.CONSTANT.PRIVATE|2=.CONSTANT.CTA|3=.CONSTANT.CTA.PRIVATE|4=.STRONG.SM.PRIVATE|5=.STRONG.SM|6=.STRONG.GPU.PRIVATE|7=.STRONG.GPU|8=.MMIO.GPU|9=.CONSTANT.SM|10=.STRONG.SYS|11=.CONSTANT.SM.PRIVATE|12=.MMIO.SYS|13=.CONSTANT.VC|14=.CONSTANT.VC.PRIVATE|15=.CONSTANT.GPU
+STG	X2M	0x197f	mask	59	63	u
+STG	X2M	0x197f	mask	88	90	u
+STG	X2M	0x197f	sel	76	76	const:1
 """)]
 
 BRANCH = {'t': [(34, 81, 'rel')]}
@@ -569,6 +648,7 @@ EDITS = [
     (OLD, 'WARPSYNC', 'R', {'a': [(32, 39, 'R')], 'sel': None, 'ex': [(86, 86, 'flag:.EXCLUSIVE')]}),
     (OLD, 'LEPC', 'I', {'=op': 0x34e, 't': None, '=asm': ' <d>'}),
     (OLD, 'R2UR', 'R', {'=op': 0x3c2, 'a.reuse': None}),
+    ('90 120', 'R2UR', 'R', {'or': [(84, 84, 'flag:.OR')], '=asm': '{or} (or:<pu>, )(!or:<pu?>)<d>, <a>'}),
     (OLD, 'ATOMG', 'D U R', ATOMIC), (OLD, 'ATOM', 'D U R', ATOMIC), (OLD, 'REDG', 'D U R', ATOMIC),
     (OLD, 'REDG', None, {'=mnemonic': 'RED'}),
     (OLD, 'ATOMS', 'INC', {'md': [(87, 90, 'const:10')]}),
@@ -589,6 +669,8 @@ EDITS = [
     (NEW, 'ATOM', 'FD', {'sel': [(90, 90, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOM', 'FU', {'sel': [(90, 90, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),
     (NEW, 'REDG', 'D FD', {'sel': [(81, 81, 'const:1')]}), (NEW, 'REDG', 'U', {'sel': [(81, 81, 'const:0')]}),
     (NEW, 'LDGSTS', 'D', {'hid70': None, 'ltc': [(73, 73, 'flag:.LTC128B')], 'sz': [(74, 76, 'enum:4=|5=.64|6=.128')], 'sel': [(83, 83, 'const:1')]}),
+    (NEW, 'LDGSTS', 'U UD UU', {'hid70': None, 'ltc': [(73, 73, 'flag:.LTC128B')], 'sz': [(74, 76, 'enum:0=|1=.64|2=.128')], 'sel': [(83, 83, 'const:1')]}),
+    (NEW, 'R2UR', 'R', {'md': [(86, 87, 'enum:0=|1=.FILL|2=.BROADCAST')], '=asm': '{or}{md} (or:<pu>, )(!or:<pu?>)<d>, <a>'}),
     (NEW, 'MOVM', 'R', {'u4': [(75, 77, 'enum:0=.16|1=.U4TO8')], '=asm': '{u4}{md} <d>, <a>'}),
     (NEW, 'BSSY', None, {'t': [(34, 71, 'rel')], 'rc': RECONVERGE, '=asm': '{rc} <pp?><b>, <t>'}),
     (NEW, 'BSYNC', None, {'rc': RECONVERGE, '=asm': '{rc} <pp?><b>'}), (NEW, 'BREAK', None, {'rc': RECONVERGE, '=asm': '{rc} <pp?><b>'}),
@@ -606,4 +688,7 @@ PREFIX = {('120', 'MOV/R'): '{w}', ('120', 'MOV/U'): '{w}', ('120', 'UMOV/R'): '
 def retext(chip, mn, tag, form):
     """What a chip writes otherwise in all forms of a mnemonic."""
     if chip == '120' and mn in ('IADD3', 'UIADD3'): form['asm'] = form['asm'].replace('<pu?>', '<pu>, ').replace('<pv?>', '<pv>, ')
+    if chip in OLD.split() and mn in ('HSET2', 'HSETP2'):  # they compare f16 whatever the bit of bf16 is
+        form['asm'] = form['asm'].replace('{bf}', '')
+        form['fields'].pop('bf', None)
     form['asm'] = PREFIX.get((chip, mn), PREFIX.get((chip, mn + '/' + tag), '')) + form['asm']

@@ -355,6 +355,11 @@ USETSHMSZ	I	0x19c9	asm			{fl}(!fl: <n>)
 USETSHMSZ	I	0x19c9	fl	72	72	flag:.FLUSH
 USETSHMSZ	I	0x19c9	n	32	50	u
 R2P	I	0x804	a.reuse	122	122	enum:0=|1=.reuse
+SYNCS	CCTLALL	0x9b1	asm			.CCTL{op}
+SYNCS	CCTLALL	0x9b1	op	72	72	enum:0=.IVALL|1=.WBALL
+SYNCS	CCTLALL	0x9b1	md	73	73	const:0
+DEPBAR	LE	0x91a	ru	122	122	u
+DEPBAR	LE	0x91a	ru	124	124	u
 """
 # Fields that EXTRA has in another way.
 GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('NANOSLEEP', 'R', 'pz'), ('WARPSYNC', 'ALL', 'pz'), ('WARPSYNC', 'CALL', 'pz')]
@@ -374,6 +379,10 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('FCHK', 'C', '0xb02', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('F2F', 'I_10', '0x910', 'R_10', [('b', '32', '63', 'f64h'), ('b.neg', '', '', None), ('b.abs', '', '', None), ('dt', '75', '77', 'enum:1=.F16|2=.F32|4=.BF16'), ('st', '84', '86', 'enum:3=.F64')]),
+        ('LDGSTS', 'U', '0x1fae', 'D', [('asm', '', '', '{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>'), ('u', '', '', None), ('n', '', '', 'addr:r'), ('hid64', '64', '69', 'const:63'), ('sel', '76', '76', 'const:0')]),
+        ('LDGSTS', 'UU', '0x1fae', 'D', [('asm', '', '', '{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>'), ('u', '', '', None), ('n', '', '', 'addr:ru'), ('n.u', '64', '69', 'ureg'), ('sel', '76', '76', 'const:0')]),
+        ('LDGSTS', 'UD', '0x1dae', 'D', [('asm', '', '', '{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>'), ('u', '', '', None), ('m', '', '', 'addr:ru'), ('m.u', '64', '69', 'ureg'), ('n', '', '', 'addr:r'), ('sel', '76', '76', 'const:0')]),
+        ('QSPC', 'U', '0x19aa', 'R', [('m', '', '', 'addr:ru'), ('m.u', '32', '37', 'ureg'), ('m.rs', '90', '90', 'enum:0=.U32|1=.64')]),
         ('FCHK', 'U', '0x1d02', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('VABSDIFF4', 'I', '0x815', 'R', [('b', '32', '63', 'u'), ('b.reuse', '', '', None)]),
         ('VABSDIFF4', 'I3', '0x415', 'R', [('b', '64', '71', 'R'), ('c', '32', '63', 'u'), ('c.reuse', '', '', None)]),
@@ -491,8 +500,14 @@ APART = [('I2IP UI2IP', [[('dt', 'Value', [0, 1, 2, 3]), ('c', 'Suffix', [2, 3])
                          [('dt', 'Value', [6, 7]), ('c', 'Suffix', [0, 1, 3])]])]
 
 
+# Forms with the rules of another form of the mnemonic.
+RULED = [('LDGSTS', 'U', 'D'), ('LDGSTS', 'UU', 'D'), ('LDGSTS', 'UD', 'D')]
+
+
 def apart(rules, found):
-    """The rules with those of APART."""
+    """The rules with those of APART and RULED."""
+    for mn, tag, model in RULED:
+        for chip in sass_chips.CHIPS: rules[chip, mn, tag] = rules.get((chip, mn, model), [])
     for names, tests in APART:
         for mn, tag, _, chips in found:
             for bit, chip in enumerate(sass_chips.CHIPS):
@@ -595,6 +610,7 @@ def main(source, out, *paths):
         merged = {}
         for bit, chip in enumerate(sass_chips.CHIPS):
             for tests in learnt.get((chip, mn, tag), []) if chips >> bit & 1 else []:
+                if any((slot, role) not in places for slot, role, _ in tests): continue  # the chip has no such field
                 key = ', '.join('(%d, %#x)' % (places[slot, role], sum(1 << v for v in values)) for slot, role, values in tests)
                 merged[key] = merged.get(key, 0) | 1 << bit
         if not merged: return '&[]'

@@ -1,7 +1,7 @@
 //! Operations between lanes: votes, matches, shuffles, reductions, moves to the uniform file.
 
 use super::core::Core;
-use super::fault::R;
+use super::fault::{R, not_modelled};
 use super::lower::Run;
 use super::operand::{Dst, Fields};
 use super::warp::{Lanes, ones};
@@ -118,6 +118,9 @@ fn first(c: &Core) -> usize {
 /// and different ones, all lanes and some (cicuvc/nvidia-sass-document, R2UR); ptxas lets it skip the branch for
 /// missing lanes.
 fn to_uniform(f: Fields) -> R<Run> {
+    if f.has("or") || !f.text("md").is_empty() {
+        return not_modelled(format!("R2UR{}{}", f.text("or"), f.text("md")));
+    }
     let (d, pu, a) = (f.dst()?, f.pdst("pu"), f.src("a")?);
     Ok(Box::new(move |c| {
         let value = c.raw(&a)?[first(c)];

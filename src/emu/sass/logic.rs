@@ -16,6 +16,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "MOV" if f.0.get("mask", doorbell_ptx::sass::Role::Value).is_some_and(|m| m != 15) => {
             return not_modelled("MOV with a mask of bytes");
         }
+        "MOV" if f.0.form().name == "SPILL" => return not_modelled("MOV.SPILL"),
         "MOV" => unary(f.dst()?, f.src("b")?, |b| b),
         "SEL" => select(f)?,
         "POPC" => unary(f.dst()?, f.src("b")?, u32::count_ones),

@@ -20,7 +20,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         ("SYNCS", "EXCH") => exchange(f)?,
         ("SYNCS", "ARRIVE") => arrive(f)?,
         ("SYNCS", "PHASECHK") => check(f)?,
-        ("SYNCS", "CCTL") => Box::new(|_| Ok(())),
+        ("SYNCS", "CCTL" | "CCTLALL") => Box::new(|_| Ok(())),
         ("ATOMS", "ARRIVE") => count(f)?,
         ("ARRIVES", _) => copies_arrive(f)?,
         ("STAS", _) => store(f)?,

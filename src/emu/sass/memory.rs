@@ -6,10 +6,12 @@ use super::fault::{FaultKind, R, fail, not_modelled};
 use super::lower::Run;
 use super::operand::{Address, Dst, Fields, Src};
 use super::warp::{Lanes, Warp, ones};
-use doorbell_ptx::sass::{File, Value};
+use doorbell_ptx::sass::{File, Role, Value};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
+        "LDG" if f.0.form().name.starts_with("X2") => load_two_runs(f)?,
+        "STG" if f.0.form().name.starts_with("X2") => store_two_runs(f)?,
         "LDG" => load(f, Space::Global)?,
         "LD" => load(f, Space::Generic)?,
         "LDL" => load(f, Space::Local)?,
@@ -293,6 +295,59 @@ fn load(f: Fields, space: Space) -> R<Run> {
             return Ok(());
         }
         write_words(c, d, &rows[..size.words()]);
+        Ok(())
+    }))
+}
+
+/// The words of 32 bytes that a mask chooses, the lower four in registers from `low` on, the others from `high` on.
+struct TwoRuns {
+    low: u8,
+    high: u8,
+    mask: u8,
+}
+
+impl TwoRuns {
+    fn of(f: &Fields, [low, high]: [&str; 2]) -> R<TwoRuns> {
+        let mask = f.0.get("mask", Role::Value).map_or(0xff, |mask| mask as u8);
+        Ok(TwoRuns { low: f.register(low)?, high: f.register(high)?, mask })
+    }
+
+    /// Word and register of each that is chosen.
+    fn words(&self) -> impl Iterator<Item = (u64, u8)> {
+        let chosen = |from: u32, run: u8| {
+            let words = (from..from + 4).filter(|k| self.mask >> k & 1 == 1).enumerate();
+            words.map(move |(n, k)| (u64::from(k), if run == 255 { 255 } else { run + n as u8 }))
+        };
+        chosen(0, self.low).chain(chosen(4, self.high))
+    }
+}
+
+fn load_two_runs(f: Fields) -> R<Run> {
+    let (m, runs) = (f.address("m")?, TwoRuns::of(&f, ["d2", "d"])?);
+    if f.psrc("pp").index != 7 {
+        return not_modelled("LDG with a predicate");
+    }
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, true);
+        ones(c.lanes).try_for_each(|lane| aligned("global", at[lane], 32))?;
+        for (word, d) in runs.words() {
+            let rows = gather(c, Space::Global, &at.map(|at| at.wrapping_add(4 * word)), Size::of(""))?;
+            write_words(c, d, &rows[..1]);
+        }
+        Ok(())
+    }))
+}
+
+fn store_two_runs(f: Fields) -> R<Run> {
+    let (m, runs) = (f.address("m")?, TwoRuns::of(&f, ["b", "b2"])?);
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, true);
+        for lane in ones(c.lanes) {
+            aligned("global", at[lane], 32)?;
+            for (word, b) in runs.words() {
+                write(c, Space::Global, lane, at[lane].wrapping_add(4 * word), &stored(c, b, lane)[..4])?;
+            }
+        }
         Ok(())
     }))
 }

@@ -241,6 +241,7 @@ fn count(inst: &Instruction, named: &Named) -> u8 {
     match named.count {
         Count::One => 1,
         Count::Two => 2,
+        Count::Four => 4,
         Count::Size(field) => words(inst.text_at(usize::from(field))),
         Count::Arithmetic if inst.chip() == SmArch::Sm120 && is_wide_integer(inst) => 2,
         Count::Arithmetic => 1,
@@ -252,6 +253,9 @@ fn count(inst: &Instruction, named: &Named) -> u8 {
 fn asked(inst: &Instruction, slot: &str) -> u8 {
     let form = inst.form();
     match (form.mnemonic, slot) {
+        // Words of 32 bytes by a mask: each run of registers has those of its half.
+        ("LDG", "d") | ("STG", "b2") => chosen(inst, 4),
+        ("LDG", "d2") | ("STG", "b") => chosen(inst, 0),
         ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
         ("CS2R" | "CS2UR", "d") if inst.modifier("w").is_empty() => 2,
         ("UMOV" | "USEL" | "UIMNMX" | "UISETP", _) if is_wide_integer(inst) => 2,
@@ -279,6 +283,12 @@ fn asked(inst: &Instruction, slot: &str) -> u8 {
         ("UTMALDG" | "UTMASTG" | "UTMAREDG" | "UTMAPF" | "UBLKCP" | "UBLKPF" | "UBLKRED", "a" | "b" | "ud") => 2,
         _ => 1,
     }
+}
+
+/// How many of the four words from `first` on a mask chooses.
+#[allow(clippy::cast_possible_truncation)] // at most four
+fn chosen(inst: &Instruction, first: u32) -> u8 {
+    (inst.get("mask", Role::Value).unwrap_or(0) >> first & 0xf).count_ones() as u8
 }
 
 /// Whether an integer operation of sm_120 works on pairs.

@@ -51,6 +51,16 @@ pub fn parse_at(text: &str, address: u64) -> Result<Instruction, ParseError> {
 /// # Errors
 /// No form of the mnemonic has such modifiers and operands.
 pub fn parse_for(text: &str, address: u64, chip: SmArch) -> Result<Instruction, ParseError> {
+    parse_among(text, address, chip, &|_| true)
+}
+
+/// As [`parse_for`], but only the forms that `takes` wants.
+pub(super) fn parse_among(
+    text: &str,
+    address: u64,
+    chip: SmArch,
+    takes: &dyn Fn(&Form) -> bool,
+) -> Result<Instruction, ParseError> {
     let trimmed = text.trim_end().trim_end_matches(';').trim_end();
     let begin = trimmed.len() - trimmed.trim_start().len();
     let (guard, file, start) = guard(trimmed, begin)?;
@@ -61,7 +71,7 @@ pub fn parse_for(text: &str, address: u64, chip: SmArch) -> Result<Instruction, 
     let mut fallback = None;
     let mut illegal = None;
     let mut known = false;
-    for form in Form::of(mnemonic).filter(|f| f.chips.has(chip)) {
+    for form in Form::of(mnemonic).filter(|f| f.chips.has(chip) && takes(f)) {
         known = true;
         if file.is_some_and(|f| f != form.guard) {
             continue;

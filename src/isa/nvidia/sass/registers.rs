@@ -29,6 +29,7 @@ pub(super) enum Naming {
 pub(super) enum Count {
     One,
     Two,
+    Four,
     /// One; two for operations on pairs, which some chips have.
     Arithmetic,
     /// As the modifier in that field says.
@@ -174,6 +175,9 @@ const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, field
         field => Count::Size(field),
     };
     match slot.as_bytes() {
+        // 32 bytes are in two runs of registers.
+        b"d" | b"d2" | b"b" | b"b2" if same(name, "X2D") => Count::Four,
+        b"d" | b"d2" | b"b" | b"b2" if same(name, "X2M") => Count::Asked,
         b"d" | b"c" if one_of(mnemonic, &["IMAD", "UIMAD"]) && begins(name, "WIDE") => Count::Two,
         _ if one_of(mnemonic, &["DADD", "DMUL", "DFMA", "DSETP"]) => Count::Two,
         b"d" if same(mnemonic, "ATOMS") && same(name, "ARRIVE") => Count::Two,

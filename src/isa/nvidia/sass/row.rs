@@ -250,7 +250,7 @@ pub(super) enum FieldAccess {
 /// Destinations and predicates that are set are written; everything else is read.
 const fn access(slot: &str) -> FieldAccess {
     match slot.as_bytes() {
-        b"d" | b"pu" | b"pv" => FieldAccess::Writes,
+        b"d" | b"d2" | b"pu" | b"pv" => FieldAccess::Writes,
         b"pp" | b"pq" | b"pr" | b"ud" => FieldAccess::MayRead,
         _ => FieldAccess::Reads,
     }

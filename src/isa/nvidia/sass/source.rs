@@ -5,15 +5,17 @@
 //!     [B------:R-:W0:-:S02] LDG.E R4, [R2] ;
 //!     [B0-----:R-:W-:-:S05] @P0 BRA .loop ;   // a label is named after a dot
 //! ```
-//! Fields whose value no text shows follow the text: `{c=0x40}`. A word that is no instruction of the table is written
+//! Fields whose value no text shows follow the text: `{c=0x40}`; before them, the form where another has the same text:
+//! `{form=U}`. A word that is no instruction of the table is written
 //! `.word 0x...`. Control words are not guessed: a line without one is an error.
 
 use super::chip::SmArch;
 use super::control::Control;
 use super::encode::{EncodeError, encode};
 use super::inst::{FieldError, Instruction, field_name};
-use super::parse::{ParseError, parse_for};
+use super::parse::{ParseError, parse_among, parse_for};
 use super::print::print_at;
+use super::row::Form;
 use thiserror::Error;
 
 /// A line that is not an instruction.
@@ -100,8 +102,12 @@ fn one(code: &str, address: u64, labels: &[(&str, u64, usize)], chip: SmArch) ->
         Some((text, hidden)) => (text, hidden),
         None => (&code[end..], ""),
     };
-    let mut inst = parse_for(&with_addresses(text, labels)?, address, chip)?;
-    for pair in hidden.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+    let mut pairs = hidden.split(',').map(str::trim).filter(|p| !p.is_empty()).peekable();
+    let form = pairs.peek().and_then(|pair| pair.strip_prefix("form="));
+    pairs.next_if(|_| form.is_some());
+    let takes = |f: &Form| form.is_none_or(|form| f.name == form);
+    let mut inst = parse_among(&with_addresses(text, labels)?, address, chip, &takes)?;
+    for pair in pairs {
         hide(&mut inst, pair)?;
     }
     inst.control = control;
@@ -141,16 +147,14 @@ fn hide(inst: &mut Instruction, pair: &str) -> Result<(), SourceReason> {
 pub fn listing_line(inst: &Instruction, address: u64) -> String {
     let text = print_at(inst, address);
     let mut line = format!("{} {text} ;", inst.control);
-    let Ok(parsed) = parse_for(&text, address, inst.chip()) else { return line };
-    if parsed.form() != inst.form() {
+    let form = inst.form();
+    let told = parse_for(&text, address, inst.chip()).ok().filter(|parsed| parsed.form() == form);
+    let mut untold: Vec<String> = if told.is_some() { vec![] } else { vec![format!("form={}", form.name)] };
+    let Some(parsed) = told.or_else(|| parse_among(&text, address, inst.chip(), &|f| f == form).ok()) else {
         return line;
-    }
-    let untold: Vec<String> = inst
-        .fields()
-        .zip(parsed.fields())
-        .filter(|(real, parsed)| real.1 != parsed.1)
-        .map(|(real, _)| format!("{}={:#x}", field_name(real.0), real.1))
-        .collect();
+    };
+    let fields = inst.fields().zip(parsed.fields()).filter(|(real, parsed)| real.1 != parsed.1);
+    untold.extend(fields.map(|(real, _)| format!("{}={:#x}", field_name(real.0), real.1)));
     if !untold.is_empty() {
         line.push_str(&format!(" {{{}}}", untold.join(", ")));
     }

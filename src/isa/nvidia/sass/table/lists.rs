@@ -947,6 +947,7 @@ pub const L_SEM_3: &[Named] = &[
 ];
 pub const L_BYP: &[Named] = &[named(0, ".BYPASS"), named(1, "")];
 pub const FLAG_ZFILL: &[Named] = &[named(0, ""), named(1, ".ZFILL")];
+pub const L_SZ_9: &[Named] = &[named(0, ""), named(1, ".64"), named(2, ".128")];
 pub const L_MD_6: &[Named] = &[named(0, ".M88"), named(1, ".MT88"), named(2, ".M816"), named(3, ".M832")];
 pub const L_N: &[Named] = &[named(0, ""), named(1, ".2"), named(2, ".4")];
 pub const FLAG_HI: &[Named] = &[named(0, ""), named(1, ".HI")];
@@ -1037,6 +1038,8 @@ pub const L_SH_13: &[Named] = &[named(1, ".16832")];
 pub const L_DT_13: &[Named] = &[named(1, ".F32")];
 pub const L_SFX_10: &[Named] = &[named(1, "")];
 pub const L_SP: &[Named] = &[named(0, ".G"), named(1, ".L"), named(2, ".S"), named(3, ".D")];
+pub const FLAG_OR: &[Named] = &[named(0, ""), named(1, ".OR")];
+pub const L_MD_9: &[Named] = &[named(0, ""), named(1, ".FILL"), named(2, ".BROADCAST")];
 pub const L_OP_11: &[Named] = &[
     named(0, ".ADD"),
     named(1, ".MIN"),
@@ -1047,7 +1050,7 @@ pub const L_OP_11: &[Named] = &[
     named(6, ".OR"),
     named(7, ".XOR"),
 ];
-pub const L_SZ_9: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".S64")];
+pub const L_SZ_10: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".S64")];
 pub const L_OP_12: &[Named] =
     &[named(0, ""), named(1, ".OR"), named(2, ".XOR"), named(3, ".SUM"), named(4, ".MIN"), named(5, ".MAX")];
 pub const FLAG_S32: &[Named] = &[named(0, ""), named(1, ".S32")];
@@ -1055,14 +1058,15 @@ pub const FLAG_NODEC: &[Named] = &[named(0, ""), named(1, ".NODEC")];
 pub const L_H: &[Named] = &[named(0, ".LO"), named(1, ".HI")];
 pub const L_DIR: &[Named] = &[named(0, ".L"), named(1, ".R")];
 pub const L_TY_2: &[Named] = &[named(0, ".S64"), named(1, ".U64"), named(2, ".S32"), named(3, ".U32")];
-pub const L_MD_9: &[Named] = &[named(0, ".IDX"), named(1, ".UP"), named(2, ".DOWN"), named(3, ".BFLY")];
-pub const L_MD_10: &[Named] = &[named(0, ".M88"), named(1, ".MT88")];
+pub const L_MD_10: &[Named] = &[named(0, ".IDX"), named(1, ".UP"), named(2, ".DOWN"), named(3, ".BFLY")];
+pub const L_MD_11: &[Named] = &[named(0, ".M88"), named(1, ".MT88")];
 pub const FLAG_TRYWAIT: &[Named] = &[named(0, ""), named(1, ".TRYWAIT")];
 pub const L_TM: &[Named] = &[named(0, ""), named(1, ".TMASK"), named(2, ".RED")];
 pub const FLAG_OPTOUT: &[Named] = &[named(0, ""), named(1, ".OPTOUT")];
 pub const L_AT_4: &[Named] =
     &[named(0, ""), named(1, ".A1T0"), named(2, ".A0T1"), named(3, ".A0TR"), named(4, ".A0TX"), named(5, ".ART0")];
 pub const L_OP_13: &[Named] = &[named(0, ".IV"), named(1, ".WB")];
+pub const L_OP_14: &[Named] = &[named(0, ".IVALL"), named(1, ".WBALL")];
 pub const L_DD: &[Named] = &[named(0, ".G"), named(1, ".S")];
 pub const FLAG_MULTICAST: &[Named] = &[named(0, ""), named(1, ".MULTICAST")];
 pub const FLAG_SEQUENCED: &[Named] = &[named(0, ""), named(1, ".SEQUENCED")];
@@ -1084,7 +1088,7 @@ pub const L_DT_15: &[Named] = &[named(3, ".TF32")];
 pub const L_ST_17: &[Named] = &[named(3, ".F16")];
 pub const L_SAT_3: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".RELU")];
 pub const FLAG_FLUSH: &[Named] = &[named(0, ""), named(1, ".FLUSH")];
-pub const L_OP_14: &[Named] = &[named(0, ".IV"), named(1, ".PF")];
+pub const L_OP_15: &[Named] = &[named(0, ".IV"), named(1, ".PF")];
 pub const L_DIM: &[Named] = &[named(0, ".1D"), named(1, ".2D"), named(2, ".3D"), named(3, ".4D"), named(4, ".5D")];
 pub const FLAG_IM2COL: &[Named] = &[named(0, ""), named(1, ".IM2COL")];
 pub const L_H_2: &[Named] =
@@ -1096,5 +1100,5 @@ pub const L_SG_3: &[Named] = &[named(0, ".U8"), named(1, "")];
 pub const L_ACC: &[Named] = &[named(0, ""), named(1, ".ACC")];
 pub const FLAG_16X2: &[Named] = &[named(0, ""), named(1, ".16x2")];
 pub const L_TY_5: &[Named] = &[named(0, ".U32"), named(1, ""), named(2, ".U16x2"), named(3, ".S16x2")];
-pub const L_MD_11: &[Named] = &[named(0, ".ALL"), named(1, ".ANY"), named(2, ".EQ")];
+pub const L_MD_12: &[Named] = &[named(0, ".ALL"), named(1, ".ANY"), named(2, ".EQ")];
 pub const FLAG_EXCLUSIVE: &[Named] = &[named(0, ""), named(1, ".EXCLUSIVE")];

@@ -493,6 +493,8 @@ pub mod md {
     pub const ECL: Modifier = Modifier::of("md", ".ECL");
     pub const ECR: Modifier = Modifier::of("md", ".ECR");
     pub const RC16: Modifier = Modifier::of("md", ".RC16");
+    pub const FILL: Modifier = Modifier::of("md", ".FILL");
+    pub const BROADCAST: Modifier = Modifier::of("md", ".BROADCAST");
     pub const IDX: Modifier = Modifier::of("md", ".IDX");
     pub const UP: Modifier = Modifier::of("md", ".UP");
     pub const DOWN: Modifier = Modifier::of("md", ".DOWN");
@@ -502,7 +504,7 @@ pub mod md {
     pub const EQ: Modifier = Modifier::of("md", ".EQ");
     pub const VALUES: &[Modifier] = &[
         SYNC, ARV, TRAP, INT, _4A, _2A_LO, _2A_HI, NONE, IL, IS, ISL, M88, MT88, M816, M832, M864, F4E, B4E, RC8, ECL,
-        ECR, RC16, IDX, UP, DOWN, BFLY, ALL, ANY, EQ,
+        ECR, RC16, FILL, BROADCAST, IDX, UP, DOWN, BFLY, ALL, ANY, EQ,
     ];
 }
 
@@ -594,17 +596,19 @@ pub mod op {
     pub const RML2: Modifier = Modifier::of("op", ".RML2");
     pub const NONE: Modifier = Modifier::of("op", "");
     pub const SUM: Modifier = Modifier::of("op", ".SUM");
+    pub const WBALL: Modifier = Modifier::of("op", ".WBALL");
     pub const PF: Modifier = Modifier::of("op", ".PF");
     pub const VALUES: &[Modifier] = &[
         ADD, MIN, MAX, INC, DEC, AND, OR, XOR, EXCH, SAFEADD, CAS, CAST, CAST_SPIN, POPC, AND_POPC, XOR_POPC, IVALL,
-        IVALLP, PF1, PF2, WB, IV, RS, PML2, DML2, RML2, NONE, SUM, PF,
+        IVALLP, PF1, PF2, WB, IV, RS, PML2, DML2, RML2, NONE, SUM, WBALL, PF,
     ];
 }
 
 pub mod or {
     use super::super::super::row::Modifier;
     pub const NONE: Modifier = Modifier::of("or", "");
-    pub const VALUES: &[Modifier] = &[NONE];
+    pub const OR: Modifier = Modifier::of("or", ".OR");
+    pub const VALUES: &[Modifier] = &[NONE, OR];
 }
 
 pub mod pand {

@@ -129,7 +129,8 @@ pub fn copied(inst: &Instruction, form: &'static Form, chip: SmArch, but: &str) 
                 let value = moved(field, value, &form.fields[i]).ok_or_else(|| format!("{chip} has no {}", text()))?;
                 out.set(slot, field.role, value).map_err(|e| e.to_string())?;
             }
-            None if value == field.unsaid() || value == field.none() => {}
+            // All ones are no register, but the bit of bf16 is the type.
+            None if value == field.unsaid() || value == field.none() && field.slot != "bf" => {}
             None => return Err(format!("{chip} has no {}", text())),
         }
     }
