@@ -46,11 +46,12 @@ impl Decoder {
     /// Decodes the instruction at the start of `words`.
     pub fn decode(&self, words: [u32; 4]) -> R<Inst> {
         let w = words[0];
-        let inst = match w >> 30 {
+        let mut inst = match w >> 30 {
             0b10 => self.scalar(words)?,
             0b11 => self.long(words)?,
             _ => self.short_vector(words)?,
         };
+        inst.complete();
         if self.reserved {
             super::reserved::check(self.chip(), &inst)?;
         }

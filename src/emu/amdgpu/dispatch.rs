@@ -68,6 +68,8 @@ struct Shared<'a> {
     failed: AtomicBool,
     next: AtomicU64,
     slots: Mutex<Vec<u32>>,
+    /// What LDS contains at first.
+    lds: Vec<u8>,
     outcome: Mutex<(Stats, Option<Box<WaveFault>>)>,
 }
 
@@ -89,6 +91,7 @@ pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBo
         failed: AtomicBool::new(false),
         next: AtomicU64::new(0),
         slots: Mutex::new((0..dispatch.scratch_waves).rev().collect()),
+        lds: Lds::pattern(dispatch.lds_bytes, options.seed),
         outcome: Mutex::new((Stats::default(), None)),
     };
     let threads = options.threads.clamp(1, 64).min(usize::try_from(dispatch.group_count()).unwrap_or(64).max(1));
@@ -337,7 +340,7 @@ impl Shared<'_> {
             }
             w
         });
-        let lds = Lds::new(d.lds_bytes, waves as usize, self.strict);
+        let lds = Lds::new(self.lds.clone(), waves as usize, self.strict);
         let mut group = Group::new(id, made.collect(), lds, self.strict.seed);
         group.scratch_slots = slots;
         group

@@ -4,6 +4,7 @@
 //! whose sign depends on the quotient's size; the numerator was scaled up when it is small, the denominator when it is
 //! large.
 
+use super::bus::ones;
 use super::cross::Cross;
 use super::fault::R;
 use super::float::{Small, fma_odd, fma64, fma64_to_denormal, frexp64, ldexp64, pow2, to_f32};
@@ -70,15 +71,21 @@ fn scale(a: f64, d: f64, n: f64, p: &Precision) -> (f64, bool) {
 /// One half of the helpers; the mask is the scale flag or the carry.
 pub(super) fn half(w: &Wave, i: &Inst, c: Cross, fetch: &Fetch, out: &mut Result32) -> R<u32> {
     let types = c.types();
-    let (a, b) = (fetch.wide(0, types[0])?, fetch.wide(1, types[1])?);
+    let [mut a, mut b, mut d] = [[0; 32]; 3];
+    fetch.wide(0, types[0], &mut a)?;
+    fetch.wide(1, types[1], &mut b)?;
     // Compilers multiply and add 32 bits with it and leave the upper half of the addend unwritten.
-    let d = if let Cross::MadWide { .. } = c { fetch.wide_low(2)? } else { fetch.wide(2, types[2])? };
+    match c {
+        Cross::MadWide { .. } => fetch.wide_low(2, &mut d)?,
+        _ => fetch.wide(2, types[2], &mut d)?,
+    }
     let vcc = match c {
         Cross::DivFmas { .. } => half_mask(w.scalar_operand(super::inst::Operand::S(VCC), 255)?, fetch.h),
         _ => 0,
     };
     let mut mask = 0;
-    for k in 0..32 {
+    for k in ones(half_mask(w.exec(), fetch.h).into()) {
+        let k = k & 31;
         let (value, flag) = match c {
             Cross::DivScale { double } => scaled(double, [a[k], b[k], d[k]], w.mode.flush_in(Ty::F32)),
             Cross::DivFmas { double } => (fused(double, [a[k], b[k], d[k]], vcc >> k & 1 == 1, w), false),

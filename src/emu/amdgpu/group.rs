@@ -143,7 +143,7 @@ impl Group {
         stop: &AtomicBool,
         budget: u64,
     ) -> (Tlb<'a>, Result<SliceEnd, Box<WaveFault>>) {
-        let lds = std::mem::replace(&mut self.lds, Lds::new(0, 0, super::Strict::off()));
+        let lds = std::mem::replace(&mut self.lds, Lds::new(Vec::new(), 0, super::Strict::off()));
         let mut unit = Unit { tlb, lds };
         let result = self.run(&mut unit, code, stop, budget);
         let Unit { tlb, lds } = unit;
@@ -363,6 +363,10 @@ fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst) -> R<Next> {
         let done = execute(w, unit, &moved);
         w.index_mode = true;
         return done;
+    }
+    if let Some(direct) = i.direct.filter(|d| d.applies(w.mode)) {
+        direct.execute(w, i)?;
+        return Ok(Next::Advance);
     }
     match i.entry.sem {
         Sem::Scalar(s) => control::scalar(w, i, s)?,

@@ -139,10 +139,11 @@ impl Hazards {
     }
 }
 
-type Ranges = [(Operand, u32); 6];
+/// Operands with their dwords.
+pub(super) type Ranges = [(Operand, u32); 6];
 
 /// Operands read, with their dwords.
-fn reads(i: &Inst) -> Ranges {
+pub(super) fn reads(i: &Inst) -> Ranges {
     let w = i.entry.widths;
     let dwords = |slot: usize| match w[slot + 1] {
         0 | 255 => 1,
@@ -212,7 +213,7 @@ fn check_rdna(w: &Wave, i: &Inst, gfx1100: bool) -> R<()> {
     }
     if i.class == Class::Wmma && h.wmma.1 != 0 {
         let d = h.wmma.0..h.wmma.1;
-        let hit = reads(i).iter().take(2).any(|(o, n)| overlap(&vectors(*o, *n), &d));
+        let hit = i.reads.iter().take(2).any(|(o, n)| overlap(&vectors(*o, *n), &d));
         if hit {
             return hazard("a matrix instruction reads the result of the one before as A or B", 1, 0);
         }
@@ -234,9 +235,9 @@ fn check_rdna(w: &Wave, i: &Inst, gfx1100: bool) -> R<()> {
     if h.last_trans == 0 || h.valu - h.last_trans > 5 {
         return Ok(());
     }
-    for (o, n) in reads(i) {
+    for (o, n) in i.reads {
         for r in vectors(o, n) {
-            let p = h.vectors[w.register_index(r)?];
+            let p = &h.vectors[w.register_index(r)?];
             if p.by != Class::Trans || p.written <= h.settled {
                 continue;
             }
@@ -276,15 +277,13 @@ fn check_cdna(w: &Wave, i: &Inst) -> R<()> {
     if lane_access || matches!(i.class, Class::Mfma { .. }) {
         need(h, "a vector instruction wrote EXEC", 4, exec)?;
     }
-    for (slot, (o, n)) in reads(i).into_iter().enumerate() {
+    for (slot, (o, n)) in i.reads.into_iter().enumerate() {
         for r in vectors(o, n) {
-            let p = h.vectors[w.register_index(r)?];
-            read_vector(h, i, slot, o, n, &p, lane_read)?;
+            read_vector(h, i, slot, o, n, &h.vectors[w.register_index(r)?], lane_read)?;
         }
     }
     for r in written(i) {
-        let p = h.vectors[w.register_index(r)?];
-        write_vector(h, i, &p)?;
+        write_vector(h, i, &h.vectors[w.register_index(r)?])?;
     }
     Ok(())
 }
@@ -293,7 +292,7 @@ fn check_cdna(w: &Wave, i: &Inst) -> R<()> {
 fn scalars(w: &Wave, i: &Inst, lane_access: bool) -> R<()> {
     let h = &w.hazards;
     let valu = i.class.is_valu();
-    for (slot, (o, n)) in reads(i).into_iter().enumerate() {
+    for (slot, (o, n)) in i.reads.into_iter().enumerate() {
         let Operand::S(first) = o else { continue };
         let is_mask = slot == 2 && matches!(i.entry.sem, Sem::Cross(Cross::Select | Cross::Carry { .. }));
         let dwords = if is_mask { w.halves as u32 } else { n.max(1) };
@@ -441,6 +440,15 @@ pub(super) fn note(w: &mut Wave, i: &Inst) {
 
 fn note_vector(w: &mut Wave, i: &Inst, now: u32) {
     let range = written(i);
+    if w.chip != Chip::Gfx942 && i.class != Class::Trans {
+        // Of these chips' registers only transcendental results matter: this one is none any more.
+        for r in range {
+            if let Ok(at) = w.register_index(r) {
+                w.hazards.vectors[at].by = i.class;
+            }
+        }
+        return;
+    }
     let past = Past {
         written: now,
         by: i.class,

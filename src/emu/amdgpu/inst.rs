@@ -1,6 +1,7 @@
 //! A decoded instruction: operands resolved as far as they can be before the wave runs, and its text for reports.
 
-use super::hazard::Class;
+use super::direct::Direct;
+use super::hazard::{Class, Ranges};
 use super::lanes::Ty;
 use super::rows::{Entry, Format};
 use super::sem::Sem;
@@ -129,6 +130,10 @@ pub(super) struct Inst {
     pub mem: MemFields,
     /// The other half of a dual instruction.
     pub second: Option<Box<Inst>>,
+    /// How it runs without regard for modifiers, if it has none.
+    pub direct: Option<Direct>,
+    /// Operands read, with their dwords.
+    pub reads: Ranges,
 }
 
 impl Inst {
@@ -161,6 +166,17 @@ impl Inst {
             imm: 0,
             mem: MemFields::default(),
             second: None,
+            direct: None,
+            reads: [(Operand::None, 0); 6],
+        }
+    }
+
+    /// Notes what follows from the fields, once they are all known.
+    pub fn complete(&mut self) {
+        self.direct = Direct::of(self);
+        self.reads = super::hazard::reads(self);
+        if let Some(second) = &mut self.second {
+            second.reads = super::hazard::reads(second);
         }
     }
 

@@ -6,6 +6,25 @@
 /// 32 lanes of one 32-bit register.
 pub(super) type L = [u32; 32];
 
+/// The bit of each lane in a mask.
+const BITS: L = {
+    let mut bits = [0; 32];
+    let mut lane = 0;
+    while lane < 32 {
+        bits[lane] = 1 << lane;
+        lane += 1;
+    }
+    bits
+};
+
+/// Replaces the lanes that the mask has.
+#[inline]
+pub(super) fn replace(lanes: &mut L, by: &L, mask: u32) {
+    for i in 0..32 {
+        lanes[i] = if mask & BITS[i] != 0 { by[i] } else { lanes[i] };
+    }
+}
+
 /// How an operand's bits are read: which modifiers, inline constants and flushes apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ty {

@@ -56,17 +56,21 @@ impl Lds {
         std::mem::replace(&mut self.strict, strict)
     }
 
-    pub fn new(size_bytes: u32, waves: usize, strict: Strict) -> Self {
-        let size = size_bytes as usize;
-        let is_checked = strict.poison || strict.races;
-        // A pattern rather than zeros: code that relies on either is wrong.
-        let mut seed = strict.seed | 1;
-        let mut pattern = || {
+    /// What it contains at first: a pattern rather than zeros, for code that relies on either is wrong.
+    pub fn pattern(size_bytes: u32, seed: u64) -> Vec<u8> {
+        let mut seed = seed | 1;
+        let mut next = || {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (seed >> 56) as u8
         };
+        (0..size_bytes).map(|_| next()).collect()
+    }
+
+    pub fn new(bytes: Vec<u8>, waves: usize, strict: Strict) -> Self {
+        let size = bytes.len();
+        let is_checked = strict.poison || strict.races;
         Self {
-            bytes: (0..size).map(|_| pattern()).collect(),
+            bytes,
             cells: vec![Cell::default(); if is_checked { size.div_ceil(4) } else { 0 }],
             strict,
             done_at_barrier: vec![0; waves],
@@ -111,6 +115,38 @@ impl Lds {
         Ok(())
     }
 
+    /// The dword at an offset.
+    #[inline]
+    pub fn word(&mut self, w: &Wave, offset: u64) -> R<u32> {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if offset.is_multiple_of(4)
+            && let Some(raw) = self.bytes.get(at..).and_then(|rest| rest.first_chunk())
+        {
+            let value = u32::from_le_bytes(*raw);
+            if !self.cells.is_empty() {
+                self.note_cell(w, at, 15, How::Read)?;
+            }
+            return Ok(value);
+        }
+        let mut raw = [0; 4];
+        self.read(w, offset, &mut raw)?;
+        Ok(u32::from_le_bytes(raw))
+    }
+
+    /// Stores the dword at an offset.
+    #[inline]
+    pub fn put_word(&mut self, w: &Wave, offset: u64, value: u32) -> R<()> {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if offset.is_multiple_of(4) && self.bytes.len() >= 4 && at <= self.bytes.len() - 4 {
+            if !self.cells.is_empty() {
+                self.note_cell(w, at, 15, How::Write)?;
+            }
+            self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            return Ok(());
+        }
+        self.write(w, offset, &value.to_le_bytes())
+    }
+
     pub fn write(&mut self, w: &Wave, offset: u64, from: &[u8]) -> R<()> {
         let Some(at) = self.range(offset, from.len())? else { return Ok(()) };
         self.note(w, at, from.len(), How::Write)?;
@@ -151,10 +187,11 @@ impl Lds {
         Ok(())
     }
 
+    #[inline]
     fn note_cell(&mut self, w: &Wave, from: usize, mask: u8, how: How) -> R<()> {
         let me = w.index as u8 + 1;
         let offset = from as u32;
-        let c = self.cells[from / 4];
+        let c = &self.cells[from / 4];
         if self.strict.poison && how != How::Write && c.known & mask != mask {
             return fail(FaultKind::LdsUnwritten { offset });
         }
@@ -165,8 +202,9 @@ impl Lds {
                 let other = if c.write_atomic { How::Atomic } else { How::Write };
                 return self.race(offset, how, other, c.writer);
             }
-            let done = self.done_at_barrier.get(usize::from(c.writer).wrapping_sub(1)).copied();
-            if foreign_write && c.write_epoch < w.epoch && done.is_some_and(|done| c.write_seq > done) && !both_atomic {
+            let done = || self.done_at_barrier.get(usize::from(c.writer).wrapping_sub(1));
+            let unfinished = || done().is_some_and(|done| c.write_seq > *done);
+            if foreign_write && c.write_epoch < w.epoch && !both_atomic && unfinished() {
                 return fail(FaultKind::LdsStoreNotWaited { offset, wave: u32::from(c.writer) - 1 });
             }
             let foreign_read = c.reader != 0 && c.reader != me && c.read_bytes & mask != 0 && c.read_epoch == w.epoch;

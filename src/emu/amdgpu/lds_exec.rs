@@ -9,7 +9,7 @@ use super::inst::{Inst, M0, Operand};
 use super::lds::Lds;
 use super::memory::{Kind, MemOp, Width};
 use super::wait::Counter;
-use super::wave::Wave;
+use super::wave::{Wave, half_mask};
 
 pub(super) fn execute(w: &mut Wave, lds: &mut Lds, i: &Inst, op: MemOp) -> R<()> {
     if matches!(op.kind, Kind::Cache(_)) {
@@ -126,11 +126,13 @@ pub(super) fn collect(w: &Wave, from: &[usize; 4], lane: usize, width: Width) ->
 }
 
 fn load(w: &mut Wave, lds: &mut Lds, i: &Inst, width: Width) -> R<()> {
+    if width.bytes == 4 && !width.by_lane {
+        let at = source(w, i.mem.addr, 0)?;
+        let to = targets(w, i.dst, 1, Counter::Lds)?;
+        return load_words(w, lds, at, i.mem.offset as u64, to[0]);
+    }
     let addr = address(w, i, Some(width))?;
     let to = targets(w, i.dst, width.bytes.div_ceil(4), Counter::Lds)?;
-    if width.bytes == 4 {
-        return load_words(w, lds, addr, to[0]);
-    }
     for lane in lanes_of(w.exec()) {
         let mut bytes = [0; 16];
         lds.read(w, addr(w, lane), &mut bytes[..width.bytes as usize])?;
@@ -140,21 +142,43 @@ fn load(w: &mut Wave, lds: &mut Lds, i: &Inst, width: Width) -> R<()> {
 }
 
 /// A dword a lane; neighbours with one address read it once.
-fn load_words(w: &mut Wave, lds: &mut Lds, addr: impl Fn(&Wave, usize) -> u64, to: usize) -> R<()> {
-    let (mut last, mut value) = (None, 0);
-    for lane in lanes_of(w.exec()) {
-        let at = addr(w, lane);
-        if last != Some(at) {
-            let mut raw = [0; 4];
-            lds.read(w, at, &mut raw)?;
-            (last, value) = (Some(at), u32::from_le_bytes(raw));
+fn load_words(w: &mut Wave, lds: &mut Lds, at: usize, offset: u64, to: usize) -> R<()> {
+    let exec = w.exec();
+    for h in 0..w.halves {
+        let (mut last, mut value, mut out) = (u64::MAX, 0, [0; 32]);
+        let addresses = w.half(at, h);
+        for k in lanes_of(half_mask(exec, h).into()) {
+            let at = (u64::from(addresses[k & 31]) + offset) & 0xffff_ffff;
+            if last != at {
+                w.accesses(32 * h + k);
+                (last, value) = (at, lds.word(w, at)?);
+            }
+            out[k & 31] = value;
         }
-        w.put_lane(to, lane, value);
+        w.put_half(to, h, &out, half_mask(exec, h));
+    }
+    Ok(())
+}
+
+/// A dword a lane.
+fn store_words(w: &mut Wave, lds: &mut Lds, at: usize, offset: u64, from: usize) -> R<()> {
+    let exec = w.exec();
+    for h in 0..w.halves {
+        let (addresses, values) = (w.half(at, h), w.half(from, h));
+        for k in lanes_of(half_mask(exec, h).into()) {
+            w.accesses(32 * h + k);
+            lds.put_word(w, (u64::from(addresses[k & 31]) + offset) & 0xffff_ffff, values[k & 31])?;
+        }
     }
     Ok(())
 }
 
 fn store(w: &mut Wave, lds: &mut Lds, i: &Inst, width: Width) -> R<()> {
+    if width.bytes == 4 && !width.by_lane {
+        let at = source(w, i.mem.addr, 0)?;
+        let from = sources(w, i.mem.data, 1)?;
+        return store_words(w, lds, at, i.mem.offset as u64, from[0]);
+    }
     let addr = address(w, i, Some(width))?;
     let from = sources(w, i.mem.data, width.bytes.div_ceil(4))?;
     for lane in lanes_of(w.exec()) {

@@ -16,6 +16,7 @@ mod cross;
 mod cross_lane;
 mod decode;
 mod decode_mem;
+mod direct;
 mod dispatch;
 mod division;
 mod dpp;

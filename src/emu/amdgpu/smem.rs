@@ -97,8 +97,6 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
 fn record(w: &Wave, unit: &mut Unit, va: u64, bytes: &[u8]) -> R<()> {
     let Some(shadow) = &mut unit.tlb.shadow else { return Ok(()) };
     let lds = &unit.lds;
-    let mut at = [0; 64];
-    at[0] = va;
     let value = |_: usize, n: usize| {
         let mut word = [0; 4];
         let part = bytes.get(4 * n..).unwrap_or_default();
@@ -106,7 +104,7 @@ fn record(w: &Wave, unit: &mut Unit, va: u64, bytes: &[u8]) -> R<()> {
         word[..len].copy_from_slice(&part[..len]);
         u32::from_le_bytes(word)
     };
-    let accesses = Accesses { how: How::Scalar, lanes: 1, at: &at, len_bytes: bytes.len() as u32 };
+    let accesses = Accesses { how: How::Scalar, lanes: 1, at: &[va], len_bytes: bytes.len() as u32 };
     shadow.record(w, &accesses, value, |wave| lds.stores_done(wave))
 }
 

@@ -2,6 +2,7 @@
 //! lanes that EXEC (and a lane shuffle) allows.
 
 use super::Chip;
+use super::bus::ones;
 use super::dpp;
 use super::fault::{FaultKind, R, fail};
 use super::inst::{Inst, Operand};
@@ -119,15 +120,16 @@ pub(super) fn compute(
             f(a, b, fetch.narrow(2, sem.src[2], &mut c)?, &mut out.lo);
         }
         VFn::Lane(f) => {
-            let [a, b, c] = [0, 1, 2].map(|slot| fetch.wide(slot, sem.src[slot]));
-            let (a, b, c) = (a?, b?, c?);
-            let active = half_mask(w.exec(), h);
+            let mut sources = [[0; 32]; 3];
+            for (slot, source) in sources.iter_mut().enumerate().filter(|(slot, _)| i.src[*slot] != Operand::None) {
+                fetch.wide(slot, sem.src[slot], source)?;
+            }
+            let [a, b, c] = &sources;
             let mode = w.mode;
-            for n in 0..32 {
-                if active >> n & 1 == 1 {
-                    let v = f(&Lane { a: a[n], b: b[n], c: c[n], mode });
-                    (out.lo[n], out.hi[n]) = (v as u32, (v >> 32) as u32);
-                }
+            for n in ones(half_mask(w.exec(), h).into()) {
+                let n = n & 31;
+                let v = f(&Lane { a: a[n], b: b[n], c: c[n], mode });
+                (out.lo[n], out.hi[n]) = (v as u32, (v >> 32) as u32);
             }
         }
     }
@@ -273,58 +275,57 @@ impl<'a> Fetch<'a> {
     }
 
     /// A source of any width as 64-bit lanes.
-    pub fn wide(&self, slot: usize, ty: Ty) -> R<[u64; 32]> {
+    pub fn wide(&self, slot: usize, ty: Ty, out: &mut [u64; 32]) -> R<()> {
         if !ty.is_64() {
-            if self.i.src[slot] == Operand::None {
-                return Ok([0; 32]);
-            }
-            let lo = self.narrow_copy(slot, ty)?;
-            return Ok(lo.map(u64::from));
+            let mut buf = [0; 32];
+            let lo = self.narrow(slot, ty, &mut buf)?;
+            out.iter_mut().zip(lo).for_each(|(out, lo)| *out = u64::from(*lo));
+            return Ok(());
         }
-        let mut out = match self.i.src[slot] {
+        let join = |out: &mut [u64; 32], lo: &L, hi: &L| {
+            for k in 0..32 {
+                out[k] = u64::from(lo[k]) | u64::from(hi[k]) << 32;
+            }
+        };
+        match self.i.src[slot] {
             Operand::V(n) => {
                 self.check_even(n)?;
                 let hi_at = self.w.readable(u32::from(n) + 1, self.active())?;
-                let lo_half = self.copy(Operand::V(n))?;
-                let hi_half = self.w.half(hi_at, self.h);
-                std::array::from_fn(|k| u64::from(lo_half[k]) | u64::from(hi_half[k]) << 32)
+                let lo_at = self.w.readable(n.into(), self.active())?;
+                join(out, self.w.half(lo_at, self.h), self.w.half(hi_at, self.h));
             }
-            other => [self.w.scalar_operand(other, 2)?; 32],
-        };
+            other => *out = [self.w.scalar_operand(other, 2)?; 32],
+        }
         if let Some(s) = self.shuffled.filter(|_| slot == 0) {
-            out = std::array::from_fn(|k| u64::from(s[self.h][0][k]) | u64::from(s[self.h][1][k]) << 32);
+            join(out, &s[self.h][0], &s[self.h][1]);
         }
         let (abs, neg) = (self.i.abs >> slot & 1 == 1, self.i.neg >> slot & 1 == 1);
         let flush = self.sem_flushes && ty.is_float() && self.w.mode.flush_in(ty);
         if abs || neg || flush {
-            for v in &mut out {
+            for v in out {
                 *v = if abs { *v & !ty.sign() } else { *v };
                 *v = if neg { *v ^ ty.sign() } else { *v };
                 *v = if flush { flushed(ty, *v) } else { *v };
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// A 64-bit source whose upper half may be unwritten.
-    pub fn wide_low(&self, slot: usize) -> R<[u64; 32]> {
+    pub fn wide_low(&self, slot: usize, out: &mut [u64; 32]) -> R<()> {
         match self.i.src[slot] {
             Operand::V(n) => {
                 let (lo, hi) = (self.copy(Operand::V(n))?, self.w.readable(u32::from(n) + 1, 0)?);
                 let hi = self.w.half(hi, self.h);
-                Ok(std::array::from_fn(|k| u64::from(lo[k]) | u64::from(hi[k]) << 32))
+                *out = std::array::from_fn(|k| u64::from(lo[k]) | u64::from(hi[k]) << 32);
             }
             Operand::S(n) => {
                 let lo = self.w.read_scalars(n, 1)?;
-                Ok([lo | u64::from(self.w.scalar_unchecked(n + 1)) << 32; 32])
+                *out = [lo | u64::from(self.w.scalar_unchecked(n + 1)) << 32; 32];
             }
-            _ => self.wide(slot, Ty::U64),
+            _ => self.wide(slot, Ty::U64, out)?,
         }
-    }
-
-    fn narrow_copy(&self, slot: usize, ty: Ty) -> R<L> {
-        let mut buf = [0; 32];
-        Ok(*self.narrow(slot, ty, &mut buf)?)
+        Ok(())
     }
 
     fn check_even(&self, n: u16) -> R<()> {
@@ -410,7 +411,10 @@ pub(super) fn compare(w: &mut Wave, i: &Inst, c: Compare) -> R<()> {
         let fetch = Fetch { w, i, sem_flushes: !matches!(c.what, What::Class), h, shuffled: shuffled.as_deref() };
         let b_ty = if matches!(c.what, What::Class) { c.class_bits() } else { c.ty };
         let hit = if wide {
-            compare64(c, &fetch.wide(0, c.ty)?, &fetch.wide(1, b_ty)?)
+            let (mut a, mut b) = ([0; 32], [0; 32]);
+            fetch.wide(0, c.ty, &mut a)?;
+            fetch.wide(1, b_ty, &mut b)?;
+            compare64(c, &a, &b)
         } else {
             let (mut a, mut b) = ([0; 32], [0; 32]);
             compare32(c, fetch.narrow(0, c.ty, &mut a)?, fetch.narrow(1, b_ty, &mut b)?)

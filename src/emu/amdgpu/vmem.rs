@@ -340,9 +340,11 @@ fn resolve(w: &Wave, addresses: &Addresses, len_bytes: u32) -> [Target; 64] {
 
 /// The first address when all lanes are active and consecutive.
 fn consecutive(w: &Wave, at: &[u64; 64], len_bytes: u32) -> Option<u64> {
-    let row = w.exec() == w.full() && len_bytes.is_multiple_of(4);
+    if w.exec() != w.full() || !len_bytes.is_multiple_of(4) || at[1] != at[0].wrapping_add(len_bytes.into()) {
+        return None;
+    }
     let next = |n: usize| at[0].wrapping_add(n as u64 * u64::from(len_bytes));
-    (row && (1..w.lanes() as usize).all(|n| at[n] == next(n))).then_some(at[0])
+    (2..w.lanes() as usize).all(|n| at[n] == next(n)).then_some(at[0])
 }
 
 /// First byte and length of the bytes that the lanes access together; `None` when no lane is active, or the range is
@@ -382,6 +384,15 @@ fn gather(w: &mut Wave, window: &Window, at: &[u64; 64], shared: bool, to: &[usi
 /// A whole row in one read.
 fn load_row(w: &mut Wave, unit: &mut Unit, to: &[usize; 4], first: u64, len_bytes: u32) -> R<()> {
     let (lanes, words) = (w.lanes() as usize, (len_bytes / 4) as usize);
+    if words == 1 {
+        let mut row = [[0u32; 32]; 2];
+        unit.tlb.read(first, bytemuck::cast_slice_mut(&mut row.as_flattened_mut()[..lanes]))?;
+        for (h, half) in row.iter_mut().enumerate().take(w.halves) {
+            half.iter_mut().for_each(|v| *v = u32::from_le(*v));
+            w.put_half(to[0], h, half, u32::MAX);
+        }
+        return Ok(());
+    }
     let mut row = [0u8; 64 * 16];
     let bytes = &mut row[..lanes * len_bytes as usize];
     unit.tlb.read(first, bytes)?;
@@ -429,6 +440,15 @@ fn scatter(w: &Wave, unit: &mut Unit, addresses: &Addresses, width: Width, from:
     let (at, words) = (addresses.all(w), width.bytes as usize / 4);
     let (start, len_bytes) = span(w.exec(), &at, width.bytes)?;
     let window = unit.tlb.window(start, len_bytes, Access::Write).ok()?;
+    if words == 1 && consecutive(w, &at, width.bytes).is_some() {
+        let mut row = [[0u32; 32]; 2];
+        for (h, half) in row.iter_mut().enumerate().take(w.halves) {
+            *half = w.half(from[0], h).map(u32::to_le);
+        }
+        let bytes = bytemuck::cast_slice(&row.as_flattened()[..w.lanes() as usize]);
+        window.memory.write(start.wrapping_sub(window.va_start), bytes);
+        return Some((w.exec(), at));
+    }
     let mut rows = [[0; 64]; 4];
     for (row, place) in rows.iter_mut().zip(&from[..words]) {
         for h in 0..w.halves {

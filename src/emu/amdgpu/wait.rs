@@ -55,6 +55,7 @@ impl Waits {
     }
 
     /// An operation is issued.
+    #[inline]
     pub fn issue(&mut self, counter: Counter) {
         match counter {
             Counter::Load => self.load.issued += 1,
@@ -66,6 +67,7 @@ impl Waits {
     }
 
     /// The last operation of that kind will write this register.
+    #[inline]
     pub fn claims(&mut self, place: usize, counter: Counter) {
         match counter {
             Counter::Lds => self.vectors[place].lds = self.lds.issued,
@@ -77,6 +79,7 @@ impl Waits {
         self.scalars |= 1 << (n & 127);
     }
 
+    #[inline]
     pub fn scalar_pending(&self, n: u32) -> bool {
         self.scalars >> (n & 127) & 1 == 1
     }
@@ -86,8 +89,12 @@ impl Waits {
     }
 
     /// The counter that a register still waits for.
+    #[inline]
     pub fn vector_pending(&self, place: usize) -> Option<&'static str> {
         let p = self.vectors[place];
+        if p.load <= self.load.done && p.lds <= self.lds.done {
+            return None;
+        }
         let split = self.chip == Chip::Gfx1201;
         if p.load > self.load.done {
             return Some(if split { "loadcnt" } else { "vmcnt" });
@@ -96,6 +103,7 @@ impl Waits {
     }
 
     /// As `vector_pending`, without the operations that a new operation of `counter` queues after.
+    #[inline]
     pub fn pending_elsewhere(&self, place: usize, counter: Counter) -> Option<&'static str> {
         let p = self.vectors[place];
         let own = if counter == Counter::Lds { p.load <= self.load.done } else { p.lds <= self.lds.done };

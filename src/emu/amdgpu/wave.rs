@@ -116,6 +116,7 @@ impl Wave {
         if self.halves == 1 { 0xffff_ffff } else { u64::MAX }
     }
 
+    #[inline]
     pub fn exec(&self) -> u64 {
         self.mask_at(EXEC)
     }
@@ -129,12 +130,14 @@ impl Wave {
     }
 
     /// A lane mask in scalar registers, as wide as the wave; unchecked.
+    #[inline]
     pub fn mask_at(&self, first: u8) -> u64 {
         let n = usize::from(first & 127);
         let lo = u64::from(self.scalars[n]);
         if self.halves == 1 { lo } else { lo | u64::from(self.scalars[(n + 1) & 127]) << 32 }
     }
 
+    #[inline]
     pub fn put_mask(&mut self, first: u8, mask: u64) {
         self.put_scalar(first, mask as u32);
         if self.halves == 2 {
@@ -142,6 +145,7 @@ impl Wave {
         }
     }
 
+    #[inline]
     pub fn put_scalar(&mut self, n: u8, v: u32) {
         let n = usize::from(n & 127);
         self.scalars[n] = v;
@@ -159,6 +163,7 @@ impl Wave {
 
     /// Checks that a scalar register may be named, is not the destination of a load in flight and, for a read, that
     /// it was written.
+    #[inline]
     fn check_scalar(&self, n: u32, reads: bool) -> R<()> {
         if n > 127 || (self.chip != Chip::Gfx942 && n == 124) {
             return fail(FaultKind::SgprBeyondLimit { register: n, limit: 106 });
@@ -173,6 +178,7 @@ impl Wave {
     }
 
     /// `words` scalar registers from `first`, low ones first; up to 64 bits.
+    #[inline]
     pub fn read_scalars(&self, first: u8, words: u32) -> R<u64> {
         let n = u32::from(first);
         self.check_tuple('s', n, words)?;
@@ -219,6 +225,7 @@ impl Wave {
     }
 
     /// Scalar tuples are aligned: pairs to 2, longer ones to 4.
+    #[inline]
     pub fn check_tuple(&self, class: char, first: u32, words: u32) -> R<()> {
         let align = match words {
             0 | 1 => return Ok(()),
@@ -231,6 +238,7 @@ impl Wave {
         Ok(())
     }
 
+    #[inline]
     pub fn write_scalars(&mut self, first: u8, words: u32, value: u64) -> R<()> {
         let n = u32::from(first);
         self.check_tuple('s', n, words)?;
@@ -244,6 +252,7 @@ impl Wave {
     }
 
     /// A scalar operand's value; masks have the wave's width.
+    #[inline]
     pub fn scalar_operand(&self, operand: Operand, words: u8) -> R<u64> {
         let words = match words {
             255 => self.halves as u32,
@@ -269,6 +278,7 @@ impl Wave {
     }
 
     /// Place of a vector register in the file.
+    #[inline]
     pub fn register_index(&self, n: u32) -> R<usize> {
         let (at, have) = if n >= 256 { (n - 256, self.acc_count) } else { (n, self.arch_count) };
         if at >= have {
@@ -278,6 +288,7 @@ impl Wave {
     }
 
     /// Checks a read of a register in the given lanes and returns its index.
+    #[inline]
     pub fn readable(&self, n: u32, lanes: u64) -> R<usize> {
         let at = self.register_index(n)?;
         if self.strict.waits
@@ -294,6 +305,7 @@ impl Wave {
         Ok(at)
     }
 
+    #[inline]
     pub fn writable(&self, n: u32) -> R<usize> {
         let at = self.register_index(n)?;
         if self.strict.waits
@@ -305,6 +317,7 @@ impl Wave {
     }
 
     /// As `writable` for a load: loads of one counter return in order, so a later one may name the same register.
+    #[inline]
     pub fn writable_by_load(&self, n: u32, counter: Counter) -> R<usize> {
         let at = self.register_index(n)?;
         if self.strict.waits
@@ -315,11 +328,13 @@ impl Wave {
         Ok(at)
     }
 
+    #[inline]
     pub fn half(&self, place: usize, h: usize) -> &L {
         &self.vectors[place * self.halves + h]
     }
 
     /// Writes the chosen lanes of one half of a register.
+    #[inline]
     pub fn put_half(&mut self, place: usize, h: usize, value: &L, mask: u32) {
         self.known[place] |= u64::from(mask) << (32 * h);
         let out = &mut self.vectors[place * self.halves + h];
@@ -327,27 +342,27 @@ impl Wave {
             *out = *value;
             return;
         }
-        for i in 0..32 {
-            if mask >> i & 1 == 1 {
-                out[i] = value[i];
-            }
-        }
+        super::lanes::replace(out, value, mask);
     }
 
     /// Notes which lane accesses memory from here on.
+    #[inline]
     pub fn accesses(&self, lane: usize) {
         self.access_lane.set(u8::try_from(lane).ok());
     }
 
+    #[inline]
     pub fn lane(&self, place: usize, lane: usize) -> u32 {
         self.vectors[place * self.halves + lane / 32][lane % 32]
     }
 
+    #[inline]
     pub fn put_lane(&mut self, place: usize, lane: usize, value: u32) {
         self.known[place] |= 1 << lane;
         self.vectors[place * self.halves + lane / 32][lane % 32] = value;
     }
 
+    #[inline]
     pub fn is_known(&self, place: usize, lanes: u64) -> bool {
         !self.strict.poison || lanes & !self.known[place] == 0
     }
@@ -367,6 +382,7 @@ impl Wave {
 }
 
 /// Bits of EXEC that belong to one half.
+#[inline]
 pub(super) fn half_mask(mask: u64, h: usize) -> u32 {
     (mask >> (32 * h)) as u32
 }

@@ -38,11 +38,16 @@ impl Levels {
 }
 
 /// The bits of these bytes.
+#[inline]
 pub(super) fn mask(bytes: u8) -> u32 {
+    if bytes & 15 == 15 {
+        return u32::MAX;
+    }
     u32::from_le_bytes([0, 1, 2, 3].map(|n| if bytes >> n & 1 == 1 { 255 } else { 0 }))
 }
 
 /// The caches on the path of a load.
+#[inline]
 pub(super) fn load(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
     match t.how {
         How::Read => vector(rules, line, c, t)?,
@@ -60,12 +65,14 @@ pub(super) fn load(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R
 
 /// The last store went through the vector cache that this load reads. Or it was an atomic of the same dispatch: a loop
 /// around compare-and-swap begins with a load that may find an old value.
+#[inline]
 fn own_store(rules: &Rules, c: &Cell, t: &Touch) -> bool {
     let (w, me) = (&c.write, &t.me);
     w.dispatch == me.dispatch && (w.atomic || w.group == me.group && (rules.one_unit || w.wave == me.wave))
 }
 
 /// The compute unit that read the line made the store too, so that the line holds the newer value.
+#[inline]
 fn taker_stored(rules: &Rules, c: &Cell, line: &Line) -> bool {
     let w = &c.write;
     line.dispatch == w.dispatch
@@ -74,6 +81,7 @@ fn taker_stored(rules: &Rules, c: &Cell, line: &Line) -> bool {
         && (rules.one_unit || line.wave == w.wave && !line.many)
 }
 
+#[inline]
 fn vector(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
     let Invalidated { vector, array, .. } = rules.invalidated;
     let bits = mask(c.taken_bytes & t.me.bytes);
@@ -105,11 +113,13 @@ fn vector(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
     Ok(())
 }
 
+#[inline]
 fn array_or(rules: &Rules, vector: u32, array: u32) -> u32 {
     if rules.levels.array.is_some() { array } else { vector }
 }
 
 /// A whole dword through the scalar cache.
+#[inline]
 fn scalar(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
     if t.me.bytes != 15 {
         return Ok(());
@@ -122,6 +132,7 @@ fn scalar(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
 }
 
 /// Memory that was changed without L2 noticing.
+#[inline]
 fn l2(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
     let bits = mask(t.me.bytes);
     if c.l2.when > rules.l2_invalidated {
@@ -135,6 +146,7 @@ fn l2(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
 }
 
 /// What a store leaves in L2.
+#[inline]
 pub(super) fn store(rules: &Rules, c: &mut Cell, t: &Touch) {
     if t.how == How::Atomic {
         c.l2.when = 0;

@@ -287,7 +287,7 @@ impl How {
 pub(super) struct Accesses<'a> {
     pub how: How,
     pub lanes: u64,
-    pub at: &'a [u64; 64],
+    pub at: &'a [u64],
     pub len_bytes: u32,
 }
 
@@ -422,7 +422,12 @@ impl<'a> ThreadShadow<'a> {
             };
             let mut sheet = lock(&page);
             rules.policy = sheet.policy;
+            let mut last = None;
             while let Some(lane) = lanes.next_if(|lane| accesses.at[*lane] / PAGE == number) {
+                // The same load again changes nothing.
+                if last.replace(accesses.at[lane]) == Some(accesses.at[lane]) && !accesses.how.is_store() {
+                    continue;
+                }
                 let value = |n| value(lane, n);
                 let one = Lane { accesses, lane, store: w.waits.stores_issued() };
                 record_lane(&rules, me, &mut sheet, &one, &value, &done)?;
@@ -472,6 +477,7 @@ struct Lane<'a> {
 }
 
 /// The dwords of one lane's access. Bytes on the next page, or not aligned to dwords, are not recorded.
+#[inline]
 fn record_lane(
     rules: &Rules,
     me: Side,
@@ -497,6 +503,7 @@ fn record_lane(
     Ok(())
 }
 
+#[inline]
 fn record_cell(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
     let me = t.me;
     if rules.races {

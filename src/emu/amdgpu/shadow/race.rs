@@ -4,8 +4,13 @@ use super::{Cell, How, Side, Touch};
 use crate::amdgpu::fault::{FaultKind, R, fail};
 
 /// Whether another wave of the same dispatch made an access that conflicts with this one.
+#[inline]
 pub(super) fn race(c: &Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
     let Touch { va, me, how, .. } = *t;
+    // Most dwords were last accessed by an earlier dispatch, or only read by this one.
+    if c.write.dispatch != me.dispatch && (c.read.dispatch != me.dispatch || !how.is_store()) {
+        return Ok(());
+    }
     let stores = matches!(how, How::Write | How::WriteThrough);
     let meets = |side: &Side| side.dispatch == me.dispatch && side.bytes & me.bytes != 0 && !side.synced;
     let found = |other: How, side: &Side| {
