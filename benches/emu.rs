@@ -2,7 +2,7 @@
 //! off, and translated to code of this machine. Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use doorbell::emu::amdgpu::{Chip, Dispatch, PlainBus, SharedBytes, Strict, run};
+use doorbell::emu::amdgpu::{Chip, Dispatch, HotCode, PlainBus, SharedBytes, Strict, run_hot};
 use doorbell::emu::sass;
 use doorbell::engine::software::translation;
 use doorbell::isa::sass::assemble;
@@ -54,10 +54,17 @@ fn lane_operations(c: &mut Criterion) {
     };
     let stop = AtomicBool::new(false);
     let mut group = c.benchmark_group("emu/gfx1100");
-    for (name, strict) in [("strict", Strict::on()), ("plain", Strict::off())] {
-        let stats = run(&dispatch, &bus, &strict, &stop).expect("a kernel without faults");
+    let translated = HotCode::new(translation());
+    let interpreted = HotCode::default();
+    let modes = [
+        ("strict", Strict::on(), &interpreted),
+        ("plain", Strict::off(), &interpreted),
+        ("plain, translated", Strict::off(), &translated),
+    ];
+    for (name, strict, hot) in modes {
+        let stats = run_hot(&dispatch, &bus, &strict, &stop, hot).expect("a kernel without faults");
         group.throughput(Throughput::Elements(stats.lane_operations));
-        group.bench_function(name, |b| b.iter(|| run(&dispatch, &bus, &strict, &stop)));
+        group.bench_function(name, |b| b.iter(|| run_hot(&dispatch, &bus, &strict, &stop, hot)));
     }
     group.finish();
 }

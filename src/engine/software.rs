@@ -68,8 +68,13 @@ fn amd(chip: &str, gpus: usize) -> Emulated {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let lenient = LENIENT.load(Ordering::Relaxed);
-    let waves = Strict { threads, lenient, ..Strict::on() };
-    let config = Config { waves, gpus, lenient, tells_hangs: true, metrics: metrics(*chip), ..Config::new(*chip) };
+    let mut config = Config { gpus, lenient, tells_hangs: true, metrics: metrics(*chip), ..Config::new(*chip) };
+    if PLAIN.load(Ordering::Relaxed) {
+        config.waves = Strict { threads, ..Strict::off() };
+        config.translation = translation();
+    } else {
+        config.waves = Strict { threads, lenient, ..Strict::on() };
+    }
     let machine = SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?;
     if lenient {
         MACHINES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&machine));

@@ -1,7 +1,9 @@
 //! Runs compiled kernels on the emulated compute units in strict mode, and the same program in the interpreter.
 
 use doorbell::codegen::{ParamInfo, Program};
-use doorbell::emu::amdgpu::{Chip as Emulated, Dispatch, PlainBus, SharedBytes, Stats, Strict, WaveFault, run};
+use doorbell::emu::amdgpu::{
+    Chip as Emulated, Dispatch, HotCode, PlainBus, SharedBytes, Stats, Strict, WaveFault, run_hot,
+};
 use doorbell::engine::interp::{Vars, run_program};
 use doorbell::isa::amdgpu::{Chip, MachineCode, Target, compile};
 use doorbell::uop::{Arg, Op, Scalar, UOp, USet, from_bits};
@@ -80,6 +82,18 @@ pub fn listing(code: &MachineCode) -> String {
 
 /// Runs the code on the buffers; the error names the compiler.
 pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i64]) -> Result<Stats, Box<WaveFault>> {
+    execute_by(Strict::on(), &HotCode::default(), code, p, bufs, vars)
+}
+
+/// As [`execute`], by these rules.
+pub fn execute_by(
+    strict: Strict,
+    hot: &HotCode,
+    code: &MachineCode,
+    p: &Program,
+    bufs: &mut [Vec<u8>],
+    vars: &[i64],
+) -> Result<Stats, Box<WaveFault>> {
     let mut bus = PlainBus::default();
     // What the instruction prefetch may run into.
     let padded: Vec<u8> = code.text.iter().copied().chain([0; 1024]).collect();
@@ -127,8 +141,8 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
         scratch_wave_bytes: per_wave,
         scratch_waves: waves,
     };
-    let options = Strict { max_instructions: 50_000_000, ..Strict::on() };
-    let stats = run(&dispatch, &bus, &options, &AtomicBool::new(false))?;
+    let options = Strict { max_instructions: 50_000_000, ..strict };
+    let stats = run_hot(&dispatch, &bus, &options, &AtomicBool::new(false), hot)?;
     for (b, (shared, lead)) in bufs.iter_mut().zip(&memory) {
         let all = shared.to_vec();
         let n = b.len();

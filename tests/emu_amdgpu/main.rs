@@ -9,6 +9,7 @@ mod lanes;
 mod matrix;
 mod ops;
 mod strict;
+mod translated;
 
 use doorbell::emu::amdgpu::{Chip, Strict};
 use harness::{CLANG, Launch, Loaded, SIZE, compile_by, folder, inputs, launch, on_host, scratch};

@@ -5,6 +5,7 @@
 
 use super::fault::{FaultKind, R, WaveFault, fail};
 use super::shadow::{Policy, ShadowMemory, ThreadShadow};
+use doorbell_ioctl::port::DeviceView;
 use std::sync::Arc;
 
 /// The kind of an access.
@@ -34,6 +35,11 @@ pub trait Memory: Send + Sync {
     fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32;
     /// Atomically replaces an aligned quadword by `f` of it; returns the old one.
     fn update_u64(&self, offset: u64, f: &mut dyn FnMut(u64) -> u64) -> u64;
+
+    /// The memory itself, if it is mapped here: code of the host may read it.
+    fn view(&self) -> Option<DeviceView> {
+        None
+    }
 
     /// Fills `rows[word][lane]` with `words` dwords at the offset of each lane that is on.
     fn gather(&self, lanes: u64, offsets: &[u64; 64], words: usize, rows: &mut Rows) {
@@ -141,6 +147,11 @@ impl<'a> Tlb<'a> {
 
     pub fn new(bus: &'a dyn Bus, shadow: Option<ThreadShadow<'a>>) -> Self {
         Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0, recent: [0; 3], shadow }
+    }
+
+    /// What changes when a mapping does.
+    pub fn bus_epoch(&self) -> u64 {
+        self.bus.epoch()
     }
 
     /// Drops everything when a mapping has changed; once an instruction.

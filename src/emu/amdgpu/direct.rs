@@ -55,9 +55,7 @@ impl Direct {
     /// Whether it needs no regard for MODE: singles are rounded to nearest and keep their denormals.
     #[inline]
     pub fn applies(&self, mode: Mode) -> bool {
-        const ROUND: u32 = 3;
-        const DENORMALS: u32 = 3 << 4;
-        !self.float || mode.bits & (ROUND | DENORMALS) == DENORMALS
+        !self.float || mode.is_plain()
     }
 
     /// Runs it.

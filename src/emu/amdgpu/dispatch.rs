@@ -2,6 +2,7 @@
 //!
 //! Source: docs/amd.md 4.3 (RSRC words), 4.4 (initial registers of a wave), 2.9 (scratch slots).
 
+use super::block::{HotCode, Shape};
 use super::bus::{Bus, Tlb};
 use super::decode::Decoder;
 use super::fault::{FaultKind, WaveFault};
@@ -65,11 +66,12 @@ struct Shared<'a> {
     /// The number of this dispatch in them.
     number: u32,
     stop: &'a AtomicBool,
+    hot: &'a HotCode,
     failed: AtomicBool,
     next: AtomicU64,
     slots: Mutex<Vec<u32>>,
     /// What LDS contains at first.
-    lds: Vec<u8>,
+    lds: Vec<u32>,
     outcome: Mutex<(Stats, Option<Box<WaveFault>>)>,
 }
 
@@ -78,6 +80,20 @@ struct Shared<'a> {
 /// # Errors
 /// The first fault of any wave; the other waves are abandoned, as on hardware.
 pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBool) -> Result<Stats, Box<WaveFault>> {
+    run_hot(dispatch, bus, options, stop, &HotCode::default())
+}
+
+/// As [`run`]; without checks, what is executed often runs as code of the host.
+///
+/// # Errors
+/// The first fault of any wave.
+pub fn run_hot(
+    dispatch: &Dispatch,
+    bus: &dyn Bus,
+    options: &Strict,
+    stop: &AtomicBool,
+    hot: &HotCode,
+) -> Result<Stats, Box<WaveFault>> {
     dispatch.validate()?;
     let own = ShadowMemory::default();
     let shadow = bus.shadow().unwrap_or(&own);
@@ -88,6 +104,7 @@ pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBo
         shadow,
         number: shadow.begin(),
         stop,
+        hot,
         failed: AtomicBool::new(false),
         next: AtomicU64::new(0),
         slots: Mutex::new((0..dispatch.scratch_waves).rev().collect()),
@@ -258,7 +275,11 @@ impl Shared<'_> {
             wave32: self.dispatch.wave32,
             reserved: self.strict.reserved,
         };
-        let mut code = Code::new(decoder);
+        let Allocation { vgprs, agprs } = self.dispatch.allocation();
+        let halves = self.dispatch.lanes() as usize / 32;
+        let shape = Shape { chip: self.dispatch.chip, halves, arch: vgprs, acc: agprs };
+        let hot = (self.strict.is_off() && self.hot.is_on()).then_some((self.hot, shape));
+        let mut code = Code::new(decoder, hot);
         let info =
             DispatchInfo { number: self.number, chip: self.dispatch.chip, one_unit: self.dispatch.is_in_one_unit() };
         let mut tlb = Tlb::new(self.bus, ThreadShadow::new(self.shadow, self.bus, info, &self.strict));
@@ -340,7 +361,7 @@ impl Shared<'_> {
             }
             w
         });
-        let lds = Lds::new(self.lds.clone(), waves as usize, self.strict);
+        let lds = Lds::new(self.lds.clone(), d.lds_bytes, waves as usize, self.strict);
         let mut group = Group::new(id, made.collect(), lds, self.strict.seed);
         group.scratch_slots = slots;
         group

@@ -28,6 +28,9 @@ struct Precision {
 const SINGLE: Precision = Precision { scale: 64, large: 96, tiny: 23, lowest: -126, bias: 127 };
 const DOUBLE: Precision = Precision { scale: 128, large: 768, tiny: 53, lowest: -1022, bias: 1023 };
 
+/// Biased exponents of singles far from all limits.
+const MODERATE: std::ops::RangeInclusive<i32> = 67..=187;
+
 /// Biased exponent as the instruction sees it: 0 for denormals.
 fn biased(v: f64, p: &Precision) -> i32 {
     if v == 0.0 {
@@ -109,6 +112,11 @@ fn scaled(double: bool, v: [u64; 3], flush: bool) -> (u64, bool) {
     }
     // Denormal operands are scaled into range even when MODE flushes them elsewhere.
     let _ = flush;
+    // Of moderate numbers nothing is scaled: neither reciprocal nor quotient is near a limit.
+    let [a, d, n] = v.map(|v| v as i32 >> 23 & 255);
+    if a != 255 && MODERATE.contains(&d) && MODERATE.contains(&n) && n - d < SINGLE.large {
+        return (v[0] & 0xffff_ffff, false);
+    }
     let [a, d, n] = v.map(single);
     let (s, flag) = scale(a, d, n, &SINGLE);
     (to_f32(s, Round::Nearest).into(), flag)

@@ -3,7 +3,7 @@
 //!
 //! Source: AMD's ISA documents; Boldo and Melquiond on rounding to odd. Left out: exception flags and traps.
 
-use super::lanes::Round;
+use super::lanes::{L, Round};
 
 /// a + b as a double, rounded to odd: the last bit remembers that something was cut off.
 #[inline(always)]
@@ -33,7 +33,58 @@ pub(super) fn fma_odd(a: f32, b: f32, c: f32) -> f64 {
 
 #[inline(always)]
 pub(super) fn fma32(a: f32, b: f32, c: f32) -> f32 {
-    fma_odd(a, b, c) as f32
+    let r = fma_odd(a, b, c) as f32;
+    if r.is_nan() { fma_nan(a, b, c) } else { r }
+}
+
+/// The result `r` of two operands: where it is no number, the first of them that is none, made quiet. (Of two the host
+/// takes either, as its compiler likes.)
+#[inline(always)]
+pub(super) fn with_nan(a: f32, b: f32, r: f32) -> f32 {
+    let quiet = |v: f32| f32::from_bits(v.to_bits() | 1 << 22);
+    match (r.is_nan(), a.is_nan(), b.is_nan()) {
+        (true, true, _) => quiet(a),
+        (true, false, true) => quiet(b),
+        _ => r,
+    }
+}
+
+/// What a fused product that is no number is: as product and sum one after the other.
+#[cold]
+fn fma_nan(a: f32, b: f32, c: f32) -> f32 {
+    let product = with_nan(a, b, a * b);
+    with_nan(product, c, product + c)
+}
+
+fn has_nan(lanes: &L) -> bool {
+    lanes.iter().fold(false, |any, v| any | f32::from_bits(*v).is_nan())
+}
+
+/// Two sources' arithmetic on every lane.
+#[inline(always)]
+pub(super) fn lanes2(a: &L, b: &L, d: &mut L, f: impl Fn(f32, f32) -> f32) {
+    let at = f32::from_bits;
+    for k in 0..32 {
+        d[k] = f(at(a[k]), at(b[k])).to_bits();
+    }
+    if has_nan(d) {
+        for k in 0..32 {
+            d[k] = with_nan(at(a[k]), at(b[k]), at(d[k])).to_bits();
+        }
+    }
+}
+
+/// The fused product on every lane.
+pub(super) fn fma_lanes(a: &L, b: &L, c: &L, d: &mut L) {
+    let at = f32::from_bits;
+    for k in 0..32 {
+        d[k] = (fma_odd(at(a[k]), at(b[k]), at(c[k])) as f32).to_bits();
+    }
+    if has_nan(d) {
+        for k in 0..32 {
+            d[k] = fma32(at(a[k]), at(b[k]), at(c[k])).to_bits();
+        }
+    }
 }
 
 /// A binary format: bits of fraction and exponent, and the meaning of the largest exponent.

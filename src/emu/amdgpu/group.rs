@@ -1,6 +1,7 @@
 //! A workgroup: its waves run interleaved, wait at barriers and share LDS. The loop that fetches, decodes and executes
 //! is here.
 
+use super::block::{self, Entry, HotCode, Ranges, Run, Shape};
 use super::bus::Tlb;
 use super::control::{self, Next};
 use super::cross::Cross;
@@ -14,6 +15,7 @@ use super::shadow::Invalidated;
 use super::wave::{State, Wave};
 use super::{Strict, cross, hazard, lds_exec, matrix, packed, smem, valu, vmem};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the waves of a group share.
@@ -28,7 +30,7 @@ const NOT_YET: u32 = u32::MAX;
 type Page = [u32; (PAGE / 4) as usize];
 
 /// Decoded code by address; each instruction is decoded once.
-pub(super) struct Code {
+pub(super) struct Code<'a> {
     decoder: Decoder,
     insts: Vec<Inst>,
     pages: Vec<Box<Page>>,
@@ -37,12 +39,19 @@ pub(super) struct Code {
     last: (u64, usize),
     /// Addresses of instructions whose findings were noted.
     noted: HashSet<u64>,
+    /// Where compiled runs are kept, if waves run so.
+    hot: Option<(&'a HotCode, Shape)>,
+    /// For each instruction, the run from it on.
+    entries: Vec<Entry>,
+    /// And the memory that its loads were in.
+    ranges: Vec<Ranges>,
 }
 
-impl Code {
-    pub fn new(decoder: Decoder) -> Self {
+impl<'a> Code<'a> {
+    pub fn new(decoder: Decoder, hot: Option<(&'a HotCode, Shape)>) -> Self {
         let (pages, by_number, noted) = (Vec::new(), HashMap::new(), HashSet::new());
-        Self { decoder, insts: Vec::new(), pages, by_number, last: (u64::MAX, 0), noted }
+        let (insts, entries, ranges) = (Vec::new(), Vec::new(), Vec::new());
+        Self { decoder, insts, pages, by_number, last: (u64::MAX, 0), noted, hot, entries, ranges }
     }
 
     /// Place of the instruction at `pc`.
@@ -78,6 +87,37 @@ impl Code {
             self.insts.push(inst);
         }
         Ok(self.pages[place][slot] as usize)
+    }
+
+    /// The compiled run from where the wave is, if there is one: counts that it is entered.
+    fn entered(&mut self, tlb: &mut Tlb, w: &mut Wave) -> Option<(Arc<Run>, usize)> {
+        if !w.enters {
+            return None;
+        }
+        let (hot, shape) = self.hot?;
+        w.enters = false;
+        let first = self.at(tlb, w.pc).ok()?;
+        self.entries.resize(self.insts.len(), Entry::Unknown);
+        self.ranges.resize_with(self.insts.len(), Ranges::default);
+        if let Some(known) = self.entries[first].count() {
+            return known.map(|run| (run, first));
+        }
+        let indices = self.straight(tlb, w.pc);
+        let all: Vec<&Inst> = indices.into_iter().map(|n| &self.insts[n]).collect();
+        self.entries[first].look_up(hot, shape, &all).map(|run| (run, first))
+    }
+
+    /// The instructions from an address to the next branch or barrier, as far as they can be decoded.
+    fn straight(&mut self, tlb: &mut Tlb, mut pc: u64) -> Vec<usize> {
+        let mut all = Vec::new();
+        while all.len() < block::LONGEST
+            && let Ok(n) = self.at(tlb, pc)
+            && !block::ends_run(&self.insts[n])
+        {
+            all.push(n);
+            pc += self.insts[n].len_bytes();
+        }
+        all
     }
 
     /// Text of the instruction at `pc` for a report.
@@ -143,7 +183,7 @@ impl Group {
         stop: &AtomicBool,
         budget: u64,
     ) -> (Tlb<'a>, Result<SliceEnd, Box<WaveFault>>) {
-        let lds = std::mem::replace(&mut self.lds, Lds::new(Vec::new(), 0, super::Strict::off()));
+        let lds = std::mem::replace(&mut self.lds, Lds::new(Vec::new(), 0, 0, super::Strict::off()));
         let mut unit = Unit { tlb, lds };
         let result = self.run(&mut unit, code, stop, budget);
         let Unit { tlb, lds } = unit;
@@ -201,8 +241,20 @@ impl Group {
         let mut used = 0;
         let w = &mut self.waves[n];
         let mut fault = None;
+        let mut checked = 0;
         while used < slice && w.state == State::Ready {
-            if used % 1024 == 0 && stop.load(Ordering::Relaxed) {
+            if let Some((run, first)) = code.entered(&mut unit.tlb, w) {
+                let before = w.instructions;
+                let outcome = run.follow(w, unit, &mut code.ranges[first]);
+                used += w.instructions - before;
+                w.enters = true;
+                match outcome {
+                    Ok(()) => continue,
+                    Err(kind) => fault = Some(*kind),
+                }
+                break;
+            }
+            if used >= checked && std::mem::replace(&mut checked, used + 1024) <= used && stop.load(Ordering::Relaxed) {
                 fault = Some(FaultKind::Stopped);
                 break;
             }
@@ -299,6 +351,12 @@ fn unchecked(w: &mut Wave, unit: &mut Unit, code: &mut Code) -> R<()> {
 fn step(w: &mut Wave, unit: &mut Unit, code: &mut Code) -> R<()> {
     let n = code.at(&mut unit.tlb, w.pc)?;
     let i = &code.insts[n];
+    w.enters = block::ends_run(i);
+    advance(w, unit, i)
+}
+
+/// The instruction that the wave is at.
+pub(super) fn advance(w: &mut Wave, unit: &mut Unit, i: &Inst) -> R<()> {
     w.instructions += 1;
     w.access_lane.set(None);
     if w.strict.hazards {

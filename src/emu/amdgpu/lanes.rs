@@ -109,6 +109,14 @@ impl Mode {
         field & 2 == 0
     }
 
+    /// Whether singles are rounded to nearest and keep their denormals.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        const ROUND: u32 = 3;
+        const DENORMALS: u32 = 3 << 4;
+        self.bits & (ROUND | DENORMALS) == DENORMALS
+    }
+
     pub fn dx10_clamp(self) -> bool {
         self.bits >> 8 & 1 == 1
     }

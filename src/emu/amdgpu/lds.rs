@@ -24,7 +24,8 @@ struct Cell {
 const MANY: u8 = 255;
 
 pub(super) struct Lds {
-    bytes: Vec<u8>,
+    words: Vec<u32>,
+    size_bytes: usize,
     cells: Vec<Cell>,
     strict: Strict,
     /// LDS operations of each wave that were complete at its last barrier.
@@ -57,25 +58,42 @@ impl Lds {
     }
 
     /// What it contains at first: a pattern rather than zeros, for code that relies on either is wrong.
-    pub fn pattern(size_bytes: u32, seed: u64) -> Vec<u8> {
+    pub fn pattern(size_bytes: u32, seed: u64) -> Vec<u32> {
         let mut seed = seed | 1;
         let mut next = || {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (seed >> 56) as u8
         };
-        (0..size_bytes).map(|_| next()).collect()
+        (0..size_bytes.div_ceil(4)).map(|_| u32::from_le_bytes([next(), next(), next(), next()]).to_le()).collect()
     }
 
-    pub fn new(bytes: Vec<u8>, waves: usize, strict: Strict) -> Self {
-        let size = bytes.len();
+    pub fn new(words: Vec<u32>, size_bytes: u32, waves: usize, strict: Strict) -> Self {
+        let size = size_bytes as usize;
         let is_checked = strict.poison || strict.races;
         Self {
-            bytes,
+            words,
+            size_bytes: size,
             cells: vec![Cell::default(); if is_checked { size.div_ceil(4) } else { 0 }],
             strict,
             done_at_barrier: vec![0; waves],
             stores_at_barrier: vec![0; waves],
         }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.size_bytes]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.size_bytes]
+    }
+
+    pub fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
+    }
+
+    pub fn size_bytes(&self) -> u32 {
+        self.size_bytes as u32
     }
 
     pub fn arrive(&mut self, w: &Wave) {
@@ -94,12 +112,12 @@ impl Lds {
 
     /// Bounds; `None` when the access is dropped as hardware drops it.
     fn range(&self, offset: u64, len: usize) -> R<Option<usize>> {
-        let fits = offset.checked_add(len as u64).is_some_and(|end| end <= self.bytes.len() as u64);
+        let fits = offset.checked_add(len as u64).is_some_and(|end| end <= self.size_bytes as u64);
         if fits {
             return Ok(Some(offset as usize));
         }
         if self.strict.registers {
-            let size_bytes = self.bytes.len() as u32;
+            let size_bytes = self.size_bytes as u32;
             return fail(FaultKind::LdsOutOfRange { offset, len_bytes: len as u32, size_bytes });
         }
         Ok(None)
@@ -111,7 +129,7 @@ impl Lds {
             return Ok(());
         };
         self.note(w, at, into.len(), How::Read)?;
-        into.copy_from_slice(&self.bytes[at..at + into.len()]);
+        into.copy_from_slice(&self.bytes()[at..at + into.len()]);
         Ok(())
     }
 
@@ -120,7 +138,7 @@ impl Lds {
     pub fn word(&mut self, w: &Wave, offset: u64) -> R<u32> {
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
         if offset.is_multiple_of(4)
-            && let Some(raw) = self.bytes.get(at..).and_then(|rest| rest.first_chunk())
+            && let Some(raw) = self.bytes().get(at..).and_then(|rest| rest.first_chunk())
         {
             let value = u32::from_le_bytes(*raw);
             if !self.cells.is_empty() {
@@ -137,11 +155,11 @@ impl Lds {
     #[inline]
     pub fn put_word(&mut self, w: &Wave, offset: u64, value: u32) -> R<()> {
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
-        if offset.is_multiple_of(4) && self.bytes.len() >= 4 && at <= self.bytes.len() - 4 {
+        if offset.is_multiple_of(4) && self.size_bytes >= 4 && at <= self.size_bytes - 4 {
             if !self.cells.is_empty() {
                 self.note_cell(w, at, 15, How::Write)?;
             }
-            self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            self.bytes_mut()[at..at + 4].copy_from_slice(&value.to_le_bytes());
             return Ok(());
         }
         self.write(w, offset, &value.to_le_bytes())
@@ -150,7 +168,7 @@ impl Lds {
     pub fn write(&mut self, w: &Wave, offset: u64, from: &[u8]) -> R<()> {
         let Some(at) = self.range(offset, from.len())? else { return Ok(()) };
         self.note(w, at, from.len(), How::Write)?;
-        self.bytes[at..at + from.len()].copy_from_slice(from);
+        self.bytes_mut()[at..at + from.len()].copy_from_slice(from);
         Ok(())
     }
 
@@ -163,9 +181,9 @@ impl Lds {
         let Some(at) = self.range(offset, len)? else { return Ok(0) };
         self.note(w, at, len, How::Atomic)?;
         let mut raw = [0; 8];
-        raw[..len].copy_from_slice(&self.bytes[at..at + len]);
+        raw[..len].copy_from_slice(&self.bytes()[at..at + len]);
         let old = u64::from_le_bytes(raw);
-        self.bytes[at..at + len].copy_from_slice(&f(old).to_le_bytes()[..len]);
+        self.bytes_mut()[at..at + len].copy_from_slice(&f(old).to_le_bytes()[..len]);
         Ok(old)
     }
 

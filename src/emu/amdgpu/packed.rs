@@ -6,7 +6,7 @@
 
 use super::Chip;
 use super::fault::R;
-use super::float::{BF16, add_odd, fma32, half_to_f32, to_f32, to_half};
+use super::float::{BF16, add_odd, fma32, half_to_f32, to_f32, to_half, with_nan};
 use super::inst::{Inst, Operand};
 use super::lanes::{L, Lane, Round, Ty, VFn, VSem};
 use super::rows::Format;
@@ -332,8 +332,8 @@ fn single(i: &Inst, s: Single, v: [u32; 3]) -> u32 {
     let [a, b, c] = v.map(f32::from_bits);
     let r = match s {
         Single::Fma => fma32(a, b, c),
-        Single::Mul => a * b,
-        Single::Add => a + b,
+        Single::Mul => with_nan(a, b, a * b),
+        Single::Add => with_nan(a, b, a + b),
         Single::Mov => return v[0],
     };
     if i.clamp { if r > 0.0 { r.min(1.0).to_bits() } else { 0 } } else { r.to_bits() }

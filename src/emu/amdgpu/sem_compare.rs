@@ -6,10 +6,10 @@
 use super::float::half_to_f32;
 use super::lanes::{L, Ty};
 
-const LT: u8 = 1;
-const EQ: u8 = 2;
-const GT: u8 = 4;
-const UN: u8 = 8;
+pub(super) const LT: u8 = 1;
+pub(super) const EQ: u8 = 2;
+pub(super) const GT: u8 = 4;
+pub(super) const UN: u8 = 8;
 
 /// A compare: what it accepts of which type, and whether it writes EXEC (`v_cmpx`).
 #[derive(Clone, Copy, Debug)]

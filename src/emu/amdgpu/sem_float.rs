@@ -3,8 +3,8 @@
 //! Source: AMD's ISA documents. Transcendentals are computed in double and rounded once: closer than hardware's 1 ulp.
 
 use super::float::{
-    self, F16 as HALF, Small, add_odd, add64, fma_odd, fma32, fma64, frexp64, half_to_f32, ldexp64, max32, max64,
-    maximum64, min32, min64, minimum64, mul64, to_f32, to_half,
+    self, F16 as HALF, Small, add_odd, add64, fma_lanes, fma_odd, fma32, fma64, frexp64, half_to_f32, lanes2, ldexp64,
+    max32, max64, maximum64, min32, min64, minimum64, mul64, to_f32, to_half, with_nan,
 };
 use super::lanes::{Lane, Round, Ty, VFn, VSem, mixed, same, v1, v2, v3};
 use Ty::{F16, F32, F64, I16, I32, None as N, U16, U32};
@@ -41,21 +41,27 @@ fn flush(v: f32) -> f32 {
     if v.abs() < f32::MIN_POSITIVE { 0.0_f32.copysign(v) } else { v }
 }
 
+/// A single rounded to an integer; what is no number is made quiet.
+#[inline(always)]
+fn whole(a: u32, round: impl Fn(f32) -> f32) -> u32 {
+    if f(a).is_nan() { a | 1 << 22 } else { round(f(a)).to_bits() }
+}
+
 pub(super) static ROWS32: &[VSem] = &[
-    same("v_add_f32", F32, v2!(|a: u32, b: u32| (f(a) + f(b)).to_bits()))
+    same("v_add_f32", F32, VFn::V2(|a, b, d| lanes2(a, b, d, |x, y| x + y)))
         .with_directed(|l| r32(add_odd(s(l.a).into(), s(l.b).into()), l.mode.round32())),
-    same("v_sub_f32", F32, v2!(|a: u32, b: u32| (f(a) - f(b)).to_bits()))
+    same("v_sub_f32", F32, VFn::V2(|a, b, d| lanes2(a, b, d, |x, y| x - y)))
         .with_directed(|l| r32(add_odd(s(l.a).into(), (-s(l.b)).into()), l.mode.round32())),
-    same("v_subrev_f32", F32, v2!(|a: u32, b: u32| (f(b) - f(a)).to_bits()))
+    same("v_subrev_f32", F32, VFn::V2(|a, b, d| lanes2(b, a, d, |x, y| x - y)))
         .with_directed(|l| r32(add_odd(s(l.b).into(), (-s(l.a)).into()), l.mode.round32())),
-    same("v_mul_f32", F32, v2!(|a: u32, b: u32| (f(a) * f(b)).to_bits()))
+    same("v_mul_f32", F32, VFn::V2(|a, b, d| lanes2(a, b, d, |x, y| x * y)))
         .with_directed(|l| r32(f64::from(s(l.a)) * f64::from(s(l.b)), l.mode.round32())),
     same(
         "v_mul_dx9_zero_f32",
         F32,
-        v2!(|a: u32, b: u32| if f(a) == 0.0 || f(b) == 0.0 { 0 } else { (f(a) * f(b)).to_bits() }),
+        v2!(|a: u32, b: u32| if f(a) == 0.0 || f(b) == 0.0 { 0 } else { with_nan(f(a), f(b), f(a) * f(b)).to_bits() }),
     ),
-    same("v_fma_f32", F32, v3!(|a: u32, b: u32, c: u32| fma32(f(a), f(b), f(c)).to_bits()))
+    same("v_fma_f32", F32, VFn::V3(fma_lanes))
         .with_directed(|l| r32(fma_odd(s(l.a), s(l.b), s(l.c)), l.mode.round32())),
     same(
         "v_fma_dx9_zero_f32",
@@ -95,10 +101,10 @@ pub(super) static ROWS32: &[VSem] = &[
         F32,
         VFn::Lane(|l| r32(minimum64(maximum64(s(l.a).into(), s(l.b).into()), s(l.c).into()), Round::Nearest)),
     ),
-    same("v_trunc_f32", F32, v1!(|a: u32| f(a).trunc().to_bits())),
-    same("v_ceil_f32", F32, v1!(|a: u32| f(a).ceil().to_bits())),
-    same("v_floor_f32", F32, v1!(|a: u32| f(a).floor().to_bits())),
-    same("v_rndne_f32", F32, v1!(|a: u32| f(a).round_ties_even().to_bits())),
+    same("v_trunc_f32", F32, v1!(|a: u32| whole(a, f32::trunc))),
+    same("v_ceil_f32", F32, v1!(|a: u32| whole(a, f32::ceil))),
+    same("v_floor_f32", F32, v1!(|a: u32| whole(a, f32::floor))),
+    same("v_rndne_f32", F32, v1!(|a: u32| whole(a, f32::round_ties_even))),
     same("v_fract_f32", F32, v1!(|a: u32| min32(f(a) - f(a).floor(), f(0x3f7f_ffff)).to_bits())),
     same("v_exp_f32", F32, VFn::Lane(|l| bits(flush(f64::from(flush(s(l.a))).exp2() as f32)))),
     same("v_log_f32", F32, VFn::Lane(|l| bits(f64::from(flush(s(l.a))).log2() as f32))),

@@ -42,6 +42,12 @@ fn address(w: &Wave, i: &Inst) -> R<(u64, u8, u64)> {
     Ok((w.read_scalars(base, 2)?, base, soffset.wrapping_add_signed(i.mem.offset.into())))
 }
 
+/// The address of a load that is not from a buffer.
+pub(super) fn first_address(w: &Wave, i: &Inst) -> Option<u64> {
+    let (start, _, offset) = address(w, i).ok()?;
+    Some(start.wrapping_add(offset) & !3)
+}
+
 fn store(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     let (start, _, offset) = address(w, i)?;
     let Operand::S(data) = i.mem.data else {

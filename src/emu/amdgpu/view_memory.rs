@@ -16,6 +16,10 @@ impl Memory for DeviceView {
         let _ = self.copy_from_slice(offset, from);
     }
 
+    fn view(&self) -> Option<DeviceView> {
+        Some(self.clone())
+    }
+
     fn gather(&self, lanes: u64, offsets: &[u64; 64], words: usize, rows: &mut Rows) {
         for lane in ones(lanes) {
             for (word, row) in rows.iter_mut().enumerate().take(words) {

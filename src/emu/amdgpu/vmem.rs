@@ -194,6 +194,15 @@ impl Addresses {
     }
 }
 
+/// The global address of the first lane's access.
+pub(super) fn first_address(w: &Wave, i: &Inst, op: MemOp) -> Option<u64> {
+    let lane = lanes_of(w.exec()).next()?;
+    match Addresses::new(w, i, op).ok()?.of(w, lane, 4) {
+        Target::Global(va) => Some(va),
+        _ => None,
+    }
+}
+
 /// Address of a byte of a lane's scratch: dwords are interleaved over the lanes.
 fn scratch_address(w: &Wave, lane: usize, offset: u64, len_bytes: u32) -> R<u64> {
     if offset + u64::from(len_bytes) > u64::from(w.scratch_lane_bytes) {

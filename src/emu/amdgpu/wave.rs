@@ -3,13 +3,16 @@
 //!
 //! Source: AMD's ISA documents (register files, MODE, STATUS); docs/amd.md 4.4, docs/amd-isa.md 5.6.
 
+use super::block::{FLAG_DONE, FLAG_LDS_BYTES, FLAG_SCC};
 use super::fault::{FaultKind, R, fail};
 use super::hazard::Hazards;
 use super::inst::{EXEC, Operand, VCC};
 use super::lanes::{L, Mode};
+use super::lds::Lds;
 use super::shadow::Invalidated;
 use super::wait::{Counter, Waits};
 use super::{Chip, Strict};
+use crate::translate::{DeviceView, Translated};
 use std::cell::Cell;
 
 /// What a wave does next.
@@ -56,6 +59,8 @@ pub(super) struct Wave {
     pub lane_operations: u64,
     /// The lane whose memory access is under way, for a fault's report.
     pub access_lane: Cell<Option<u8>>,
+    /// A run of instructions may begin where it is: it has not just executed the one before.
+    pub enters: bool,
     /// gfx9: M0 moves the vector registers that instructions name.
     pub index_mode: bool,
 }
@@ -99,8 +104,24 @@ impl Wave {
             instructions: 0,
             lane_operations: 0,
             access_lane: Cell::new(None),
+            enters: true,
             index_mode: false,
         }
+    }
+
+    /// Runs a block's code on registers, LDS and some memory; how many of its instructions were executed.
+    pub fn run_native(
+        &mut self,
+        code: &dyn Translated,
+        lds: &mut Lds,
+        flags: &mut [u32],
+        views: &[Option<DeviceView>],
+    ) -> usize {
+        (flags[FLAG_SCC], flags[FLAG_LDS_BYTES]) = (self.scc.into(), lds.size_bytes());
+        let vectors = self.vectors.as_flattened_mut();
+        code.run(&mut [vectors, &mut self.scalars, flags, lds.words_mut()], views);
+        self.scc = flags[FLAG_SCC] != 0;
+        flags[FLAG_DONE] as usize
     }
 
     pub fn lanes(&self) -> u32 {

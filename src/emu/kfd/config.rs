@@ -3,6 +3,7 @@
 use super::chip::Chip;
 use super::defect::Defect;
 use crate::amdgpu::Strict;
+use crate::translate::Translation;
 use doorbell_ioctl::abi::kfd::DOORBELL_SLICE_BYTES;
 use doorbell_ioctl::port::page_bytes;
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub shuffle: u64,
     /// Checks of waves that no hardware makes, and how they are interleaved.
     pub waves: Strict,
+    /// Who compiles what waves execute often, if they run without checks.
+    pub translation: Translation,
     /// The bytes of each card's `gpu_metrics`; `None`: there is no such file.
     pub metrics: Option<Vec<u8>>,
     /// Speed and lanes of a card's link to the host now, as sysfs writes them.
@@ -62,6 +65,7 @@ impl Config {
             strict: true,
             shuffle: 0,
             waves: Strict::on(),
+            translation: Translation::default(),
             metrics: None,
             link: ("32.0 GT/s PCIe", 16),
             lenient: false,

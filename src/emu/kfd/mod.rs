@@ -74,7 +74,7 @@ impl SoftKfd {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        let units = ComputeUnits { strict: config.waves };
+        let units = ComputeUnits::new(config.waves, config.translation.clone());
         Self::with_compute(config, Arc::new(units))
     }
 

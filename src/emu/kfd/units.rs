@@ -4,13 +4,23 @@
 
 use super::compute::{Compute, ComputeFault, Dispatch, Machine};
 use super::vm::{self, VmFault};
-use crate::amdgpu::{self, Access, Bus, BusFault, FaultKind, Policy, ShadowMemory, Strict, WaveFault, Window};
+use crate::amdgpu::{self, Access, Bus, BusFault, FaultKind, HotCode, Policy, ShadowMemory, Strict, WaveFault, Window};
+use crate::translate::Translation;
 use std::sync::Arc;
 
 /// Compute units that execute what they are given.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct ComputeUnits {
-    pub strict: Strict,
+    strict: Strict,
+    hot: HotCode,
+}
+
+impl ComputeUnits {
+    /// Compute units that have executed nothing; without checks, what they execute often is compiled.
+    #[must_use]
+    pub fn new(strict: Strict, translation: Translation) -> Self {
+        Self { strict, hot: HotCode::new(translation) }
+    }
 }
 
 /// The page table as waves see it.
@@ -58,7 +68,7 @@ impl Bus for VmBus<'_> {
 
 impl Compute for ComputeUnits {
     fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
-        let outcome = amdgpu::run(dispatch, &VmBus(machine), &self.strict, machine.stop);
+        let outcome = amdgpu::run_hot(dispatch, &VmBus(machine), &self.strict, machine.stop, &self.hot);
         outcome.map(|_| ()).map_err(|fault| explain(&fault))
     }
 }
