@@ -228,7 +228,7 @@ impl Random {
     }
 
     fn scalar(&mut self) -> u32 {
-        SCALARS.start + self.below(SCALARS.end - SCALARS.start) & !1
+        (SCALARS.start + self.below(SCALARS.end - SCALARS.start)) & !1
     }
 
     /// A source operand's number: a register or a constant.

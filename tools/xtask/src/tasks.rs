@@ -244,8 +244,13 @@ fn sweep_steps(_: &[String]) -> Vec<Step> {
 const ON_METAL: &str = "suite on Metal";
 
 /// Software GPUs that have to pass all of the tensor suite.
-const SUITE_DEVICES: &[(&str, &str)] =
-    &[("suite on gfx1100", "AMD:emu=gfx1100"), ("suite on sm_90", "NV:emu=sm_90"), (ON_METAL, "METAL:emu")];
+const SUITE_DEVICES: &[(&str, &str)] = &[
+    ("suite on gfx1100", "AMD:emu=gfx1100"),
+    ("suite on sm_90", "NV:emu=sm_90"),
+    ("suite on gfx1100, plain", "AMD:emu=gfx1100 EMU_PLAIN=1"),
+    ("suite on sm_90, plain", "NV:emu=sm_90 EMU_PLAIN=1"),
+    (ON_METAL, "METAL:emu"),
+];
 
 /// The tensor suite on software GPUs. Fewer random programs than on the CPU: each takes longer.
 fn suite_steps(_: &[String]) -> Vec<Step> {
