@@ -48,7 +48,8 @@ pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
     table.map(|t| t.objc()).ok_or_else(|| format!("no software GPU of family Apple{family}"))
 }
 
-/// Creates a machine of that many software GPUs of a chip, with all strict checks on, using all cores of the real one.
+/// Creates a machine of that many software GPUs of a chip, using all cores of the real one: with all strict checks on,
+/// unless the last session that was opened asked for none (`Options::emu_plain`).
 ///
 /// # Errors
 /// A one-line message: no such chip, or no memory for the card.

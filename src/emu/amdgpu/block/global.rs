@@ -105,7 +105,7 @@ fn by_lanes(s: &mut State, i: &Inst, len_bytes: u32) -> Option<()> {
         let within = at.binary(Op::Sub, &start.splat(LANES));
         let offset = within.cast(DType::U32.vec(LANES));
         let aligned = offset.and(&splat(3)).equal(&splat(0));
-        s.expect(half, &within.lt(&bound.splat(LANES)).and(&aligned));
+        s.must_hold(half, &within.lt(&bound.splat(LANES)).and(&aligned));
         firsts.push(offset.binary(Op::Shr, &splat(2)).bitcast(DType::I32.vec(LANES)));
     }
     s.require();

@@ -33,7 +33,7 @@ pub(super) fn add(s: &mut State, i: &Inst, op: MemOp) -> Option<()> {
             let last = at.binary(Op::Add, &splat(4 * words - 1));
             let size = s.lds_bytes().splat(LANES);
             let aligned = at.and(&splat(3)).equal(&splat(0));
-            s.expect(half, &at.lt(&size).and(&last.lt(&size)).and(&aligned));
+            s.must_hold(half, &at.lt(&size).and(&last.lt(&size)).and(&aligned));
             firsts.push((half, at.binary(Op::Shr, &splat(2)).bitcast(DType::I32.vec(LANES))));
         }
     }

@@ -266,7 +266,7 @@ impl State {
     }
 
     /// The current instruction can be executed here if this is true in all lanes that execute.
-    pub fn expect(&mut self, half: usize, held: &UOp) {
+    pub fn must_hold(&mut self, half: usize, held: &UOp) {
         let wrong = held.not();
         let wrong = self.active(half).map_or_else(|| wrong.clone(), |active| active.and(&wrong));
         self.wrong = Some(self.wrong.take().map_or_else(|| wrong.clone(), |known| known.or(&wrong)));

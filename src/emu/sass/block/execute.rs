@@ -80,8 +80,9 @@ impl Part {
         let Some(k) = native.loads.iter().position(|load| load.number == number) else { return };
         let load = &native.loads[k];
         let va = load.address_of(warp, lanes.trailing_zeros() as usize & 31);
-        // Indexes of words are signed and have 32 bits.
-        let found = machine.bus.view(va, Access::Read).filter(|(_, view)| view.len_bytes() <= 1 << 32);
+        // Indexes count words, are signed and have 32 bits.
+        let fits = |(start, view): &(u64, DeviceView)| start.is_multiple_of(16) && view.len_bytes() <= 1 << 32;
+        let found = machine.bus.view(va, Access::Read).filter(fits);
         let (start, bound) = found
             .as_ref()
             .map_or((0, 0), |(start, view)| (*start, (view.len_bytes() + 1).saturating_sub(u64::from(load.len_bytes))));
