@@ -49,12 +49,9 @@ fn prints_the_bits_of_all_programs() {
         return;
     }
     for (name, program) in PROGRAMS {
-        for _ in 0..2 {
-            let bits: Vec<u32> = program().to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect();
-            let sum =
-                bits.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, w| (h ^ u64::from(*w)).wrapping_mul(0x100_0000_01b3));
-            println!("bits {name} {} {sum:016x}", bits.len());
-        }
+        let bits: Vec<u32> = program().to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect();
+        let sum = bits.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, w| (h ^ u64::from(*w)).wrapping_mul(0x100_0000_01b3));
+        println!("bits {name} {} {sum:016x}", bits.len());
     }
 }
 
@@ -72,7 +69,7 @@ fn printed(device: &str, plain: &str) -> Vec<String> {
 fn software_gpus_leave_the_same_bits_with_all_checks_and_without() {
     for device in ["NV:emu=sm_90", "AMD:emu=gfx1100", "AMD:emu=gfx942"] {
         let (strict, plain) = (printed(device, "0"), printed(device, "1"));
-        assert_eq!(strict.len(), 2 * PROGRAMS.len(), "{device}: {strict:?}");
+        assert_eq!(strict.len(), PROGRAMS.len(), "{device}: {strict:?}");
         assert_eq!(strict, plain, "{device}");
     }
 }
