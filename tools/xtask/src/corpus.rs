@@ -67,7 +67,8 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
 
 /// All checks, whatever the ones before have found: the table is then whole.
 fn checks() -> Result<(), Failure> {
-    let checks: [(&str, fn() -> Result<(), Failure>); 5] =
+    type Check = fn() -> Result<(), Failure>;
+    let checks: [(&str, Check); 5] =
         [("ptx", ptx), ("run", run), ("cubins", cubins), ("objects", objects), ("aiter", aiter_all)];
     all(checks.map(|(name, check)| {
         let begin = Instant::now();
