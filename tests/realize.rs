@@ -165,6 +165,14 @@ fn integers_divided_by_one_that_is_zero_give_zero_and_no_trap() {
 }
 
 #[test]
+fn a_divisor_that_is_a_reduction_of_the_same_kernel_is_accepted() {
+    // Its bounds say that it is not zero, its register says nothing.
+    let x = Tensor::arange(8);
+    assert_eq!(x.div_trunc(&x.max([0])).to_vec::<i32>().unwrap(), [0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(x.modulo(&x.max([0])).to_vec::<i32>().unwrap(), [0, 1, 2, 3, 4, 5, 6, 0]);
+}
+
+#[test]
 fn a_number_that_somebody_has_realized_stays_a_number_for_others() {
     Tensor::full_of((), 3, Scalar::I32).realize().unwrap();
     assert_eq!(Tensor::arange(5).div_trunc(3).to_vec::<i32>().unwrap(), [0, 0, 0, 1, 1]);

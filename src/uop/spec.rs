@@ -394,7 +394,10 @@ fn linear(u: &UOp) -> Check {
         Op::CDiv | Op::CMod => {
             let divisor = if s[1].op() == Op::Splat { &s[1].src()[0] } else { &s[1] };
             let guarded = divisor.op() == Op::Where && divisor.src()[1].op() == Op::Const;
-            need(s[1].vmin() > 0 || s[1].vmax() < 0 || guarded, "integer division by what may be zero")
+            let bounded = s[1].vmin() > 0 || s[1].vmax() < 0;
+            // A reduction's bounds were known when the division was lowered; its register has none.
+            let reduced = || divisor.any(|x| x.op() == Op::Acc);
+            need(bounded || guarded || reduced(), "integer division by what may be zero")
         }
         Op::Index | Op::CopyTile | Op::AwaitTile => Ok(()),
         Op::LoadMatrix => need(s.len() == 1, "LoadMatrix with a range"),
