@@ -93,7 +93,7 @@ loop:
 fn sass_lane_operations(c: &mut Criterion) {
     let words = assemble(SASS).expect("a program without errors");
     let mut bus = sass::PlainBus::default();
-    bus.map(ENTRY, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
+    bus.map(ENTRY, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>(), false);
     let launch = sass::Launch {
         chip: sass::SmArch::Sm90,
         entry: ENTRY,

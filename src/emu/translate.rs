@@ -113,7 +113,7 @@ impl Builder {
             self.list.add(&value);
             // Where another value needs what was here at the start, it is read before it is overwritten.
             self.list.add(&at_entry(cell));
-            self.list.add(&place(cell).store(&value, &[]));
+            self.list.store(&place(cell).store(&value, &[]));
         }
     }
 
@@ -162,6 +162,13 @@ impl List {
             todo.push((u, true));
             todo.extend(sources.into_iter().map(|s| (s, false)));
         }
+    }
+
+    /// Adds a store, even one that was there before: the cell may have had another value in between.
+    fn store(&mut self, store: &UOp) {
+        store.src().iter().for_each(|source| self.add(source));
+        self.touch(store);
+        self.uops.push(store.clone());
     }
 
     /// Notes which words a node touches.

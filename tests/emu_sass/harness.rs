@@ -51,9 +51,9 @@ fn launch_decoded(
 ) -> Result<(Vec<Vec<u8>>, Stats), Fault> {
     let k = cubin.kernel(kernel).unwrap_or_else(|| panic!("no kernel {kernel}"));
     let mut bus = PlainBus::default();
-    bus.map(CODE, cubin.image(CODE).expect("the image"), true);
+    bus.map(CODE, &cubin.image(CODE).expect("the image"), true);
     for (at, bytes) in buffers.iter().enumerate() {
-        bus.map(address(at), bytes.clone(), true);
+        bus.map(address(at), bytes, true);
     }
     let chip = SmArch::of(Arch { sm: cubin.sm, specific: false }).expect("a chip whose code runs");
     let constants = k.banks.iter().find(|b| b.number == 3).map_or(0, |b| CODE + b.offset);
@@ -63,7 +63,7 @@ fn launch_decoded(
     }
     let mut banks = [None; 8];
     banks[0] = Some((BANK0, bank.len() as u32));
-    bus.map(BANK0, bank, false);
+    bus.map(BANK0, &bank, false);
     for b in &k.banks {
         banks[b.number as usize] = Some((CODE + b.offset, b.len_bytes));
     }

@@ -33,8 +33,8 @@ fn execute_decoded(
 ) -> Result<(Stats, Vec<u8>), Fault> {
     let words = assemble_for(source, chip).unwrap_or_else(|e| panic!("{e}"));
     let mut bus = PlainBus::default();
-    bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
-    bus.map(DATA, vec![7; 4096], true);
+    bus.map(CODE, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>(), false);
+    bus.map(DATA, &[7; 4096], true);
     let launch = Launch {
         chip,
         entry: CODE,
@@ -329,7 +329,7 @@ fn sums_of_shared_memory_that_nobody_wrote_count_as_unwritten() {
 fn words_and_registers_that_are_none_raise_the_chips_exceptions() {
     let words = [0u128, 0x5];
     let mut bus = PlainBus::default();
-    bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
+    bus.map(CODE, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>(), false);
     let launch = Launch {
         chip: SmArch::Sm90,
         entry: CODE,

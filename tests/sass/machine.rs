@@ -54,15 +54,15 @@ pub fn launch_with(
     let mut bus = PlainBus::default();
     let mut banks = [None; 8];
     banks[0] = Some((BANK, bank.len() as u32));
-    bus.map(BANK, bank, false);
+    bus.map(BANK, &bank, false);
     let mut image = file.image(CODE).map_err(|e| e.to_string())?;
     for b in &kernel.banks {
         banks[b.number as usize] = Some((CODE + b.offset, b.len_bytes));
     }
     image.resize(image.len() + 256, 0);
-    bus.map(CODE, image, true);
+    bus.map(CODE, &image, true);
     for (at, bytes) in case.buffers {
-        bus.map(*at, bytes.clone(), true);
+        bus.map(*at, bytes, true);
     }
     let launch = Launch {
         chip,

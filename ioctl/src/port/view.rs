@@ -114,6 +114,27 @@ impl DeviceView {
         Self { base, len_bytes, owner }
     }
 
+    /// Host memory of its own that holds these bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        let words: Box<[AtomicU64]> = (0..bytes.len().div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+        let base = CpuPtr(words.as_ptr().expose_provenance() as u64);
+        // SAFETY: the words are readable and writable, `owner` keeps them, and nobody refers to them but through views.
+        let view = unsafe { Self::from_raw(base, bytes.len() as u64, Arc::new(words)) };
+        // It has room for them.
+        let _ = view.copy_from_slice(0, bytes);
+        view
+    }
+
+    /// A copy of all its bytes.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(self.len_bytes).unwrap_or(0)];
+        // The range is the view's own.
+        let _ = self.copy_to_slice(0, &mut bytes);
+        bytes
+    }
+
     /// Address of the first byte in this process.
     #[must_use]
     #[inline]
@@ -322,6 +343,14 @@ mod tests {
             }
         });
         assert_eq!(v.read_u64(0), Ok(20_000));
+    }
+
+    #[test]
+    fn a_view_of_bytes_has_exactly_these() {
+        let v = DeviceView::of_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(v.clone().to_vec(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!((v.read_u32(4), v.read_u8(8)), (Ok(0x0807_0605), Ok(9)));
+        assert!(v.read_u8(9).is_err() && DeviceView::of_bytes(&[]).is_empty());
     }
 
     #[test]

@@ -2,19 +2,17 @@
 //! the software driver has its own.
 
 use super::bus::{Access, Bus, BusFault, Memory, Window};
+use doorbell_ioctl::port::DeviceView;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that several threads may access, stored in atomic words.
-pub struct SharedBytes {
-    words: Box<[AtomicU64]>,
-}
+/// Bytes that several threads may access.
+pub struct SharedBytes(DeviceView);
 
 impl SharedBytes {
     /// Zeroed bytes; the length is rounded up to 8.
     #[must_use]
     pub fn new(len_bytes: usize) -> Arc<Self> {
-        Arc::new(Self { words: (0..len_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect() })
+        Arc::new(Self(DeviceView::of_bytes(&vec![0; len_bytes.next_multiple_of(8)])))
     }
 
     #[must_use]
@@ -26,60 +24,29 @@ impl SharedBytes {
 
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        self.words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect()
-    }
-
-    fn word(&self, offset: u64) -> Option<&AtomicU64> {
-        self.words.get(usize::try_from(offset / 8).ok()?)
+        self.0.to_vec()
     }
 }
 
 impl Memory for SharedBytes {
     fn read(&self, offset: u64, into: &mut [u8]) {
-        let mut at = 0;
-        while at < into.len() {
-            let here = offset + at as u64;
-            let inside = (here % 8) as usize;
-            let n = (8 - inside).min(into.len() - at);
-            let word = self.word(here).map_or(0, |w| w.load(Ordering::Relaxed)).to_le_bytes();
-            into[at..at + n].copy_from_slice(&word[inside..inside + n]);
-            at += n;
-        }
+        self.0.read(offset, into);
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
-        let mut at = 0;
-        while at < from.len() {
-            let here = offset + at as u64;
-            let inside = (here % 8) as usize;
-            let n = (8 - inside).min(from.len() - at);
-            let mut value = [0; 8];
-            value[inside..inside + n].copy_from_slice(&from[at..at + n]);
-            if let Some(word) = self.word(here) {
-                if n == 8 {
-                    word.store(u64::from_le_bytes(value), Ordering::Relaxed);
-                } else {
-                    let mask = (u64::MAX >> (64 - 8 * n)) << (8 * inside);
-                    let new = |old: u64| Some(old & !mask | u64::from_le_bytes(value));
-                    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, new);
-                }
-            }
-            at += n;
-        }
+        self.0.write(offset, from);
     }
 
     fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32 {
-        let shift = 8 * (offset % 8);
-        let Some(word) = self.word(offset) else { return 0 };
-        let part = |old: u64| (old >> shift) as u32;
-        let new = |old: u64| Some(old & !(0xffff_ffff << shift) | u64::from(f(part(old))) << shift);
-        let old = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, new);
-        part(old.unwrap_or_else(|old| old))
+        self.0.update_u32(offset, f)
     }
 
     fn update_u64(&self, offset: u64, f: &mut dyn FnMut(u64) -> u64) -> u64 {
-        let Some(word) = self.word(offset) else { return 0 };
-        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(f(old))).unwrap_or_else(|old| old)
+        self.0.update_u64(offset, f)
+    }
+
+    fn view(&self) -> Option<DeviceView> {
+        Some(self.0.clone())
     }
 }
 
@@ -108,7 +75,7 @@ impl PlainBus {
     }
 
     fn add(&mut self, va_start: u64, memory: Arc<SharedBytes>, write: bool, execute: bool) {
-        let len_bytes = memory.words.len() as u64 * 8;
+        let len_bytes = memory.0.len_bytes();
         self.ranges.push(Range { window: Window { va_start, len_bytes, memory }, write, execute });
     }
 }

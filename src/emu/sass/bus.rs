@@ -1,7 +1,6 @@
 //! What a multiprocessor sees of the GPU's virtual memory, and a bus of plain ranges for tests.
 
-use doorbell_ioctl::port::DeviceView;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use doorbell_ioctl::port::{DeviceView, ViewError};
 use thiserror::Error;
 
 /// The kind of an access.
@@ -58,55 +57,64 @@ pub trait Bus: Sync {
 /// Ranges of bytes at fixed addresses; addresses between them are unmapped.
 #[derive(Default)]
 pub struct PlainBus {
-    ranges: Vec<(u64, bool, Mutex<Vec<u8>>)>,
+    ranges: Vec<Range>,
+}
+
+struct Range {
+    va: u64,
+    write: bool,
+    memory: DeviceView,
 }
 
 impl PlainBus {
     /// Maps bytes, to be written too when `write`.
-    pub fn map(&mut self, va: u64, bytes: Vec<u8>, write: bool) {
-        self.ranges.push((va, write, Mutex::new(bytes)));
+    pub fn map(&mut self, va: u64, bytes: &[u8], write: bool) {
+        self.ranges.push(Range { va, write, memory: DeviceView::of_bytes(bytes) });
     }
 
     /// The bytes now at the range that begins at `va`; empty where none does.
     #[must_use]
     pub fn bytes(&self, va: u64) -> Vec<u8> {
-        self.ranges.iter().find(|r| r.0 == va).map_or_else(Vec::new, |r| lock(&r.2).clone())
+        self.ranges.iter().find(|r| r.va == va).map_or_else(Vec::new, |r| r.memory.to_vec())
     }
 
-    fn with<T>(&self, va: u64, len: usize, access: Access, f: impl FnOnce(&mut [u8]) -> T) -> Result<T, MemoryFault> {
-        for (start, write, bytes) in &self.ranges {
-            let Some(from) = va.checked_sub(*start).and_then(|o| usize::try_from(o).ok()) else { continue };
-            let mut bytes = lock(bytes);
-            let Some(part) = from.checked_add(len).and_then(|end| bytes.get_mut(from..end)) else { continue };
-            if access != Access::Read && !write {
-                return Err(MemoryFault { va, access, what: "read-only" });
-            }
-            return Ok(f(part));
+    fn range(&self, va: u64, access: Access) -> Result<(u64, &DeviceView), MemoryFault> {
+        let around = |r: &&Range| va.wrapping_sub(r.va) < r.memory.len_bytes();
+        let range = self.ranges.iter().find(around).ok_or(MemoryFault { va, access, what: "not mapped" })?;
+        match access == Access::Read || range.write {
+            true => Ok((range.va, &range.memory)),
+            false => Err(MemoryFault { va, access, what: "read-only" }),
         }
-        Err(MemoryFault { va, access, what: "not mapped" })
     }
-}
 
-fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn with<T>(
+        &self,
+        va: u64,
+        access: Access,
+        f: impl FnOnce(u64, &DeviceView) -> Result<T, ViewError>,
+    ) -> Result<T, MemoryFault> {
+        let (start, memory) = self.range(va, access)?;
+        f(va - start, memory).map_err(|_| MemoryFault { va, access, what: "not mapped" })
+    }
 }
 
 impl Bus for PlainBus {
     fn read(&self, va: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
-        self.with(va, bytes.len(), Access::Read, |part| bytes.copy_from_slice(part))
+        self.with(va, Access::Read, |offset, memory| memory.copy_to_slice(offset, bytes))
     }
 
     fn write(&self, va: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
-        self.with(va, bytes.len(), Access::Write, |part| part.copy_from_slice(bytes))
+        self.with(va, Access::Write, |offset, memory| memory.copy_from_slice(offset, bytes))
     }
 
     fn update(&self, va: u64, len_bytes: u32, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault> {
-        self.with(va, len_bytes as usize, Access::Atomic, |part| {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            let old = u64::from_le_bytes(word);
-            part.copy_from_slice(&change(old).to_le_bytes()[..part.len()]);
-            old
+        self.with(va, Access::Atomic, |offset, memory| match len_bytes {
+            4 => memory.fetch_update_u32(offset, |old| change(old.into()) as u32).map(u64::from),
+            _ => memory.fetch_update_u64(offset, change),
         })
+    }
+
+    fn view(&self, va: u64, access: Access) -> Option<(u64, DeviceView)> {
+        self.range(va, access).ok().map(|(start, memory)| (start, memory.clone()))
     }
 }

@@ -96,10 +96,6 @@ impl Native {
     /// Executes it for these lanes, as far as its loads are in memory that they were in before; how many instructions
     /// that were.
     fn run(&self, part: &mut Part, (warp, cta): (&mut Warp, &mut Cta), machine: &Machine, lanes: u32) -> u32 {
-        // Loads of some lanes are interpreted: gathers under the mask of a path left wrong lanes.
-        if lanes != u32::MAX && !self.loads.is_empty() {
-            return 0;
-        }
         let code = match lanes {
             u32::MAX => Some(&self.whole),
             _ => {
