@@ -1,12 +1,13 @@
 //! Code as it is executed: fetched once a launch, decoded once for all launches that share a [`Decoder`].
 
-use super::block::{Entry, OFTEN, Runs};
+use super::block::{CompiledRuns, Entry};
 use super::bus::{Access, MemoryFault};
 use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
 use super::operand::PSrc;
 use super::strict::{Need, Timing};
+use crate::translate::OFTEN;
 use crate::translate::Translation;
 use doorbell_ptx::sass::{self, Instruction, RegFile, SmArch, effects};
 use std::collections::{BTreeSet, HashMap};
@@ -46,7 +47,7 @@ pub struct Decoder {
     pub(super) translation: Translation,
     /// A run is compiled when it has been entered so often.
     pub(super) often: u32,
-    pub(super) runs: Runs,
+    pub(super) runs: CompiledRuns,
 }
 
 /// Number of words that are cached.

@@ -8,7 +8,7 @@ use super::super::sem::Sem;
 use super::super::wave::Wave;
 use super::super::{smem, vmem};
 use super::state::{State, joined};
-use crate::translate::{DeviceView, LANES, VIEWS, gathered, splat};
+use crate::translate::{DeviceView, LANES, VIEWS, gathered, range_words, splat};
 use doorbell_uop::{DType, Op, Scalar, UOp};
 
 /// The last scalar register that loads write here, and one more.
@@ -47,9 +47,7 @@ impl Ranges {
     pub(super) fn words(&self, first: usize, loads: &[Load], words: &mut [u32]) {
         for ((k, load), out) in (first..).zip(loads).zip(words.chunks_exact_mut(4)) {
             if let Some(view) = &self.views[k] {
-                let bound = (view.len_bytes() + 1).saturating_sub(load.len_bytes.into());
-                let start = self.starts[k];
-                out.copy_from_slice(&[start as u32, (start >> 32) as u32, bound as u32, (bound >> 32) as u32]);
+                out.copy_from_slice(&range_words(self.starts[k], view, load.len_bytes));
             }
         }
     }

@@ -24,22 +24,16 @@ use super::inst::Inst;
 use super::memory::Space;
 use super::sem::Sem;
 use super::wave::{State as WaveState, Wave};
-use crate::translate::{Block, Translated, Translation};
+pub(super) use crate::translate::LONGEST;
+use crate::translate::{Known, Lazy, OFTEN, Runs, Translation};
 use global::Load;
 pub(super) use global::Ranges;
 pub(super) use state::{FLAG_DONE, FLAG_LDS_BYTES, FLAG_SCC, Shape};
 use state::{FLAG_RANGES, FLAG_WORDS, LOADS, State};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
-/// Most instructions of a run.
-pub(super) const LONGEST: usize = 192;
 /// Native pieces have so many instructions at least: fewer are interpreted as fast.
 const SHORTEST: usize = 2;
-/// A run is compiled when it has been entered so often.
-const OFTEN: u32 = 24;
-/// Number of runs that are kept.
-const KEPT: usize = 1 << 13;
 
 /// A run of instructions.
 pub(super) struct Run {
@@ -65,27 +59,15 @@ struct Native {
     loads: Vec<Load>,
     first_load: usize,
     /// For waves of which all lanes execute, and for others; compiled when there is one.
-    whole: Lazy,
-    some: Option<Lazy>,
-}
-
-/// A block, and its code once it is needed; none where the host has no instructions for it.
-struct Lazy {
-    block: Block,
-    code: OnceLock<Option<Box<dyn Translated>>>,
+    all_lanes: Lazy,
+    some_lanes: Option<Lazy>,
 }
 
 /// What dispatches share: compiled runs of instructions, for waves that run without checks.
 #[derive(Default)]
 pub struct HotCode {
     translation: Translation,
-    runs: Mutex<HashMap<(Shape, Vec<u32>), Known>>,
-}
-
-/// How often a run was entered, or its code.
-enum Known {
-    Entered(u32),
-    Made(Arc<Run>),
+    runs: Runs<(Shape, Vec<u32>), Run>,
 }
 
 /// What a host thread knows of the run from an instruction on.
@@ -121,27 +103,11 @@ impl HotCode {
     /// Counts so many entries of a run; its code once it was entered often.
     fn enter(&self, shape: Shape, all: &[&Inst], times: u32) -> Entry {
         let words = |i: &&Inst| i.words.into_iter().take(usize::from(i.len_dwords)).collect::<Vec<u32>>();
-        let key = (shape, all.iter().flat_map(words).collect::<Vec<u32>>());
-        let lock = || self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let entered = match lock().get(&key) {
-            Some(Known::Made(run)) => return Entry::Made(Arc::clone(run)),
-            Some(Known::Entered(n)) => n.saturating_add(times),
-            None => times,
-        };
-        let known = match entered < OFTEN {
-            true => Known::Entered(entered),
-            false => Known::Made(Arc::new(make(&self.translation, shape, all))),
-        };
-        let mut runs = lock();
-        if runs.len() >= KEPT {
-            runs.clear();
-        }
-        let entry = match &known {
+        let key = (shape, all.iter().flat_map(words).collect());
+        match self.runs.enter(key, times, OFTEN, || make(&self.translation, shape, all)) {
             Known::Entered(n) => Entry::Seldom(OFTEN - n),
-            Known::Made(run) => Entry::Made(Arc::clone(run)),
-        };
-        runs.insert(key, known);
-        entry
+            Known::Made(run) => Entry::Made(run),
+        }
     }
 }
 
@@ -245,17 +211,6 @@ fn add(s: &mut State, i: &Inst) -> Option<()> {
     }
 }
 
-impl Lazy {
-    fn new(block: Block) -> Self {
-        Self { block, code: OnceLock::new() }
-    }
-
-    fn get(&self, translation: &Translation) -> Option<&dyn Translated> {
-        let make = || translation.0.as_ref().and_then(|t| t.translate(&self.block));
-        self.code.get_or_init(make).as_deref()
-    }
-}
-
 impl Native {
     fn new(translation: &Translation, shape: Shape, insts: Box<[Inst]>, first_load: usize) -> Self {
         let mut operations = vec![0];
@@ -273,9 +228,9 @@ impl Native {
         let s = state(false);
         let (floats, is_vector) = (s.floats, s.is_vector());
         let loads = s.loads.clone();
-        let whole = Lazy::new(s.finish());
-        let some = is_vector.then(|| Lazy::new(state(true).finish()));
-        Self { operations, floats, translation: translation.clone(), loads, first_load, whole, some, insts }
+        let all_lanes = Lazy::new(s.finish());
+        let some_lanes = is_vector.then(|| Lazy::new(state(true).finish()));
+        Self { operations, floats, translation: translation.clone(), loads, first_load, all_lanes, some_lanes, insts }
     }
 
     /// Executes its first instructions; how many. The others have to be interpreted.
@@ -284,9 +239,9 @@ impl Native {
             return 0;
         }
         let exec = w.exec();
-        let code = match &self.some {
+        let code = match &self.some_lanes {
             Some(some) if exec != w.full() => some.get(&self.translation),
-            _ => self.whole.get(&self.translation),
+            _ => self.all_lanes.get(&self.translation),
         };
         let Some(code) = code else { return 0 };
         let done = match self.loads.is_empty() {

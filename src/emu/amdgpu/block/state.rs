@@ -54,7 +54,7 @@ pub(super) struct State {
     /// EXEC's halves at the start.
     exec: [UOp; 2],
     /// Whether it is for waves of which only some lanes execute.
-    some: bool,
+    some_lanes: bool,
     /// Vector cells that were written since they were last stored: their half, and what they had then.
     written: Vec<(Cell, usize, UOp)>,
     /// Where a lane of the current instruction is as it has to be, and where not.
@@ -116,14 +116,14 @@ const fn flag(at: usize) -> Cell {
 const SCC: Cell = flag(FLAG_SCC);
 
 impl State {
-    pub fn new(shape: Shape, some: bool) -> Self {
+    pub fn new(shape: Shape, some_lanes: bool) -> Self {
         let cells = Builder::default();
         let exec = [EXEC, EXEC + 1].map(|n| cells.read(scalar_cell(n)));
         Self {
             cells,
             shape,
             exec,
-            some,
+            some_lanes,
             written: Vec::new(),
             wrong: None,
             loads: Vec::new(),
@@ -262,7 +262,7 @@ impl State {
 
     /// The lanes of a half that execute; `None` is all.
     pub fn active(&self, half: usize) -> Option<UOp> {
-        self.some.then(|| mask_of(&self.exec[half]))
+        self.some_lanes.then(|| mask_of(&self.exec[half]))
     }
 
     /// The current instruction can be executed here if this is true in all lanes that execute.
@@ -301,9 +301,6 @@ impl State {
     /// The block.
     pub fn finish(mut self) -> Block {
         self.store();
-        let mut block = self.cells.finish(None);
-        block.words.resize(BUFFERS, 0);
-        block.views = self.loads.len();
-        block
+        self.cells.finish(BUFFERS, self.loads.len())
     }
 }

@@ -11,7 +11,7 @@ use super::super::shared::Cta;
 use super::super::warp::{Path, Warp};
 use super::state::{DONE, EXECUTING, EXTRA_WORDS, FIRST_CONSTANT, FIRST_RANGE, SHARED_BYTES};
 use super::{Native, Piece, Run};
-use crate::translate::DeviceView;
+use crate::translate::{DeviceView, range_words};
 use std::sync::Arc;
 
 /// A run with what its pieces need of a launch.
@@ -83,10 +83,7 @@ impl Part {
         // Indexes count words, are signed and have 32 bits.
         let fits = |(start, view): &(u64, DeviceView)| start.is_multiple_of(16) && view.len_bytes() <= 1 << 32;
         let found = machine.bus.view(va, Access::Read).filter(fits);
-        let (start, bound) = found
-            .as_ref()
-            .map_or((0, 0), |(start, view)| (*start, (view.len_bytes() + 1).saturating_sub(u64::from(load.len_bytes))));
-        let words = [start as u32, (start >> 32) as u32, bound as u32, (bound >> 32) as u32];
+        let words = found.as_ref().map_or([0; 4], |(start, view)| range_words(*start, view, load.len_bytes));
         self.extra[FIRST_RANGE + 4 * k..][..4].copy_from_slice(&words);
         self.memory[k] = found.map(|(_, view)| view);
     }
@@ -97,11 +94,8 @@ impl Native {
     /// that were.
     fn run(&self, part: &mut Part, (warp, cta): (&mut Warp, &mut Cta), machine: &Machine, lanes: u32) -> u32 {
         let code = match lanes {
-            u32::MAX => Some(&self.whole),
-            _ => {
-                let make = || machine.decoder.translation.0.as_ref().and_then(|t| t.translate(&self.some.0));
-                self.some.1.get_or_init(make).as_ref()
-            }
+            u32::MAX => Some(&*self.all_lanes),
+            _ => self.some_lanes.get(&machine.decoder.translation),
         };
         if !self.loads.is_empty() {
             part.refresh(machine);

@@ -3,31 +3,12 @@
 use super::super::SmArch;
 use super::super::core::Machine;
 use super::super::lower::Body;
-use super::super::program::{Decoded, Decoder, Program};
+use super::super::program::{Decoded, Program};
 use super::{Prepared, Run, make};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::translate::{Known, LONGEST, Runs};
 
-/// Most instructions of a run.
-const LONGEST: usize = 192;
-/// A run is compiled when it has been entered so often, unless the [`Decoder`] says otherwise.
-pub(in super::super) const OFTEN: u32 = 24;
-/// Number of runs that are kept.
-const KEPT: usize = 1 << 13;
-
-/// The runs of all launches.
-#[derive(Default)]
-pub(in super::super) struct Runs(Mutex<HashMap<Key, Known>>);
-
-/// The chip, whether strict mode checks it, and the words.
-type Key = (SmArch, bool, Vec<u128>);
-
-/// How often a run was entered, or its code.
-#[derive(Clone)]
-enum Known {
-    Entered(u32),
-    Made(Arc<Run>),
-}
+/// The runs of all launches: by the chip, whether strict mode checks it, and the words.
+pub(in super::super) type CompiledRuns = Runs<(SmArch, bool, Vec<u128>), Run>;
 
 /// What a program knows of the run from an instruction on.
 #[derive(Default)]
@@ -41,25 +22,11 @@ pub(in super::super) enum Entry {
     Never,
 }
 
-impl Runs {
-    /// Counts so many entries of a run; its code once it was entered often.
-    fn enter(&self, machine: &Machine, all: &[&Decoded], times: u32) -> Known {
-        let (decoder, strict): (&Decoder, bool) = (machine.decoder, machine.options.strict);
-        let key = (machine.launch.chip, strict, all.iter().map(|d| d.word).collect::<Vec<u128>>());
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = lock().get(&key).cloned().unwrap_or(Known::Entered(0));
-        let now = match before {
-            Known::Made(_) => return before,
-            Known::Entered(n) if n.saturating_add(times) < decoder.often => Known::Entered(n + times),
-            Known::Entered(_) => Known::Made(Arc::new(make(&decoder.translation, all, strict))),
-        };
-        let mut runs = lock();
-        if runs.len() >= KEPT {
-            runs.clear();
-        }
-        runs.insert(key, now.clone());
-        now
-    }
+/// Counts so many entries of a run; its code once it was entered often.
+fn enter(machine: &Machine, all: &[&Decoded], times: u32) -> Known<Run> {
+    let (decoder, strict) = (machine.decoder, machine.options.strict);
+    let key = (machine.launch.chip, strict, all.iter().map(|d| d.word).collect());
+    decoder.runs.enter(key, times, decoder.often, || make(&decoder.translation, all, strict))
 }
 
 /// The run from an instruction on, if it is compiled: counts that it is entered. It is given back to the program's
@@ -89,7 +56,7 @@ pub(in super::super) fn entered(
         true => None,
         false => {
             let all: Vec<&Decoded> = indices.iter().map(|i| program.code.at(*i)).collect();
-            Some(machine.decoder.runs.enter(machine, &all, times))
+            Some(enter(machine, &all, times))
         }
     };
     program.entries[index as usize] = match known {

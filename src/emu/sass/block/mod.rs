@@ -16,13 +16,12 @@ mod memory;
 mod state;
 
 pub(super) use execute::{Prepared, follow};
-pub(super) use known::{Entry, OFTEN, Runs, entered};
+pub(super) use known::{CompiledRuns, Entry, entered};
 
 use super::operand::{Fields, PSrc};
 use super::program::Decoded;
-use crate::translate::{Block, LANES, Translated, Translation};
+use crate::translate::{LANES, Lazy, Translated, Translation};
 use state::{Load, State};
-use std::sync::OnceLock;
 
 /// A run of instructions.
 pub(super) struct Run {
@@ -55,9 +54,9 @@ pub(super) struct Native {
     stalls: u64,
     constants: Vec<(u8, i64)>,
     loads: Vec<Load>,
-    whole: Box<dyn Translated>,
+    all_lanes: Box<dyn Translated>,
     /// For paths of some lanes: compiled when there is one.
-    some: (Block, OnceLock<Option<Box<dyn Translated>>>),
+    some_lanes: Lazy,
 }
 
 /// Compiles a run.
@@ -109,16 +108,16 @@ fn add(s: &mut State, d: &Decoded) -> Option<()> {
     Some(())
 }
 
-fn native(translation: &Translation, [whole, some]: [State; 2], all: &[&Decoded]) -> Option<Native> {
+fn native(translation: &Translation, [all_lanes, some_lanes]: [State; 2], all: &[&Decoded]) -> Option<Native> {
     let translator = translation.0.as_ref().filter(|_| !all.is_empty())?;
-    let (constants, loads) = (whole.constants.clone(), whole.loads.clone());
+    let (constants, loads) = (all_lanes.constants.clone(), all_lanes.loads.clone());
     Some(Native {
         count: all.len() as u32,
         vectors: all.iter().filter(|d| !d.scalar).count() as u32,
         stalls: all.iter().map(|d| u64::from(d.inst.control.stall.max(1))).sum(),
         constants,
         loads,
-        whole: translator.translate(&whole.finish())?,
-        some: (some.finish(), OnceLock::new()),
+        all_lanes: translator.translate(&all_lanes.finish())?,
+        some_lanes: Lazy::new(some_lanes.finish()),
     })
 }

@@ -120,7 +120,7 @@ pub(super) struct State {
     /// Loads from global memory.
     pub loads: Vec<Load>,
     /// Whether it is for paths of some lanes.
-    some: bool,
+    some_lanes: bool,
     /// Whether strict mode checks it.
     pub strict: bool,
     /// Instructions so far.
@@ -267,8 +267,8 @@ impl State {
     }
 
     /// Of a block for whole warps, or for paths of some lanes; to be checked by strict mode or not.
-    pub fn new(some: bool, strict: bool) -> State {
-        State { some, strict, ..State::default() }
+    pub fn new(some_lanes: bool, strict: bool) -> State {
+        State { some_lanes, strict, ..State::default() }
     }
 
     /// Whether a predicate was written in the block.
@@ -289,7 +289,7 @@ impl State {
 
     /// The lanes in which the current instruction is executed.
     pub fn active(&self) -> Bool {
-        let executing = if self.some { Bool::Lanes(mask_of(&self.extra(EXECUTING))) } else { Bool::All(true) };
+        let executing = if self.some_lanes { Bool::Lanes(mask_of(&self.extra(EXECUTING))) } else { Bool::All(true) };
         executing.and(self.guard.clone().unwrap_or(Bool::All(true)))
     }
 
@@ -315,7 +315,7 @@ impl State {
                 };
                 let cell = scalar(PREDICATES, at);
                 let kept = self.cells.read(cell).and(&executing.binary(Op::Xor, &word(u32::MAX)));
-                self.cells.write(cell, if self.some { bits.and(&executing).or(&kept) } else { bits });
+                self.cells.write(cell, if self.some_lanes { bits.and(&executing).or(&kept) } else { bits });
             }
             if let Some(value) = self.unsaved_uniform[at].then(|| self.uniform_predicates[at].clone()).flatten() {
                 let bits = match value {
@@ -327,16 +327,13 @@ impl State {
         }
         (self.unsaved, self.unsaved_uniform) = Default::default();
         self.cells.write(scalar(EXTRA, DONE), word(self.count));
-        let lanes = self.some.then(|| mask_of(&executing));
+        let lanes = self.some_lanes.then(|| mask_of(&executing));
         self.cells.flush(lanes.as_ref());
     }
 
     /// The block.
     pub fn finish(mut self) -> Block {
         self.store();
-        let mut block = self.cells.finish(None);
-        block.words.resize(BUFFERS, 0);
-        block.views = self.loads.len();
-        block
+        self.cells.finish(BUFFERS, self.loads.len())
     }
 }

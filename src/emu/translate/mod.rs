@@ -6,11 +6,15 @@
 //! makes one list of nodes of it: what is overwritten within the block is never stored. Whoever opens a software GPU
 //! gives it a [`Translator`]; without one everything is interpreted.
 
+mod runs;
+
 pub use doorbell_ioctl::port::DeviceView;
 use doorbell_uop::{Arg, DType, Memo, Op, UOp};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+
+pub(crate) use runs::{Known, LONGEST, Lazy, OFTEN, Runs, range_words};
 
 /// The length that the parameters say: what a program touches is in [`Block::words`].
 const BUFFER_WORDS: usize = 1 << 20;
@@ -124,14 +128,14 @@ impl Builder {
         self.open.push(open);
     }
 
-    /// The block; what was written last is stored.
-    pub fn finish(mut self, lanes: Option<&UOp>) -> Block {
-        self.flush(lanes);
+    /// The block, with so many buffers and ranges of device memory; what was flushed is all that it stores.
+    pub fn finish(mut self, buffers: usize, views: usize) -> Block {
         while let Some(open) = self.open.pop() {
             self.list.add(&UOp::new(Op::EndIf, DType::VOID, [open], Arg::None));
         }
         self.list.add(&UOp::sink([]));
-        Block { uops: self.list.uops, words: self.list.words, views: self.list.views }
+        self.list.words.resize(buffers, 0);
+        Block { uops: self.list.uops, words: self.list.words, views }
     }
 }
 
@@ -141,7 +145,6 @@ struct List {
     uops: Vec<UOp>,
     has: Memo<()>,
     words: Vec<usize>,
-    views: usize,
 }
 
 impl List {
@@ -173,11 +176,8 @@ impl List {
 
     /// Notes which words a node touches.
     fn touch(&mut self, u: &UOp) {
-        if let (Op::Param, Arg::Param(slot, _)) = (u.op(), u.arg()) {
-            match slot.checked_sub(VIEWS) {
-                Some(view) => self.views = self.views.max(view as usize + 1),
-                None => self.reach(*slot as usize, 0),
-            }
+        if let (Op::Param, Arg::Param(slot @ ..VIEWS, _)) = (u.op(), u.arg()) {
+            self.reach(*slot as usize, 0);
         }
         let (Op::Load | Op::Store, [index, value @ ..]) = (u.op(), u.src()) else { return };
         let lanes = value.first().map_or(u.dtype(), UOp::dtype).lanes;
