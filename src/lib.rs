@@ -159,7 +159,7 @@ pub mod nn;
 pub mod schedule;
 pub mod tensor;
 
-pub use engine::{Error, Jit, Options, Session};
+pub use engine::{EmuMode, Error, Jit, Options, Session};
 pub use tensor::Tensor;
 
 #[cfg(doctest)]

@@ -25,6 +25,8 @@ mod train;
 mod viz;
 
 use clap::{CommandFactory, Parser, Subcommand};
+#[cfg(feature = "emu")]
+use doorbell::engine::EmuMode;
 use doorbell::engine::{self, Options};
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,8 +63,12 @@ struct Cli {
     lenient: bool,
     /// Run software GPUs without the checks that no hardware makes, and much faster
     #[cfg(feature = "emu")]
-    #[arg(long, global = true, conflicts_with_all = ["strict", "lenient"])]
+    #[arg(long, global = true, conflicts_with_all = ["strict", "lenient", "compare"])]
     plain: bool,
+    /// Run each kernel of a software GPU twice, with all checks and without: stop where they leave different bits
+    #[cfg(feature = "emu")]
+    #[arg(long, global = true, conflicts_with = "strict")]
+    compare: bool,
     /// Run software GPUs with all checks, whatever EMU_PLAIN says (what they do by default)
     #[cfg(feature = "emu")]
     #[arg(long, global = true)]
@@ -222,7 +228,10 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     #[cfg(feature = "emu")]
     {
         options.lenient |= cli.lenient;
-        options.emu_plain = (options.emu_plain || cli.plain) && !cli.strict;
+        let asked = [(cli.strict, EmuMode::Strict), (cli.plain, EmuMode::Plain), (cli.compare, EmuMode::Both)];
+        if let Some((_, mode)) = asked.into_iter().find(|(asked, _)| *asked) {
+            options.emu_mode = mode;
+        }
     }
     let output = Output { json: cli.json };
     // A page is of the command that runs, not of the one that starts it.

@@ -21,6 +21,7 @@ pub mod nvrm;
 mod pauses;
 #[cfg(feature = "nv")]
 pub mod sass;
+mod stores;
 pub mod translate;
 #[cfg(target_os = "linux")]
 pub mod vm;

@@ -49,7 +49,7 @@ pub use error::{Error, JitError};
 pub use jit::Jit;
 pub use kernels::Compiled;
 pub use memory::{attached, dense_view, size_of};
-pub use options::{OptionError, Options};
+pub use options::{EmuMode, OptionError, Options};
 pub use package::{PackageBytes, PackageOptions, Packaged};
 pub use realize::synchronize;
 pub use select::Unique;

@@ -82,9 +82,20 @@ pub struct Options {
     /// Gradients of attentions in f32 have their own kernels on GPUs also where the kernels of the parts are faster, to
     /// save memory (`FUSE_ATTENTION=1`).
     pub fuse_attention: bool,
-    /// Software GPUs run without the checks that no hardware makes, and what they execute often as code of this machine
-    /// (`EMU_PLAIN=1`).
-    pub emu_plain: bool,
+    /// How software GPUs run (`EMU_PLAIN`: 0 strict, 1 plain, 2 both).
+    pub emu_mode: EmuMode,
+}
+
+/// How software GPUs run kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmuMode {
+    /// With all checks that no hardware makes.
+    #[default]
+    Strict,
+    /// Without them, and what is executed often as code of this machine.
+    Plain,
+    /// Each kernel twice, strict and plain: different bits are an error.
+    Both,
 }
 
 /// A variable whose value means nothing.
@@ -140,7 +151,7 @@ impl Default for Options {
             nv_tma: true,
             lenient: false,
             fuse_attention: false,
-            emu_plain: false,
+            emu_mode: EmuMode::Strict,
         }
     }
 }
@@ -206,7 +217,11 @@ impl Options {
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
             lenient: number(&get, "LENIENT", 0, 1, "0 or 1")? == 1,
             fuse_attention: number(&get, "FUSE_ATTENTION", 0, 1, "0 or 1")? == 1,
-            emu_plain: number(&get, "EMU_PLAIN", 0, 1, "0 or 1")? == 1,
+            emu_mode: match number(&get, "EMU_PLAIN", 0, 2, "0, 1 or 2")? {
+                0 => EmuMode::Strict,
+                1 => EmuMode::Plain,
+                _ => EmuMode::Both,
+            },
         })
     }
 }

@@ -197,7 +197,7 @@ impl Session {
     /// `Device` if the options contain an invalid device name.
     pub fn open(options: Options) -> Result<Arc<Session>, Error> {
         #[cfg(feature = "emu")]
-        super::software::offer(options.lenient, options.emu_plain);
+        super::software::offer(options.lenient, options.emu_mode);
         Registry::global().name(&options.device)?;
         let recorder = options.viz.is_some().then(|| Recorder::new(options.viz_steps));
         let schedules = if recorder.is_some() { ScheduleCache::explain() } else { ScheduleCache::default() };

@@ -1,16 +1,18 @@
 //! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`, more of each (`NV:1:emu=CHIP`), and `METAL:emu`: a session
 //! registers them, so that the command line, tests and users of the library can open one by name. The only module that depends on both devices and emulators.
 
+use super::options::EmuMode;
 use crate::device::Registry;
 use crate::device::registry::Emulated;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(all(target_os = "linux", feature = "amd"))]
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+use std::sync::{Mutex, PoisonError};
 
 /// Whether software GPUs that are created from now on go on after a finding.
 static LENIENT: AtomicBool = AtomicBool::new(false);
-/// Whether they run without checks, translated.
-static PLAIN: AtomicBool = AtomicBool::new(false);
+/// How they run.
+static MODE: Mutex<EmuMode> = Mutex::new(EmuMode::Strict);
 /// The lenient ones, for their findings.
 #[cfg(all(target_os = "linux", feature = "amd"))]
 static MACHINES: Mutex<Vec<Weak<crate::emu::kfd::SoftKfd>>> = Mutex::new(Vec::new());
@@ -29,12 +31,17 @@ pub fn findings() -> Vec<String> {
 }
 
 /// Registers the function that creates software GPUs.
-pub(super) fn offer(lenient: bool, plain: bool) {
+pub(super) fn offer(lenient: bool, mode: EmuMode) {
     LENIENT.store(lenient, Ordering::Relaxed);
-    PLAIN.store(plain, Ordering::Relaxed);
+    *MODE.lock().unwrap_or_else(PoisonError::into_inner) = mode;
     Registry::global().set_emulate(emulate);
     #[cfg(feature = "metal")]
     Registry::global().set_emulate_metal(metal);
+}
+
+/// How the last session that was opened runs them.
+fn mode() -> EmuMode {
+    *MODE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The framework in software, with a GPU of a family of Apple's chips. It ends the process at a mistake in the use of
@@ -49,7 +56,7 @@ pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
 }
 
 /// Creates a machine of that many software GPUs of a chip, using all cores of the real one: with all strict checks on,
-/// unless the last session that was opened asked for none (`Options::emu_plain`).
+/// unless the last session that was opened asked for none (`Options::emu_mode`).
 ///
 /// # Errors
 /// A one-line message: no such chip, or no memory for the card.
@@ -70,12 +77,15 @@ fn amd(chip: &str, gpus: usize) -> Emulated {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let lenient = LENIENT.load(Ordering::Relaxed);
     let mut config = Config { gpus, lenient, tells_hangs: true, metrics: metrics(*chip), ..Config::new(*chip) };
-    if PLAIN.load(Ordering::Relaxed) {
-        config.waves = Strict { threads, ..Strict::off() };
+    let mode = mode();
+    config.waves = match mode {
+        EmuMode::Plain => Strict { threads, ..Strict::off() },
+        EmuMode::Strict | EmuMode::Both => Strict { threads, lenient, ..Strict::on() },
+    };
+    if mode != EmuMode::Strict {
         config.translation = translation();
-    } else {
-        config.waves = Strict { threads, lenient, ..Strict::on() };
     }
+    config.compare = mode == EmuMode::Both;
     let machine = SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?;
     if lenient {
         MACHINES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&machine));
@@ -110,8 +120,10 @@ fn nvidia(chip: &str, gpus: usize) -> Emulated {
         let names: Vec<&str> = Chip::ALL.iter().map(|c| c.facts().name).collect();
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
-    let mut config = Config { gpus, translation: translation(), ..Config::new(*chip) };
-    if PLAIN.load(Ordering::Relaxed) {
+    let mode = mode();
+    let compare = mode == EmuMode::Both;
+    let mut config = Config { gpus, compare, translation: translation(), ..Config::new(*chip) };
+    if mode == EmuMode::Plain {
         config.sms = Options { threads: config.sms.threads, ..Options::fast() };
     }
     Ok(SoftNv::new(config).map_err(|errno| format!("software GPU: {errno}"))?)

@@ -58,7 +58,7 @@ mod wait;
 mod wave;
 
 pub use block::HotCode;
-pub use bus::{Access, Bus, BusFault, Memory, Window};
+pub use bus::{Access, Bus, BusFault, Memory, Rows, Window};
 pub use decode::{PRIVATE_APERTURE, SHARED_APERTURE, disassemble};
 pub use dispatch::{Dispatch, Stats, run, run_hot};
 pub use fault::{FaultKind, WaveFault};

@@ -35,6 +35,9 @@ pub struct Config {
     pub waves: Strict,
     /// Who compiles what waves execute often, if they run without checks.
     pub translation: Translation,
+    /// Each dispatch runs twice: with all checks on a copy of memory, then without checks on memory; different bits are a
+    /// fault.
+    pub compare: bool,
     /// The bytes of each card's `gpu_metrics`; `None`: there is no such file.
     pub metrics: Option<Vec<u8>>,
     /// Speed and lanes of a card's link to the host now, as sysfs writes them.
@@ -66,6 +69,7 @@ impl Config {
             shuffle: 0,
             waves: Strict::on(),
             translation: Translation::default(),
+            compare: false,
             metrics: None,
             link: ("32.0 GT/s PCIe", 16),
             lenient: false,

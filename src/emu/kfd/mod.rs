@@ -12,6 +12,7 @@
 pub mod caching;
 pub mod chip;
 mod clock;
+mod compared;
 pub mod compute;
 mod config;
 pub mod cp;
@@ -74,7 +75,7 @@ impl SoftKfd {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        let units = ComputeUnits::new(config.waves, config.translation.clone());
+        let units = ComputeUnits::new(config.waves, config.translation.clone()).twice(config.compare);
         Self::with_compute(config, Arc::new(units))
     }
 

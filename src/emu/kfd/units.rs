@@ -2,6 +2,7 @@
 //!
 //! Place in the arrows: connects this driver to `emu::amdgpu`.
 
+use super::compared::{self, Ended};
 use super::compute::{Compute, ComputeFault, Dispatch, Machine};
 use super::vm::{self, VmFault};
 use crate::amdgpu::{self, Access, Bus, BusFault, FaultKind, HotCode, Policy, ShadowMemory, Strict, WaveFault, Window};
@@ -13,18 +14,27 @@ use std::sync::Arc;
 pub struct ComputeUnits {
     strict: Strict,
     hot: HotCode,
+    twice: bool,
 }
 
 impl ComputeUnits {
     /// Compute units that have executed nothing; without checks, what they execute often is compiled.
     #[must_use]
     pub fn new(strict: Strict, translation: Translation) -> Self {
-        Self { strict, hot: HotCode::new(translation) }
+        Self { strict, hot: HotCode::new(translation), twice: false }
+    }
+
+    /// Whether they run each dispatch twice, with checks and without, and compare what it leaves: then what they execute
+    /// for the second time is compiled already.
+    #[must_use]
+    pub fn twice(self, twice: bool) -> Self {
+        let hot = if twice { self.hot.after(2) } else { self.hot };
+        Self { hot, twice, ..self }
     }
 }
 
 /// The page table as waves see it.
-struct VmBus<'a>(&'a Machine<'a>);
+pub(super) struct VmBus<'a>(&'a Machine<'a>);
 
 fn access(of: Access) -> vm::Access {
     match of {
@@ -68,6 +78,13 @@ impl Bus for VmBus<'_> {
 
 impl Compute for ComputeUnits {
     fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
+        if self.twice {
+            let outcome = compared::run(dispatch, &VmBus(machine), &self.strict, machine.stop, &self.hot);
+            return outcome.map_err(|ended| match ended {
+                Ended::Fault(fault) => explain(&fault),
+                Ended::Differs(text) => ComputeFault::Refused(text),
+            });
+        }
         let outcome = amdgpu::run_hot(dispatch, &VmBus(machine), &self.strict, machine.stop, &self.hot);
         outcome.map(|_| ()).map_err(|fault| explain(&fault))
     }

@@ -51,6 +51,9 @@ pub struct Config {
     pub sms: Options,
     /// Who compiles what the SMs execute often, if they run without checks.
     pub translation: Translation,
+    /// Each grid runs twice: with all checks on a copy of memory, then without checks on memory; different bits are a
+    /// fault.
+    pub compare: bool,
     /// Not zero: channels pause between GPFIFO entries from this seed, to come in other orders.
     pub shuffle: u64,
     /// REGISTER_GPU_VASPACE requires an earlier MM_INITIALIZE (seen on one system).
@@ -99,6 +102,7 @@ impl Config {
             strict: true,
             sms: Options { threads, ..Options::default() },
             translation: Translation::default(),
+            compare: false,
             shuffle: 0,
             needs_uvm_mm: true,
             stale_gp_get: false,

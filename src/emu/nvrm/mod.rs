@@ -13,6 +13,7 @@ mod alloc;
 pub mod channel;
 pub mod chip;
 mod clock;
+mod compared;
 pub mod compute;
 mod config;
 mod control;
@@ -82,7 +83,7 @@ impl SoftNv {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        let sms = Sms::translated(config.sms, config.translation.clone());
+        let sms = Sms::translated(config.sms, config.translation.clone()).twice(config.compare);
         Self::with_compute(config, Arc::new(sms))
     }
 

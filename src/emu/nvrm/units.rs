@@ -4,6 +4,7 @@
 //! grids of other chips are refused.
 
 use super::chip::Chip;
+use super::compared::{self, Ended};
 use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
 use crate::sass::{self, Access, Bus, Decoder, Exception, Fault, FaultKind, MemoryFault, Options};
 use crate::translate::Translation;
@@ -16,6 +17,7 @@ pub struct Sms {
     options: Options,
     /// Of all launches.
     decoder: Decoder,
+    twice: bool,
 }
 
 impl Sms {
@@ -28,12 +30,20 @@ impl Sms {
     /// The same, with what plain mode executes often compiled.
     #[must_use]
     pub fn translated(options: Options, translation: Translation) -> Self {
-        Self { options, decoder: Decoder::translated(translation) }
+        Self { options, decoder: Decoder::translated(translation), twice: false }
+    }
+
+    /// Whether they run each grid twice, with checks and without, and compare what it leaves: then what they execute
+    /// for the second time is compiled already.
+    #[must_use]
+    pub fn twice(self, twice: bool) -> Self {
+        let decoder = if twice { self.decoder.after(2) } else { self.decoder };
+        Self { decoder, twice, ..self }
     }
 }
 
 /// The page table as SMs see it. Aligned words of up to 8 bytes are read and written in one.
-struct VmBus<'a>(&'a Vm);
+pub(super) struct VmBus<'a>(pub &'a Vm);
 
 const NO_MAPPING: &str = "no mapping";
 const NO_RIGHT: &str = "the mapping does not allow it";
@@ -46,6 +56,25 @@ fn refused(fault: VmFault) -> MemoryFault {
         vm::Access::Fetch => Access::Fetch,
     };
     MemoryFault { va: fault.va, access, what: if fault.mapped { NO_RIGHT } else { NO_MAPPING } }
+}
+
+impl VmBus<'_> {
+    /// Whether all bytes of a range permit an access.
+    pub fn allows(&self, va: u64, len: usize, access: Access) -> Result<(), MemoryFault> {
+        let last = va.saturating_add((len as u64).saturating_sub(1));
+        let at = |va| self.0.translate(va, of(access)).map(|_| ()).map_err(refused);
+        at(va).and_then(|()| at(last))
+    }
+}
+
+/// The page table's name of an access.
+fn of(access: Access) -> vm::Access {
+    match access {
+        Access::Read => vm::Access::Read,
+        Access::Write => vm::Access::Write,
+        Access::Atomic => vm::Access::Atomic,
+        Access::Fetch => vm::Access::Fetch,
+    }
 }
 
 impl Bus for VmBus<'_> {
@@ -78,13 +107,7 @@ impl Bus for VmBus<'_> {
     }
 
     fn view(&self, va: u64, access: Access) -> Option<(u64, DeviceView)> {
-        let access = match access {
-            Access::Read => vm::Access::Read,
-            Access::Write => vm::Access::Write,
-            Access::Atomic => vm::Access::Atomic,
-            Access::Fetch => vm::Access::Fetch,
-        };
-        self.0.translate(va, access).ok().map(|range| (range.va_start, range.view))
+        self.0.translate(va, of(access)).ok().map(|range| (range.va_start, range.view))
     }
 
     fn epoch(&self) -> u64 {
@@ -128,6 +151,13 @@ impl Compute for Sms {
             local_window: own(launch.local_window, self.options.local_window),
             ..self.options
         };
+        if self.twice {
+            let outcome = compared::run(&grid, machine.vm, machine.stop, &options, &self.decoder);
+            return outcome.map_err(|ended| match ended {
+                Ended::Fault(fault) => explain(launch, fault),
+                Ended::Differs(text) => ComputeFault::Refused(text),
+            });
+        }
         let outcome = sass::run_decoded(&grid, &VmBus(machine.vm), machine.stop, &options, &self.decoder);
         outcome.map(|_| ()).map_err(|fault| explain(launch, fault))
     }
@@ -148,12 +178,7 @@ fn explain(launch: &Launch, fault: Fault) -> ComputeFault {
     match fault.kind {
         FaultKind::Stopped => ComputeFault::Stopped,
         FaultKind::Memory(MemoryFault { va, access, what }) => {
-            let access = match access {
-                Access::Read => vm::Access::Read,
-                Access::Write => vm::Access::Write,
-                Access::Atomic => vm::Access::Atomic,
-                Access::Fetch => vm::Access::Fetch,
-            };
+            let access = of(access);
             let [x, y, z] = fault.block;
             let place = format!("{:#x} `{}` in CTA {x},{y},{z} warp {}", fault.pc, fault.text, fault.warp);
             ComputeFault::Memory { fault: VmFault { va, access, mapped: what == NO_RIGHT }, place }

@@ -67,6 +67,8 @@ struct Native {
 #[derive(Default)]
 pub struct HotCode {
     translation: Translation,
+    /// A run is compiled when it has been entered so often.
+    often: u32,
     runs: Runs<(Shape, Vec<u32>), Run>,
 }
 
@@ -92,7 +94,13 @@ impl HotCode {
     /// Has what waves without checks execute often compiled.
     #[must_use]
     pub fn new(translation: Translation) -> Self {
-        Self { translation, ..Self::default() }
+        Self { translation, often: OFTEN, ..Self::default() }
+    }
+
+    /// The same, when it has been executed so often.
+    #[must_use]
+    pub fn after(self, times: u32) -> Self {
+        Self { often: times, ..self }
     }
 
     /// Whether anything is compiled.
@@ -104,8 +112,8 @@ impl HotCode {
     fn enter(&self, shape: Shape, all: &[&Inst], times: u32) -> Entry {
         let words = |i: &&Inst| i.words.into_iter().take(usize::from(i.len_dwords)).collect::<Vec<u32>>();
         let key = (shape, all.iter().flat_map(words).collect());
-        match self.runs.enter(key, times, OFTEN, || make(&self.translation, shape, all)) {
-            Known::Entered(n) => Entry::Seldom(OFTEN - n),
+        match self.runs.enter(key, times, self.often, || make(&self.translation, shape, all)) {
+            Known::Entered(n) => Entry::Seldom(self.often - n),
             Known::Made(run) => Entry::Made(run),
         }
     }
@@ -127,7 +135,7 @@ impl Entry {
 
     /// Finds the run by its instructions; its code, if it was entered often.
     pub fn look_up(&mut self, hot: &HotCode, shape: Shape, all: &[&Inst]) -> Option<Arc<Run>> {
-        let times = if matches!(self, Self::Unknown) { 1 } else { OFTEN };
+        let times = if matches!(self, Self::Unknown) { 1 } else { hot.often };
         *self = if all.len() < SHORTEST { Self::Never } else { hot.enter(shape, all, times) };
         match self {
             Self::Made(run) => Some(Arc::clone(run)),
