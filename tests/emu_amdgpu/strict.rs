@@ -1,16 +1,18 @@
 //! Strict mode's findings, one small program each, assembled by LLVM; and that the corrected program passes.
 
-use super::harness::{Launch, Loaded, compile, cpu, launch, scratch};
+use super::harness::{Launch, Loaded, Prepared, compile, cpu, launch, prepare, scratch};
 use doorbell::emu::amdgpu::Chip::{Gfx942, Gfx1100, Gfx1201};
-use doorbell::emu::amdgpu::{Access, BusFault, Chip, FaultKind, Strict};
+use doorbell::emu::amdgpu::{Access, Bus, BusFault, Chip, FaultKind, PlainBus, Strict, WaveFault, Window};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 /// A kernel of the given instructions with 16 vector registers (32 with the accumulators of gfx942), 64 bytes of LDS,
 /// the kernarg pointer in s[0:1].
 fn assemble(chip: Chip, body: &str) -> Loaded {
-    let accum = if chip == Gfx942 { ".amdhsa_accum_offset 16" } else { "" };
+    let (accum, registers) = if chip == Gfx942 { (".amdhsa_accum_offset 16", 32) } else { ("", 16) };
     let source = format!(
         ".text\n.globl k\n.p2align 8\n.type k,@function\nk:\n{body}\ns_endpgm\n.fill 64, 4, 0\n.rodata\n.p2align 6\n.amdhsa_kernel k\n\
-         .amdhsa_next_free_vgpr 16\n.amdhsa_next_free_sgpr 32\n.amdhsa_user_sgpr_kernarg_segment_ptr 1\n\
+         .amdhsa_next_free_vgpr {registers}\n.amdhsa_next_free_sgpr 32\n.amdhsa_user_sgpr_kernarg_segment_ptr 1\n\
          .amdhsa_group_segment_fixed_size 64\n.amdhsa_float_denorm_mode_32 3\n{accum}\n.end_amdhsa_kernel\n"
     );
     let dir = scratch("strict");
@@ -201,6 +203,51 @@ fn an_lds_load_behind_a_scalar_load_needs_a_wait_for_zero() {
 #[test]
 fn registers_beyond_the_descriptor_are_faults() {
     faults("v_mov_b32 v40, 0", |k| matches!(k, FaultKind::VgprBeyondAllocation { register: 40, allocated: 16 }));
+}
+
+/// gfx942: v and a registers are one file, and a0 follows the last v of accum_offset. Seen on gfx950: a `ds_read` into
+/// v64 of a kernel with accum_offset 64 changes a0. aiter's attention kernels have 160 and use v160 to v235.
+#[test]
+fn a_vector_register_beyond_accum_offset_is_an_accumulator() {
+    let body = "s_load_dwordx2 s[4:5], s[0:1], 8\ns_waitcnt lgkmcnt(0)\nv_mov_b32 v1, 77\nv_accvgpr_write_b32 a5, v1\n\
+                s_nop 7\nv_mov_b32 v22, 88\ns_nop 7\nv_accvgpr_read_b32 v2, a6\nv_mov_b32 v3, v21\nv_lshlrev_b32 v4, 3, v0\n\
+                global_store_dwordx2 v4, v[2:3], s[4:5]";
+    let kind = run(Gfx942, 1, body).unwrap_err();
+    assert_eq!(kind, FaultKind::VgprIsAccumulator { register: 22, accum_offset: 16 });
+    assert_eq!(kind.to_string(), "v22 is a6 of a descriptor with accum_offset 16");
+    for strict in [Strict { lenient: true, ..Strict::on() }, Strict::off()] {
+        assert_eq!(run_with(Gfx942, 1, strict, body).unwrap()[..2], [88, 77]);
+    }
+}
+
+/// Memory, and what lenient checks find.
+struct Noting(PlainBus, Mutex<Vec<FaultKind>>);
+
+impl Bus for Noting {
+    fn translate(&self, va: u64, access: Access) -> Result<Window, BusFault> {
+        self.0.translate(va, access)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
+    fn note(&self, finding: &WaveFault) {
+        self.1.lock().unwrap().push(finding.kind.clone());
+    }
+}
+
+#[test]
+fn a_register_beyond_accum_offset_hides_no_other_finding() {
+    let loaded = assemble(Gfx942, "v_mov_b32 v1, 0\nds_write_b32 v1, v1\nds_read_b32 v20, v1\nv_mov_b32 v3, v20");
+    let strict = Strict { lenient: true, ..Strict::on() };
+    let l = Launch { kernel: "k", input: &[0], out_words: 1, groups: 1, local: 1, n: 0, strict };
+    let Prepared { dispatch, bus, .. } = prepare(&loaded, &l);
+    let bus = Noting(bus, Mutex::default());
+    doorbell::emu::amdgpu::run(&dispatch, &bus, &strict, &AtomicBool::new(false)).unwrap();
+    let accumulator = FaultKind::VgprIsAccumulator { register: 20, accum_offset: 16 };
+    let early = FaultKind::VgprNotWaited { register: 20, counter: "lgkmcnt" };
+    assert_eq!(bus.1.into_inner().unwrap(), [accumulator.clone(), accumulator, early]);
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub enum FaultKind {
     Endless { instructions: u64 },
     #[error("v{register} is beyond the {allocated} registers of the descriptor")]
     VgprBeyondAllocation { register: u32, allocated: u32 },
+    #[error("v{register} is a{} of a descriptor with accum_offset {accum_offset}", register - accum_offset)]
+    VgprIsAccumulator { register: u32, accum_offset: u32 },
     #[error("s{register} is beyond the limit of {limit}")]
     SgprBeyondLimit { register: u32, limit: u32 },
     #[error("{class}[{first}..] of {words} registers must be aligned to {align}")]
@@ -79,6 +81,7 @@ impl FaultKind {
         matches!(
             self,
             Self::MisalignedTuple { .. }
+                | Self::VgprIsAccumulator { .. }
                 | Self::VgprUnwritten { .. }
                 | Self::SgprUnwritten { .. }
                 | Self::SccUnwritten

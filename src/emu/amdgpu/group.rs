@@ -15,6 +15,7 @@ use super::shadow::Invalidated;
 use super::wave::{State, Wave};
 use super::{Strict, cross, hazard, lds_exec, matrix, packed, smem, valu, vmem};
 use std::collections::{HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,8 +38,8 @@ pub(super) struct Code<'a> {
     by_number: HashMap<u64, usize>,
     /// The page used last: its number and index.
     last: (u64, usize),
-    /// Addresses of instructions whose findings were noted.
-    noted: HashSet<u64>,
+    /// Findings that were noted: the instruction's address, and the kind.
+    noted: HashSet<(u64, Discriminant<FaultKind>)>,
     /// Where compiled runs are kept, if waves run so.
     hot: Option<(&'a HotCode, Shape)>,
     /// For each instruction, the run from it on.
@@ -264,8 +265,7 @@ impl Group {
                 && w.strict.lenient
                 && kind.is_finding()
             {
-                note(self.id, n as u32, w, kind, unit, code);
-                outcome = unchecked(w, unit, code);
+                outcome = go_on((self.id, n as u32), w, kind, unit, code);
             }
             if let Err(kind) = outcome {
                 fault = Some(*kind);
@@ -325,10 +325,26 @@ impl Group {
     }
 }
 
-/// Notes a finding, once an instruction.
-fn note(workgroup: [u32; 3], wave: u32, w: &Wave, kind: &FaultKind, unit: &mut Unit, code: &mut Code) {
+/// Notes a finding, and executes the instruction as hardware would.
+fn go_on(who: ([u32; 3], u32), w: &mut Wave, kind: &FaultKind, unit: &mut Unit, code: &mut Code) -> R<()> {
+    note(who, w, kind, unit, code);
+    if matches!(kind, FaultKind::VgprIsAccumulator { .. }) {
+        // Kernels that do so do it in most instructions: other findings must not hide behind this one.
+        let registers = std::mem::replace(&mut w.strict.registers, false);
+        let outcome = step(w, unit, code);
+        w.strict.registers = registers;
+        match outcome {
+            Err(other) if other.is_finding() => note(who, w, &other, unit, code),
+            done => return done,
+        }
+    }
+    unchecked(w, unit, code)
+}
+
+/// Notes a finding, once an instruction and kind.
+fn note((workgroup, wave): ([u32; 3], u32), w: &Wave, kind: &FaultKind, unit: &mut Unit, code: &mut Code) {
     let (pc, lane) = (w.pc, kind.lane(w.access_lane.get()));
-    if code.noted.insert(pc) {
+    if code.noted.insert((pc, discriminant(kind))) {
         let text = code.text(&mut unit.tlb, pc);
         unit.tlb.note(&WaveFault { kind: kind.clone(), workgroup, wave, lane, pc, text });
     }

@@ -298,14 +298,21 @@ impl Wave {
         }
     }
 
-    /// Place of a vector register in the file.
+    /// Place of a vector register in the file. On gfx942 v and a registers are one file: a0 follows the last v that the
+    /// descriptor's accum_offset leaves, so that a v beyond it is one of the a.
     #[inline]
     pub fn register_index(&self, n: u32) -> R<usize> {
-        let (at, have) = if n >= 256 { (n - 256, self.acc_count) } else { (n, self.arch_count) };
-        if at >= have {
-            return fail(FaultKind::VgprBeyondAllocation { register: n, allocated: have });
+        let (arch, acc) = (self.arch_count, self.acc_count);
+        match n.checked_sub(256) {
+            Some(a) if a < acc => Ok((arch + a) as usize),
+            None if n < arch => Ok(n as usize),
+            None if n < arch + acc && !self.strict.registers => Ok(n as usize),
+            None if n < arch + acc => fail(FaultKind::VgprIsAccumulator { register: n, accum_offset: arch }),
+            beyond => {
+                let allocated = if beyond.is_some() { acc } else { arch };
+                fail(FaultKind::VgprBeyondAllocation { register: n, allocated })
+            }
         }
-        Ok((if n >= 256 { at + self.arch_count } else { at }) as usize)
     }
 
     /// Checks a read of a register in the given lanes and returns its index.

@@ -38,11 +38,11 @@ pub(in super::super) struct Shape {
 }
 
 impl Shape {
-    /// Place of a vector register in the file.
+    /// Place of a vector register in the file, as `Wave::register_index` has it without checks.
     fn place(&self, n: u32) -> Option<u32> {
         match n.checked_sub(256) {
             Some(n) => (n < self.acc).then_some(n + self.arch),
-            None => (n < self.arch).then_some(n),
+            None => (n < self.arch + self.acc).then_some(n),
         }
     }
 }
