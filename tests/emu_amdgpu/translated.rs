@@ -429,7 +429,8 @@ fn result(chip: Chip, wave32: bool, code: &[u8], input: &[u32], hot: &HotCode) -
         // 32 registers or more; singles and halves keep their denormals.
         rsrc1: 15 | 0xf0 << 12,
         rsrc2: 4 << 1 | 1 << 7,
-        rsrc3: 15,
+        // gfx942: v16 and those beyond are found among the accumulators.
+        rsrc3: 3,
         user_data: vec![INPUT as u32, (INPUT >> 32) as u32, OUTPUT as u32, (OUTPUT >> 32) as u32],
         user_data_written: 15,
         lds_bytes: 512,
