@@ -9,7 +9,7 @@ CHIPS = ['80', '86', '89', '90', '120']
 OLD = '80 86 89'
 
 # Mnemonics, or mnemonic/form, that a chip has not.
-OLD_ABSENT = """ QSPC/U USETSHMSZ WARPSYNC/ALL WARPSYNC/CALL WARPSYNC/CR ACQBULK ATOM/FD ATOM/FR ATOM/FU ATOMG/FD ATOMG/FR ATOMG/FU BGMMA CGAERRBAR ELECT ENDCOLLECTIVE FENCE HGMMA IGMMA PREEXIT QGMMA
+OLD_ABSENT = """ LDGMC QSPC/U USETSHMSZ WARPSYNC/ALL WARPSYNC/CALL WARPSYNC/CR ACQBULK ATOM/FD ATOM/FR ATOM/FU ATOMG/FD ATOMG/FR ATOMG/FU BGMMA CGAERRBAR ELECT ENDCOLLECTIVE FENCE HGMMA IGMMA PREEXIT QGMMA
 REDAS REDG/FD REDG/FR STAS STSM SYNCS UBLKCP UBLKPF UBLKRED UCGABAR_ARV UCGABAR_WAIT USETMAXREG UTMACCTL UTMACMDFLUSH UTMALDG UTMAPF UTMAREDG UTMASTG
 VHMNMX VIADD VIADDMNMX VIMNMX VIMNMX3 WARPGROUP"""
 NEW_ABSENT = """USETSHMSZ BGMMA BMMA BMSK/C BREV/C DADD/C3 DFMA/C DFMA/C3 DMUL/C DSETP/C F2F/C F2F/C_10 F2FP/MERGE_C_C F2FP/PACK_AB_C F2FP/PACK_AB_MERGE_C_C
@@ -608,6 +608,11 @@ STG	X2M	0x197f	sem	77	80	enum:0=|1=.CONSTANT.PRIVATE|2=.CONSTANT.CTA|3=.CONSTANT
 STG	X2M	0x197f	mask	59	63	u
 STG	X2M	0x197f	mask	88	90	u
 STG	X2M	0x197f	sel	76	76	const:1
+UGETNEXTWORKID	U	0x13ca	asm			{cast} [<a>], [<b>]
+UGETNEXTWORKID	U	0x13ca	guard			UP
+UGETNEXTWORKID	U	0x13ca	a	24	31	UR
+UGETNEXTWORKID	U	0x13ca	b	24	31	URn
+UGETNEXTWORKID	U	0x13ca	cast	72	72	enum:0=.SELFCAST|1=.BROADCAST
 """)]
 
 BRANCH = {'t': [(34, 81, 'rel')]}
@@ -668,6 +673,10 @@ EDITS = [
     (NEW, 'ATOMG', 'FD', {'sel': [(90, 90, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOMG', 'FU', {'sel': [(90, 90, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),
     (NEW, 'ATOM', 'FD', {'sel': [(90, 90, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOM', 'FU', {'sel': [(90, 90, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),
     (NEW, 'REDG', 'D FD', {'sel': [(81, 81, 'const:1')]}), (NEW, 'REDG', 'U', {'sel': [(81, 81, 'const:0')]}),
+    (NEW, 'LDGMC', 'D FD', {'sel': [(82, 82, 'const:1')], 'm.rs': [(81, 81, 'enum:1=.64')]}),
+    (NEW, 'LDGMC', 'U FU', {'sel': [(82, 82, 'const:0')], 'm.rs': [(81, 81, 'enum:0=.U32|1=.64')]}),
+    (NEW, 'LDGMC', 'FD FU', {'op': [(88, 89, 'enum:0=.ADD|1=.MIN|2=.MAX|3=.HPADD')],
+                             'sz': [(73, 76, 'enum:0=.F16x2.RN|1=.F16x4.RN|2=.F16x8.RN|3=.BF16x2.RN|4=.BF16x4.RN|5=.BF16x8.RN|12=.F32.RN|13=.F32x2.RN|14=.F32x4.RN|15=.F64.RN|17=.E5M2x4.RN|18=.E5M2x8.RN|19=.E5M2x16.RN|20=.E4M3x4.RN|21=.E4M3x8.RN|22=.E4M3x16.RN'), (87, 87, '')]}),
     (NEW, 'LDGSTS', 'D', {'hid70': None, 'ltc': [(73, 73, 'flag:.LTC128B')], 'sz': [(74, 76, 'enum:4=|5=.64|6=.128')], 'sel': [(83, 83, 'const:1')]}),
     (NEW, 'LDGSTS', 'U UD UU', {'hid70': None, 'ltc': [(73, 73, 'flag:.LTC128B')], 'sz': [(74, 76, 'enum:0=|1=.64|2=.128')], 'sel': [(83, 83, 'const:1')]}),
     (NEW, 'R2UR', 'R', {'md': [(86, 87, 'enum:0=|1=.FILL|2=.BROADCAST')], '=asm': '{or}{md} (or:<pu>, )(!or:<pu?>)<d>, <a>'}),

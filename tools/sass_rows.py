@@ -19,7 +19,7 @@ DOUBLE = set('DADD DMUL DFMA DSETP'.split())
 BRANCH = set('BRA EXIT KILL BSSY BSYNC CALL RET BRX BRXU WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
 XU = set('MUFU F2F I2F F2I FRND POPC BREV FLO FCHK'.split())
 SHARED = set('LDS LDSM MOVM STS STSM ATOMS STAS'.split())
-GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES QSPC'.split())
+GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGMC LDGDEPBAR CCTL CCTLL CCTLT ARRIVES QSPC'.split())
 MMA = set('HMMA IMMA BMMA QMMA'.split())
 GMMA = set('HGMMA IGMMA QGMMA BGMMA WARPGROUP'.split())
 
@@ -38,7 +38,7 @@ def pipe(mn, tag):
     if mn == 'DMMA': return 'DoubleMma'
     if mn == 'ELECT': return 'Elect'
     if mn == 'NOP': return 'Nop'
-    if mn.startswith('U') and not mn.startswith(('USETMAXREG', 'USETSHMSZ', 'UCGABAR')): return 'Uniform'
+    if mn.startswith('U') and not mn.startswith(('USETMAXREG', 'USETSHMSZ', 'UCGABAR', 'UGETNEXTWORKID')): return 'Uniform'
     return 'Misc'
 
 
@@ -56,7 +56,7 @@ def rust(s): return '"' + s.replace('\\', '\\\\').replace('"', '\\"') + '"'
 
 ROLE = {'neg': 'Neg', 'abs': 'Abs', 'not': 'Not', 'inv': 'Inv', 'reuse': 'Reuse', 'sfx': 'Suffix', 'in': 'Inner', 'r': 'Register',
         'rs': 'RegisterSuffix', 'u': 'Uniform', 'o': 'Offset', 'b': 'Bank'}
-SIMPLE = {'R': 'R', 'UR': 'UR', 'P': 'P', 'UP': 'UP', 'Pi': 'PInverted', 'UPi': 'UPInverted', 'PU': 'EitherP', 's': 'Signed', 'u': 'Unsigned', 'dec': 'Decimal',
+SIMPLE = {'R': 'R', 'UR': 'UR', 'URn': 'URNext', 'P': 'P', 'UP': 'UP', 'Pi': 'PInverted', 'UPi': 'UPInverted', 'PU': 'EitherP', 's': 'Signed', 'u': 'Unsigned', 'dec': 'Decimal',
           'f32': 'F32', 'f64h': 'F64High', 'h2': 'Half', 'rel': 'Relative', 'brx': 'RegisterRelative', 'B': 'Barrier', 'SB': 'Scoreboard', 'bits': 'Set', 'cx': 'Bindless',
           'neg': 'Bits', 'abs': 'Bits', 'not': 'Bits', 'inv': 'Bits', 'off': 'Bits', 'bank': 'Bits', 'reg': 'Bits', 'ureg': 'Bits'}
 CONST = {'': 'Constant(Index::None)', 'sp': 'Constant(Index::Spaced)', 'r': 'Constant(Index::Register)', 'ur': 'Constant(Index::Uniform)'}
@@ -360,6 +360,54 @@ SYNCS	CCTLALL	0x9b1	op	72	72	enum:0=.IVALL|1=.WBALL
 SYNCS	CCTLALL	0x9b1	md	73	73	const:0
 DEPBAR	LE	0x91a	ru	122	122	u
 DEPBAR	LE	0x91a	ru	124	124	u
+LDGMC	D	0x19a4	asm			{e}{op}{sz}{sem} <d>, desc[<u>][<m>]
+LDGMC	D	0x19a4	d	16	23	R
+LDGMC	D	0x19a4	u	64	69	UR
+LDGMC	D	0x19a4	m			addr:d
+LDGMC	D	0x19a4	m.r	24	31	reg
+LDGMC	D	0x19a4	m.o	40	63	off
+LDGMC	D	0x19a4	m.rs	70	70	enum:1=.64
+LDGMC	D	0x19a4	e	72	72	enum:1=.E
+LDGMC	D	0x19a4	op	87	90	enum:0=.ADD|1=.MIN|2=.MAX|5=.AND|6=.OR|7=.XOR
+LDGMC	D	0x19a4	sz	73	75	enum:0=.32|1=.S32|2=.64|3=.S64
+LDGMC	D	0x19a4	sem	77	80	enum:10=.STRONG.SYS
+LDGMC	D	0x19a4	sel	71	71	const:1
+LDGMC	U	0x19a4	asm			{e}{op}{sz}{sem} <d>, [<m>]
+LDGMC	U	0x19a4	d	16	23	R
+LDGMC	U	0x19a4	m			addr:ru
+LDGMC	U	0x19a4	m.r	24	31	reg
+LDGMC	U	0x19a4	m.u	64	69	ureg
+LDGMC	U	0x19a4	m.o	40	63	off
+LDGMC	U	0x19a4	m.rs	70	70	enum:0=.U32|1=.64
+LDGMC	U	0x19a4	e	72	72	enum:1=.E
+LDGMC	U	0x19a4	op	87	90	enum:0=.ADD|1=.MIN|2=.MAX|5=.AND|6=.OR|7=.XOR
+LDGMC	U	0x19a4	sz	73	75	enum:0=.32|1=.S32|2=.64|3=.S64
+LDGMC	U	0x19a4	sem	77	80	enum:10=.STRONG.SYS
+LDGMC	U	0x19a4	sel	71	71	const:0
+LDGMC	FD	0x19a5	asm			{e}{op}{sz}{sem} <d>, desc[<u>][<m>]
+LDGMC	FD	0x19a5	d	16	23	R
+LDGMC	FD	0x19a5	u	64	69	UR
+LDGMC	FD	0x19a5	m			addr:d
+LDGMC	FD	0x19a5	m.r	24	31	reg
+LDGMC	FD	0x19a5	m.o	40	63	off
+LDGMC	FD	0x19a5	m.rs	70	70	enum:1=.64
+LDGMC	FD	0x19a5	e	72	72	enum:1=.E
+LDGMC	FD	0x19a5	op	88	89	enum:0=.ADD|1=.MIN|2=.MAX|3=.F32ADD
+LDGMC	FD	0x19a5	sz	73	76	enum:0=.F16x2.RN|1=.F16x4.RN|2=.F16x8.RN|3=.BF16x2.RN|4=.BF16x4.RN|5=.BF16x8.RN|12=.F32.RN|13=.F32x2.RN|14=.F32x4.RN|15=.F64.RN
+LDGMC	FD	0x19a5	sem	77	80	enum:10=.STRONG.SYS
+LDGMC	FD	0x19a5	sel	71	71	const:1
+LDGMC	FU	0x19a5	asm			{e}{op}{sz}{sem} <d>, [<m>]
+LDGMC	FU	0x19a5	d	16	23	R
+LDGMC	FU	0x19a5	m			addr:ru
+LDGMC	FU	0x19a5	m.r	24	31	reg
+LDGMC	FU	0x19a5	m.u	64	69	ureg
+LDGMC	FU	0x19a5	m.o	40	63	off
+LDGMC	FU	0x19a5	m.rs	70	70	enum:0=.U32|1=.64
+LDGMC	FU	0x19a5	e	72	72	enum:1=.E
+LDGMC	FU	0x19a5	op	88	89	enum:0=.ADD|1=.MIN|2=.MAX|3=.F32ADD
+LDGMC	FU	0x19a5	sz	73	76	enum:0=.F16x2.RN|1=.F16x4.RN|2=.F16x8.RN|3=.BF16x2.RN|4=.BF16x4.RN|5=.BF16x8.RN|12=.F32.RN|13=.F32x2.RN|14=.F32x4.RN|15=.F64.RN
+LDGMC	FU	0x19a5	sem	77	80	enum:10=.STRONG.SYS
+LDGMC	FU	0x19a5	sel	71	71	const:0
 """
 # Fields that EXTRA has in another way.
 GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('NANOSLEEP', 'R', 'pz'), ('WARPSYNC', 'ALL', 'pz'), ('WARPSYNC', 'CALL', 'pz')]
@@ -495,8 +543,9 @@ def all_forms(path):
 # Rules that were learnt without a field that belongs to them: (chips, mnemonic, form): what is refused alone, and with what it really is.
 NARROWED = [('90 120', 'MUFU', 'U', [('fn', 'Value', [6, 7])], ('fmt', 'Value', [1, 2]))]
 
-# Of forms that are added here: (mnemonics, [what does not go together, ...]).
-APART = [('I2IP UI2IP', [[('dt', 'Value', [0, 1, 2, 3]), ('c', 'Suffix', [2, 3])], [('dt', 'Value', [4, 5]), ('c', 'Suffix', [0, 1, 2])],
+# Of forms that are added here: (mnemonics, or mnemonic/form, [what does not go together, ...]).
+APART = [('LDGMC/U LDGMC/FU', [[('m', 'Register', [3]), ('m', 'RegisterSuffix', [1])]]),
+         ('I2IP UI2IP', [[('dt', 'Value', [0, 1, 2, 3]), ('c', 'Suffix', [2, 3])], [('dt', 'Value', [4, 5]), ('c', 'Suffix', [0, 1, 2])],
                          [('dt', 'Value', [6, 7]), ('c', 'Suffix', [0, 1, 3])]])]
 
 
@@ -511,7 +560,7 @@ def apart(rules, found):
     for names, tests in APART:
         for mn, tag, _, chips in found:
             for bit, chip in enumerate(sass_chips.CHIPS):
-                if mn in names.split() and chips >> bit & 1: rules[chip, mn, tag] = tests
+                if {mn, '%s/%s' % (mn, tag)} & set(names.split()) and chips >> bit & 1: rules[chip, mn, tag] = tests
     return rules
 
 

@@ -90,7 +90,9 @@ fn decode_as(form: &'static Form, word: u128, chip: SmArch) -> Result<Instructio
                 let (form, field, must) = (form_name(form), field_name(field), u64::from(must));
                 return Err(DecodeReason::Must { form, field, value, must });
             }
-            Kind::List(_) | Kind::Scoreboard if !field.has(value) => unknown = unknown.or(Some((field, value))),
+            Kind::List(_) | Kind::Scoreboard | Kind::URNext if !field.has(value) => {
+                unknown = unknown.or(Some((field, value)))
+            }
             _ => {}
         }
     }

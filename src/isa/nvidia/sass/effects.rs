@@ -312,8 +312,8 @@ fn words(size: &str) -> u8 {
     }
     let has = |texts: &[&str]| texts.iter().any(|t| size.contains(t));
     match () {
-        () if has(&[".128", "16x8", "F32x4", "F32.x4"]) => 4,
-        () if has(&[".64", ".S64", ".U64", "16x4", "F32x2", "F64"]) => 2,
+        () if has(&[".128", "16x8", "F32x4", "F32.x4", "2x16", "3x16"]) => 4,
+        () if has(&[".64", ".S64", ".U64", "16x4", "F32x2", "F64", "2x8", "3x8"]) => 2,
         () => 1,
     }
 }

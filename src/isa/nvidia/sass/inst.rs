@@ -435,6 +435,7 @@ impl Instruction {
         match field.kind {
             Kind::R => Value::Register(unless(bits, 255)),
             Kind::UR => Value::Uniform(unless(bits, field.none())),
+            Kind::URNext => Value::Uniform(unless(bits + 1, field.none())),
             Kind::P => Value::Predicate(unless(bits, 7)),
             Kind::UP => Value::UniformPredicate(unless(bits, 7)),
             Kind::PInverted => Value::Predicate(unless(7 - bits, 7)),

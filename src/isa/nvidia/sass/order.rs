@@ -55,7 +55,7 @@ const fn weak(mnemonic: &str, pipe: Pipe) -> Order {
         b"LD" => Order::Load(GENERIC),
         b"LDS" | b"LDSM" => Order::Load(SHARED),
         b"LDL" => Order::Load(LOCAL),
-        b"STG" | b"ATOMG" | b"REDG" | b"RED" => Order::Store(GLOBAL),
+        b"STG" | b"LDGMC" | b"ATOMG" | b"REDG" | b"RED" => Order::Store(GLOBAL),
         b"STS" | b"ATOMS" | b"STSM" | b"LDGDEPBAR" => Order::Store(SHARED),
         b"LDGSTS" => Order::Store(GLOBAL | SHARED),
         b"STL" => Order::Store(LOCAL),
@@ -66,7 +66,7 @@ const fn weak(mnemonic: &str, pipe: Pipe) -> Order {
         b"SYNCS" | b"ARRIVES" | b"DEPBAR" | b"REDAS" | b"STAS" | b"UCGABAR_ARV" | b"UCGABAR_WAIT" | b"CGAERRBAR" => {
             Order::Fence
         }
-        b"ACQBULK" | b"PREEXIT" | b"USETMAXREG" | b"PMTRIG" => Order::Fence,
+        b"ACQBULK" | b"PREEXIT" | b"USETMAXREG" | b"PMTRIG" | b"UGETNEXTWORKID" => Order::Fence,
         b"BAR" | b"B2R" | b"MEMBAR" | b"ERRBAR" | b"CCTL" | b"CS2R" | b"FENCE" | b"NOP" => Order::Fence,
         _ => Order::Free,
     }

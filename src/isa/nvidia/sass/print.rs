@@ -170,6 +170,7 @@ impl Printer<'_> {
         match field.kind {
             Kind::R => register(value),
             Kind::UR => uniform(value, field.none()),
+            Kind::URNext => uniform(value + 1, field.none()),
             Kind::P => predicate(false, value),
             Kind::UP => predicate(true, value),
             Kind::PInverted => predicate(false, 7 - value),

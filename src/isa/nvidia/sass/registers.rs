@@ -166,10 +166,10 @@ const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, field
     if matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !same(mnemonic, "CS2R") {
         return Count::Arithmetic;
     }
-    let loads = one_of(mnemonic, &["LDG", "LD", "LDS", "LDL", "LDC", "ULDC", "LDCU"]);
+    let loads = one_of(mnemonic, &["LDG", "LD", "LDS", "LDL", "LDC", "ULDC", "LDCU", "LDGMC"]);
     let stores =
         one_of(mnemonic, &["STG", "ST", "STS", "STL", "ATOM", "ATOMG", "REDG", "RED", "ATOMS", "STAS", "REDAS"]);
-    let described = one_of(mnemonic, &["LDG", "LD", "STG", "ST", "ATOM", "ATOMG", "REDG", "RED", "LDGSTS"]);
+    let described = one_of(mnemonic, &["LDG", "LD", "STG", "ST", "ATOM", "ATOMG", "REDG", "RED", "LDGSTS", "LDGMC"]);
     let size = match place(fields, "sz", Role::Value) {
         ABSENT => Count::One,
         field => Count::Size(field),
@@ -178,6 +178,7 @@ const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, field
         // 32 bytes are in two runs of registers.
         b"d" | b"d2" | b"b" | b"b2" if same(name, "X2D") => Count::Four,
         b"d" | b"d2" | b"b" | b"b2" if same(name, "X2M") => Count::Asked,
+        b"a" if same(mnemonic, "UGETNEXTWORKID") => Count::Two,
         b"d" | b"c" if one_of(mnemonic, &["IMAD", "UIMAD"]) && begins(name, "WIDE") => Count::Two,
         _ if one_of(mnemonic, &["DADD", "DMUL", "DFMA", "DSETP"]) => Count::Two,
         b"d" if same(mnemonic, "ATOMS") && same(name, "ARRIVE") => Count::Two,

@@ -152,6 +152,8 @@ pub enum Kind {
     R,
     /// Uniform register: all ones are URZ.
     UR,
+    /// The uniform register after the one whose number the bits hold: the second of a pair that is written out.
+    URNext,
     /// Predicate, 7 is PT.
     P,
     /// Uniform predicate, 7 is UPT.
@@ -266,7 +268,7 @@ pub(super) const fn field(slot: &'static str, role: Role, bits: Ranges, kind: Ki
     let (key, width, ones) = (Key::of(slot, role), bits::width(bits) as u8, bits::ones(bits::width(bits)) as u64);
     let access = access(slot);
     let partial = match kind {
-        Kind::Must(_) | Kind::Scoreboard => true,
+        Kind::Must(_) | Kind::Scoreboard | Kind::URNext => true,
         Kind::List(list) => !is_whole(list, width),
         _ => false,
     };
@@ -405,6 +407,7 @@ impl Field {
         match self.kind {
             Kind::Must(must) => value == u64::from(must),
             Kind::Scoreboard => value < u64::from(SCOREBOARDS),
+            Kind::URNext => value + 1 < self.none(),
             // Lists are in the order of their values, and most leave none out.
             Kind::List(list) => {
                 let there =

@@ -291,7 +291,7 @@ pub fn least_stall(inst: &Instruction) -> u8 {
         "BRA" | "BRX" | "BRXU" | "BSYNC" | "EXIT" | "CALL" | "RET" | "BREAK" | "WARPSYNC" => 5,
         "BAR" | "MEMBAR" => 6,
         "DEPBAR" => 4,
-        "UTMALDG" => 12,
+        "UTMALDG" | "UGETNEXTWORKID" => 12,
         // To wgmma instructions, to the wait for their group, to the next wgmma.
         "WARPGROUP" if inst.form().name == "ARV" => 6,
         "WARPGROUP" => 2,

@@ -96,6 +96,7 @@ pub(super) fn simple(field: &Field, text: &str, address: u64, bf16: bool) -> Rea
             let (value, used) = uniform(text).filter(|u| u.0.is_none_or(|v| v < field.none()))?;
             Some((value.unwrap_or(field.none()), used))
         }
+        Kind::URNext => uniform(text).and_then(|(value, used)| Some((value?.checked_sub(1)?, used))),
         Kind::P => of_file(false),
         Kind::UP => of_file(true),
         Kind::PInverted => of_file(false).map(|(v, n)| (7 - v, n)),

@@ -925,9 +925,45 @@ pub const L_SZ_7: &[Named] =
     &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ""), named(5, ".64")];
 pub const L_MD_5: &[Named] = &[named(0, ""), named(1, ".IL"), named(2, ".IS"), named(3, ".ISL")];
 pub const L_RS_3: &[Named] = &[named(1, ".64")];
+pub const L_OP_11: &[Named] =
+    &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX"), named(5, ".AND"), named(6, ".OR"), named(7, ".XOR")];
+pub const L_SZ_8: &[Named] = &[named(0, ".32"), named(1, ".S32"), named(2, ".64"), named(3, ".S64")];
+pub const L_SEM_3: &[Named] = &[named(10, ".STRONG.SYS")];
+pub const L_OP_12: &[Named] = &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX"), named(3, ".F32ADD")];
+pub const L_SZ_9: &[Named] = &[
+    named(0, ".F16x2.RN"),
+    named(1, ".F16x4.RN"),
+    named(2, ".F16x8.RN"),
+    named(3, ".BF16x2.RN"),
+    named(4, ".BF16x4.RN"),
+    named(5, ".BF16x8.RN"),
+    named(12, ".F32.RN"),
+    named(13, ".F32x2.RN"),
+    named(14, ".F32x4.RN"),
+    named(15, ".F64.RN"),
+];
+pub const L_OP_13: &[Named] = &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX"), named(3, ".HPADD")];
+pub const L_SZ_10: &[Named] = &[
+    named(0, ".F16x2.RN"),
+    named(1, ".F16x4.RN"),
+    named(2, ".F16x8.RN"),
+    named(3, ".BF16x2.RN"),
+    named(4, ".BF16x4.RN"),
+    named(5, ".BF16x8.RN"),
+    named(12, ".F32.RN"),
+    named(13, ".F32x2.RN"),
+    named(14, ".F32x4.RN"),
+    named(15, ".F64.RN"),
+    named(17, ".E5M2x4.RN"),
+    named(18, ".E5M2x8.RN"),
+    named(19, ".E5M2x16.RN"),
+    named(20, ".E4M3x4.RN"),
+    named(21, ".E4M3x8.RN"),
+    named(22, ".E4M3x16.RN"),
+];
 pub const L_LTC_2: &[Named] = &[named(0, ""), named(1, ".LTC128B")];
-pub const L_SZ_8: &[Named] = &[named(4, ""), named(5, ".64"), named(6, ".128")];
-pub const L_SEM_3: &[Named] = &[
+pub const L_SZ_11: &[Named] = &[named(4, ""), named(5, ".64"), named(6, ".128")];
+pub const L_SEM_4: &[Named] = &[
     named(0, ""),
     named(1, ".CONSTANT.PRIVATE"),
     named(2, ".CONSTANT.CTA"),
@@ -947,7 +983,7 @@ pub const L_SEM_3: &[Named] = &[
 ];
 pub const L_BYP: &[Named] = &[named(0, ".BYPASS"), named(1, "")];
 pub const FLAG_ZFILL: &[Named] = &[named(0, ""), named(1, ".ZFILL")];
-pub const L_SZ_9: &[Named] = &[named(0, ""), named(1, ".64"), named(2, ".128")];
+pub const L_SZ_12: &[Named] = &[named(0, ""), named(1, ".64"), named(2, ".128")];
 pub const L_MD_6: &[Named] = &[named(0, ".M88"), named(1, ".MT88"), named(2, ".M816"), named(3, ".M832")];
 pub const L_N: &[Named] = &[named(0, ""), named(1, ".2"), named(2, ".4")];
 pub const FLAG_HI: &[Named] = &[named(0, ""), named(1, ".HI")];
@@ -1040,7 +1076,7 @@ pub const L_SFX_10: &[Named] = &[named(1, "")];
 pub const L_SP: &[Named] = &[named(0, ".G"), named(1, ".L"), named(2, ".S"), named(3, ".D")];
 pub const FLAG_OR: &[Named] = &[named(0, ""), named(1, ".OR")];
 pub const L_MD_9: &[Named] = &[named(0, ""), named(1, ".FILL"), named(2, ".BROADCAST")];
-pub const L_OP_11: &[Named] = &[
+pub const L_OP_14: &[Named] = &[
     named(0, ".ADD"),
     named(1, ".MIN"),
     named(2, ".MAX"),
@@ -1050,8 +1086,8 @@ pub const L_OP_11: &[Named] = &[
     named(6, ".OR"),
     named(7, ".XOR"),
 ];
-pub const L_SZ_10: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".S64")];
-pub const L_OP_12: &[Named] =
+pub const L_SZ_13: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".S64")];
+pub const L_OP_15: &[Named] =
     &[named(0, ""), named(1, ".OR"), named(2, ".XOR"), named(3, ".SUM"), named(4, ".MIN"), named(5, ".MAX")];
 pub const FLAG_S32: &[Named] = &[named(0, ""), named(1, ".S32")];
 pub const FLAG_NODEC: &[Named] = &[named(0, ""), named(1, ".NODEC")];
@@ -1065,8 +1101,8 @@ pub const L_TM: &[Named] = &[named(0, ""), named(1, ".TMASK"), named(2, ".RED")]
 pub const FLAG_OPTOUT: &[Named] = &[named(0, ""), named(1, ".OPTOUT")];
 pub const L_AT_4: &[Named] =
     &[named(0, ""), named(1, ".A1T0"), named(2, ".A0T1"), named(3, ".A0TR"), named(4, ".A0TX"), named(5, ".ART0")];
-pub const L_OP_13: &[Named] = &[named(0, ".IV"), named(1, ".WB")];
-pub const L_OP_14: &[Named] = &[named(0, ".IVALL"), named(1, ".WBALL")];
+pub const L_OP_16: &[Named] = &[named(0, ".IV"), named(1, ".WB")];
+pub const L_OP_17: &[Named] = &[named(0, ".IVALL"), named(1, ".WBALL")];
 pub const L_DD: &[Named] = &[named(0, ".G"), named(1, ".S")];
 pub const FLAG_MULTICAST: &[Named] = &[named(0, ""), named(1, ".MULTICAST")];
 pub const FLAG_SEQUENCED: &[Named] = &[named(0, ""), named(1, ".SEQUENCED")];
@@ -1086,9 +1122,10 @@ pub const L_DT_14: &[Named] =
     &[named(0, ".BF16"), named(1, ".F16"), named(3, ".TF32"), named(4, ".E5M2"), named(5, ".E4M3")];
 pub const L_DT_15: &[Named] = &[named(3, ".TF32")];
 pub const L_ST_17: &[Named] = &[named(3, ".F16")];
+pub const L_CAST: &[Named] = &[named(0, ".SELFCAST"), named(1, ".BROADCAST")];
 pub const L_SAT_3: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".RELU")];
 pub const FLAG_FLUSH: &[Named] = &[named(0, ""), named(1, ".FLUSH")];
-pub const L_OP_15: &[Named] = &[named(0, ".IV"), named(1, ".PF")];
+pub const L_OP_18: &[Named] = &[named(0, ".IV"), named(1, ".PF")];
 pub const L_DIM: &[Named] = &[named(0, ".1D"), named(1, ".2D"), named(2, ".3D"), named(3, ".4D"), named(4, ".5D")];
 pub const FLAG_IM2COL: &[Named] = &[named(0, ""), named(1, ".IM2COL")];
 pub const L_H_2: &[Named] =

@@ -16,6 +16,7 @@ pub const EVERY: &[&[Modifier]] = &[
     by::VALUES,
     byp::VALUES,
     c::VALUES,
+    cast::VALUES,
     cl::VALUES,
     cmp::VALUES,
     cs::VALUES,
@@ -181,6 +182,13 @@ pub mod c {
     pub const ARVCNT: Modifier = Modifier::of("c", ".ARVCNT");
     pub const TRANSCNT: Modifier = Modifier::of("c", ".TRANSCNT");
     pub const VALUES: &[Modifier] = &[NONE, ARVCNT, TRANSCNT];
+}
+
+pub mod cast {
+    use super::super::super::row::Modifier;
+    pub const SELFCAST: Modifier = Modifier::of("cast", ".SELFCAST");
+    pub const BROADCAST: Modifier = Modifier::of("cast", ".BROADCAST");
+    pub const VALUES: &[Modifier] = &[SELFCAST, BROADCAST];
 }
 
 pub mod cl {
@@ -594,13 +602,15 @@ pub mod op {
     pub const PML2: Modifier = Modifier::of("op", ".PML2");
     pub const DML2: Modifier = Modifier::of("op", ".DML2");
     pub const RML2: Modifier = Modifier::of("op", ".RML2");
+    pub const F32ADD: Modifier = Modifier::of("op", ".F32ADD");
+    pub const HPADD: Modifier = Modifier::of("op", ".HPADD");
     pub const NONE: Modifier = Modifier::of("op", "");
     pub const SUM: Modifier = Modifier::of("op", ".SUM");
     pub const WBALL: Modifier = Modifier::of("op", ".WBALL");
     pub const PF: Modifier = Modifier::of("op", ".PF");
     pub const VALUES: &[Modifier] = &[
         ADD, MIN, MAX, INC, DEC, AND, OR, XOR, EXCH, SAFEADD, CAS, CAST, CAST_SPIN, POPC, AND_POPC, XOR_POPC, IVALL,
-        IVALLP, PF1, PF2, WB, IV, RS, PML2, DML2, RML2, NONE, SUM, WBALL, PF,
+        IVALLP, PF1, PF2, WB, IV, RS, PML2, DML2, RML2, F32ADD, HPADD, NONE, SUM, WBALL, PF,
     ];
 }
 
@@ -1623,6 +1633,13 @@ pub mod sz {
     pub const S8: Modifier = Modifier::of("sz", ".S8");
     pub const U16: Modifier = Modifier::of("sz", ".U16");
     pub const S16: Modifier = Modifier::of("sz", ".S16");
+    pub const _32: Modifier = Modifier::of("sz", ".32");
+    pub const E5M2X4_RN: Modifier = Modifier::of("sz", ".E5M2x4.RN");
+    pub const E5M2X8_RN: Modifier = Modifier::of("sz", ".E5M2x8.RN");
+    pub const E5M2X16_RN: Modifier = Modifier::of("sz", ".E5M2x16.RN");
+    pub const E4M3X4_RN: Modifier = Modifier::of("sz", ".E4M3x4.RN");
+    pub const E4M3X8_RN: Modifier = Modifier::of("sz", ".E4M3x8.RN");
+    pub const E4M3X16_RN: Modifier = Modifier::of("sz", ".E4M3x16.RN");
     pub const VALUES: &[Modifier] = &[
         NONE,
         S32,
@@ -1646,6 +1663,13 @@ pub mod sz {
         S8,
         U16,
         S16,
+        _32,
+        E5M2X4_RN,
+        E5M2X8_RN,
+        E5M2X16_RN,
+        E4M3X4_RN,
+        E4M3X8_RN,
+        E4M3X16_RN,
     ];
 }
 

@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 819] = [
+pub static FORMS: [Form; 828] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "", &[], &[]),
     form(
         "ARRIVES",
@@ -5378,6 +5378,94 @@ pub static FORMS: [Form; 819] = [
     ),
     form("LDGDEPBAR", "N", 0x9af, File::Predicate, Pipe::Global, 0b11111, "", &[], &[]),
     form(
+        "LDGMC",
+        "D",
+        0x19a4,
+        File::Predicate,
+        Pipe::Global,
+        0b01000,
+        "{e}{op}{sz}{sem} <d>, desc[<u>][<m>]",
+        &[D, U, M_AT0, M_R, M_O, M_RS_AT70, E, OP_AT87_5, SZ_AT73_8, SEM_AT77_2, SEL],
+        &[],
+    ),
+    form(
+        "LDGMC",
+        "D",
+        0x19a4,
+        File::Predicate,
+        Pipe::Global,
+        0b10000,
+        "{e}{op}{sz}{sem} <d>, desc[<u>][<m>]",
+        &[D, U_AT64, M_AT0, M_R, M_O, M_RS_AT81, E, OP_AT87_5, SZ_AT73_8, SEM_AT77_2, SEL_AT82],
+        &[],
+    ),
+    form(
+        "LDGMC",
+        "U",
+        0x19a4,
+        File::Predicate,
+        Pipe::Global,
+        0b01000,
+        "{e}{op}{sz}{sem} <d>, [<m>]",
+        &[D, M, M_R, M_U, M_O, M_RS, E, OP_AT87_5, SZ_AT73_8, SEM_AT77_2, SEL_AT71],
+        RULES_10,
+    ),
+    form(
+        "LDGMC",
+        "U",
+        0x19a4,
+        File::Predicate,
+        Pipe::Global,
+        0b10000,
+        "{e}{op}{sz}{sem} <d>, [<m>]",
+        &[D, M, M_R, M_U_AT64, M_O, M_RS_AT81_2, E, OP_AT87_5, SZ_AT73_8, SEM_AT77_2, SEL_AT82_2],
+        RULES_11,
+    ),
+    form(
+        "LDGMC",
+        "FD",
+        0x19a5,
+        File::Predicate,
+        Pipe::Global,
+        0b01000,
+        "{e}{op}{sz}{sem} <d>, desc[<u>][<m>]",
+        &[D, U, M_AT0, M_R, M_O, M_RS_AT70, E, OP_AT88_3, SZ_AT73_9, SEM_AT77_2, SEL],
+        &[],
+    ),
+    form(
+        "LDGMC",
+        "FD",
+        0x19a5,
+        File::Predicate,
+        Pipe::Global,
+        0b10000,
+        "{e}{op}{sz}{sem} <d>, desc[<u>][<m>]",
+        &[D, U_AT64, M_AT0, M_R, M_O, M_RS_AT81, E, OP_AT88_4, SZ_AT73_10, SEM_AT77_2, SEL_AT82],
+        &[],
+    ),
+    form(
+        "LDGMC",
+        "FU",
+        0x19a5,
+        File::Predicate,
+        Pipe::Global,
+        0b01000,
+        "{e}{op}{sz}{sem} <d>, [<m>]",
+        &[D, M, M_R, M_U, M_O, M_RS, E, OP_AT88_3, SZ_AT73_9, SEM_AT77_2, SEL_AT71],
+        RULES_10,
+    ),
+    form(
+        "LDGMC",
+        "FU",
+        0x19a5,
+        File::Predicate,
+        Pipe::Global,
+        0b10000,
+        "{e}{op}{sz}{sem} <d>, [<m>]",
+        &[D, M, M_R, M_U_AT64, M_O, M_RS_AT81_2, E, OP_AT88_4, SZ_AT73_10, SEM_AT77_2, SEL_AT82_2],
+        RULES_11,
+    ),
+    form(
         "LDGSTS",
         "D",
         0x1fae,
@@ -5386,7 +5474,7 @@ pub static FORMS: [Form; 819] = [
         0b01000,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], desc[<u>][<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, U, N_AT0, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_8, SEM_AT77_2, BYP, ZF,
+            M_AT0_3, M_R_AT16, M_O_AT44, U, N_AT0, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_11, SEM_AT77_3, BYP, ZF,
             EV, PP, PP_NOT, SEL_AT76, HID70,
         ],
         &[],
@@ -5400,7 +5488,7 @@ pub static FORMS: [Form; 819] = [
         0b00111,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], (ds:desc[<u>][)(!ds:[)<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, U, N_AT0, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_8, SEM_AT77_2, BYP, ZF,
+            M_AT0_3, M_R_AT16, M_O_AT44, U, N_AT0, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_11, SEM_AT77_3, BYP, ZF,
             EV, PP, PP_NOT, SEL_AT76, HID70, DS,
         ],
         &[],
@@ -5414,7 +5502,7 @@ pub static FORMS: [Form; 819] = [
         0b10000,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], desc[<u>][<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, U_AT64, N_AT0, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74, SEM_AT77_2, BYP,
+            M_AT0_3, M_R_AT16, M_O_AT44, U_AT64, N_AT0, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74, SEM_AT77_3, BYP,
             ZF, EV, PP, PP_NOT, SEL_AT83,
         ],
         &[],
@@ -5428,7 +5516,7 @@ pub static FORMS: [Form; 819] = [
         0b01111,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_8, SEM_AT77_2, BYP, ZF, EV, PP,
+            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_11, SEM_AT77_3, BYP, ZF, EV, PP,
             PP_NOT, HID70, N_AT0_2, HID64, SEL_AT76_2,
         ],
         &[],
@@ -5442,7 +5530,7 @@ pub static FORMS: [Form; 819] = [
         0b10000,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74_2, SEM_AT77_2, BYP, ZF, EV, PP,
+            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74_2, SEM_AT77_3, BYP, ZF, EV, PP,
             PP_NOT, N_AT0_2, HID64_AT64, SEL_AT83,
         ],
         &[],
@@ -5456,7 +5544,7 @@ pub static FORMS: [Form; 819] = [
         0b01111,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_8, SEM_AT77_2, BYP, ZF, EV, PP,
+            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_11, SEM_AT77_3, BYP, ZF, EV, PP,
             PP_NOT, HID70, N_AT0_3, N_U, SEL_AT76_2,
         ],
         &[],
@@ -5470,7 +5558,7 @@ pub static FORMS: [Form; 819] = [
         0b10000,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>",
         &[
-            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74_2, SEM_AT77_2, BYP, ZF, EV, PP,
+            M_AT0_3, M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74_2, SEM_AT77_3, BYP, ZF, EV, PP,
             PP_NOT, N_AT0_3, N_U_AT64, SEL_AT83,
         ],
         &[],
@@ -5484,7 +5572,7 @@ pub static FORMS: [Form; 819] = [
         0b01111,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>",
         &[
-            M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_8, SEM_AT77_2, BYP, ZF, EV, PP, PP_NOT,
+            M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT72, SZ_AT73_11, SEM_AT77_3, BYP, ZF, EV, PP, PP_NOT,
             HID70, M, M_U, N_AT0_2, SEL_AT76_2,
         ],
         &[],
@@ -5498,7 +5586,7 @@ pub static FORMS: [Form; 819] = [
         0b10000,
         "{e}{byp}{ev}{ltc}{sz}{zf}{sem} [<m>], [<n>]<?pp>",
         &[
-            M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74_2, SEM_AT77_2, BYP, ZF, EV, PP, PP_NOT, M,
+            M_R_AT16, M_O_AT44, N_R, N_O, N_RS, E_AT91, LTC_AT73_2, SZ_AT74_2, SEM_AT77_3, BYP, ZF, EV, PP, PP_NOT, M,
             M_U_AT64, N_AT0_2, SEL_AT83,
         ],
         &[],
@@ -6284,7 +6372,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b00111,
         "{e}{op}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
-        &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73, SEM, SEL, DS],
+        &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73, SEM, SEL, DS],
         RULES_115,
     ),
     form(
@@ -6295,7 +6383,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b00111,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
-        &[M_AT0_2, M_R, M_O, B, E_AT72, OP_AT87_5, EV, SZ_AT73, SEM],
+        &[M_AT0_2, M_R, M_O, B, E_AT72, OP_AT87_6, EV, SZ_AT73, SEM],
         &[],
     ),
     form(
@@ -6306,7 +6394,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b00111,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
-        &[M, M_R, M_U, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73, SEM, SEL_AT71],
+        &[M, M_R, M_U, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73, SEM, SEL_AT71],
         &[],
     ),
     form(
@@ -6317,7 +6405,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Misc,
         0b01000,
         "{op}{sz} [<m>], <b>",
-        &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_6, SZ_AT73_5, UU_AT64],
+        &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_7, SZ_AT73_5, UU_AT64],
         RULES_116,
     ),
     form(
@@ -6328,7 +6416,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Misc,
         0b10000,
         "{op}{sz} [<m>], <b>",
-        &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_6, SZ_AT73_5, UU_AT64_2],
+        &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_7, SZ_AT73_5, UU_AT64_2],
         RULES_117,
     ),
     form(
@@ -6339,7 +6427,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b11000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
-        &[M_AT0_2, M_R, M_O, B, E_AT72, OP_AT87_5, EV, SZ_AT73_9, SEM],
+        &[M_AT0_2, M_R, M_O, B, E_AT72, OP_AT87_6, EV, SZ_AT73_12, SEM],
         &[],
     ),
     form(
@@ -6361,7 +6449,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b01000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
-        &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL],
+        &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL],
         RULES_118,
     ),
     form(
@@ -6372,7 +6460,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b10000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
-        &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL_AT81],
+        &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL_AT81],
         RULES_119,
     ),
     form(
@@ -6383,7 +6471,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b01000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
-        &[M, M_R, M_U, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL_AT71],
+        &[M, M_R, M_U, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL_AT71],
         RULES_120,
     ),
     form(
@@ -6394,7 +6482,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Global,
         0b10000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
-        &[M, M_R, M_U_AT64, M_O, M_RS_AT90, B, E, OP_AT87_5, EV, SZ_AT73_9, SEM, SEL_AT81_2],
+        &[M, M_R, M_U_AT64, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL_AT81_2],
         RULES_121,
     ),
     form(
@@ -6851,7 +6939,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Shared,
         0b01000,
         "{sz} [<m>], <b>",
-        &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_8, UU_AT64],
+        &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_11, UU_AT64],
         RULES_116,
     ),
     form(
@@ -6862,7 +6950,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Shared,
         0b10000,
         "{sz} [<m>], <b>",
-        &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_8, UU_AT64_2],
+        &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_11, UU_AT64_2],
         RULES_117,
     ),
     form(
@@ -7193,7 +7281,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Bulk,
         0b01000,
         "{dd}.S{op}{ty} [<a>], [<b>], <c>(dc:, desc[<ud>])",
-        &[A_AT32_2, B_AT24_3, C_AT64_3, DD, SK, OP_AT87_5, TY_AT81, DC, UD],
+        &[A_AT32_2, B_AT24_3, C_AT64_3, DD, SK, OP_AT87_6, TY_AT81, DC, UD],
         &[],
     ),
     form(
@@ -7204,7 +7292,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Bulk,
         0b10000,
         "{dd}.S{op}{ty} [<a>], [<b>], <c>(dc:, desc[<ud>])",
-        &[A_AT32_3, B_AT24_4, C_AT64_4, DD, SK, OP_AT87_5, TY_AT81, DC, UD_AT40],
+        &[A_AT32_3, B_AT24_4, C_AT64_4, DD, SK, OP_AT87_6, TY_AT81, DC, UD_AT40],
         &[],
     ),
     form(
@@ -7561,6 +7649,17 @@ pub static FORMS: [Form; 819] = [
         0b10000,
         "{cmp}{ftz}{bop} <pu>, <pv>, <a>, <b>, <pp>",
         &[PU_AT81, PV_AT84, A_AT24_2, A_NEG, A_ABS, CMP_AT76, BOP, FTZ, PP_AT87_4, PP_NOT, B_AT32_3, B_NEG, B_ABS],
+        &[],
+    ),
+    form(
+        "UGETNEXTWORKID",
+        "U",
+        0x13ca,
+        File::UniformPredicate,
+        Pipe::Misc,
+        0b10000,
+        "{cast} [<a>], [<b>]",
+        &[A_AT24_2, B_AT24_5, CAST],
         &[],
     ),
     form(
@@ -8649,7 +8748,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Bulk,
         0b01000,
         "{dim}{im}{op} [<a>], [<b>](dc:, desc[<ud>])",
-        &[A_AT32_2, B_AT24_3, DIM, IM, OP_AT87_5, DC, UD],
+        &[A_AT32_2, B_AT24_3, DIM, IM, OP_AT87_6, DC, UD],
         &[],
     ),
     form(
@@ -8660,7 +8759,7 @@ pub static FORMS: [Form; 819] = [
         Pipe::Bulk,
         0b10000,
         "{dim}{im}{op} [<a>], [<b>](dc:, desc[<ud>])",
-        &[A_AT32_3, B_AT24_4, DIM, IM, OP_AT87_5, DC, UD_AT40],
+        &[A_AT32_3, B_AT24_4, DIM, IM, OP_AT87_6, DC, UD_AT40],
         &[],
     ),
     form(
