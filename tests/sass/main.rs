@@ -30,6 +30,7 @@ mod kernel_set;
 mod loops;
 mod machine;
 mod mbarriers;
+mod multimem;
 mod nvidia;
 mod pipelined;
 mod programs;
@@ -39,6 +40,7 @@ mod reference;
 mod samples;
 mod shapes;
 mod source;
+mod steal;
 #[path = "../emu_sass/tensor.rs"]
 mod tensor;
 mod tiles;

@@ -8,6 +8,7 @@ use super::shared::Cta;
 use super::tlb::Tlb;
 use super::warp::{Lanes, Warp};
 use super::{Launch, Options};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What does not change during a launch.
 pub(super) struct Machine<'a> {
@@ -17,9 +18,30 @@ pub(super) struct Machine<'a> {
     /// Contents of the constant banks.
     pub banks: [Vec<u8>; 8],
     pub decoder: &'a Decoder,
+    /// The number of the first cluster that has not begun.
+    pub next: AtomicU64,
 }
 
 impl Machine<'_> {
+    /// Clusters of the grid along each axis.
+    fn clusters(&self) -> [u64; 3] {
+        let Launch { grid, cluster, .. } = self.launch;
+        std::array::from_fn(|k| u64::from(grid[k] / cluster[k]))
+    }
+
+    /// The number of a cluster that has not begun, if there is one; it counts as begun from now on.
+    pub fn begin(&self) -> Option<u64> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.clusters().iter().product()).then_some(index)
+    }
+
+    /// The first CTA of a cluster.
+    pub fn first_cta(&self, index: u64) -> [u32; 3] {
+        let [x, y, _] = self.clusters();
+        let place = [index % x, index / x % y, index / x / y];
+        std::array::from_fn(|k| place[k] as u32 * self.launch.cluster[k])
+    }
+
     /// A word of a constant bank, if there is one.
     pub fn word(&self, bank: u8, offset: i64) -> Option<u32> {
         let at = usize::try_from(offset).ok()?;

@@ -59,16 +59,9 @@ pub fn run_decoded(
             bus.read(*va, bytes).map_err(|f| refuse(f.into()))?;
         }
     }
-    let machine = Machine { launch, bus, options, banks, decoder };
+    let machine = Machine { launch, bus, options, banks, decoder, next: AtomicU64::new(0) };
     let clusters: u64 = (0..3).map(|k| u64::from(launch.grid[k] / launch.cluster[k])).product();
-    let work = Work {
-        machine: &machine,
-        stop,
-        clusters,
-        next: AtomicU64::new(0),
-        halt: AtomicBool::new(false),
-        result: Mutex::new(Ok(Stats::default())),
-    };
+    let work = Work { machine: &machine, stop, halt: AtomicBool::new(false), result: Mutex::new(Ok(Stats::default())) };
     let helpers = (options.threads as u64).min(clusters).saturating_sub(1);
     std::thread::scope(|s| {
         for _ in 0..helpers {
@@ -83,8 +76,6 @@ pub fn run_decoded(
 struct Work<'a> {
     machine: &'a Machine<'a>,
     stop: &'a AtomicBool,
-    clusters: u64,
-    next: AtomicU64,
     halt: AtomicBool,
     result: Mutex<Result<Stats, Fault>>,
 }
@@ -96,10 +87,7 @@ impl Work<'_> {
         let mut stats = Stats::default();
         let mut fault = None;
         while !self.halt.load(Ordering::Relaxed) {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.clusters {
-                break;
-            }
+            let Some(index) = self.machine.begin() else { break };
             if let Err(f) = run_cluster(self.machine, &mut host, index, self.stop, &mut stats) {
                 self.halt.store(true, Ordering::Relaxed);
                 fault = Some(f);
@@ -161,13 +149,11 @@ fn check(launch: &Launch) -> Result<(), String> {
 /// The CTAs of a cluster.
 fn ctas(machine: &Machine, index: u64) -> Vec<Cta> {
     let (launch, options) = (machine.launch, machine.options);
-    let across = |k: usize| u64::from(launch.grid[k] / launch.cluster[k]);
-    let place = [index % across(0), index / across(0) % across(1), index / across(0) / across(1)];
-    let [x, y, z] = launch.cluster;
+    let (first, [x, y, z]) = (machine.first_cta(index), launch.cluster);
     let mut all = Vec::new();
     for rank in 0..x * y * z {
         let inner = [rank % x, rank / x % y, rank / x / y];
-        let at = std::array::from_fn(|k| place[k] as u32 * launch.cluster[k] + inner[k]);
+        let at = std::array::from_fn(|k| first[k] + inner[k]);
         all.push(Cta::new(at, rank, launch.shared_bytes, options.strict && options.shared_order));
     }
     all

@@ -5,7 +5,7 @@ use super::fault::{R, not_modelled};
 use super::operand::{Dst, Fields, In};
 use super::{
     atomic, convert, cross, double, float, flow, half, integer, logic, matrix, mbarrier, memory, mufu, pack, special,
-    tma, wgmma, wide,
+    steal, tma, wgmma, wide,
 };
 use doorbell_ptx::sass::Instruction;
 
@@ -43,6 +43,7 @@ pub(super) fn lower(inst: &Instruction) -> R<Body> {
         mbarrier::lower,
         wgmma::lower,
         tma::lower,
+        steal::lower,
     ];
     for room in rooms {
         if let Some(run) = room(f)? {

@@ -46,6 +46,7 @@ mod shadow;
 mod shared;
 mod soft;
 mod special;
+mod steal;
 mod strict;
 mod tlb;
 mod tma;

@@ -266,7 +266,7 @@ impl Named {
 }
 
 /// Addresses of the same place in the CTAs of a mask; without one the address itself.
-fn targets(at: u32, mask: Option<u32>) -> Vec<u64> {
+pub(super) fn targets(at: u32, mask: Option<u32>) -> Vec<u64> {
     match mask {
         None => vec![u64::from(at)],
         Some(mask) => {

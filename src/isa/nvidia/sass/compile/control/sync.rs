@@ -96,6 +96,8 @@ struct Sync<'a> {
     overtaken: Vec<bool>,
     /// Scoreboards of fences, which the next instruction waits for.
     fences: u8,
+    /// Scoreboards of loads that combine several copies: what invalidates the cache after one waits for it.
+    combined: u8,
     labels: Vec<Label>,
     /// Branches wait for everything.
     drains: bool,
@@ -122,6 +124,7 @@ pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<Schedu
         given: Given::new(code.nodes.len()),
         overtaken: overtaken(code),
         fences: 0,
+        combined: 0,
         labels: find_labels(code, labels),
         drains: false,
         out: Vec::with_capacity(code.nodes.len() + PADDING),
@@ -328,6 +331,9 @@ impl Sync<'_> {
         let node = &nodes[number as usize];
         let (mut at, mut wait) = self.ready(node);
         wait |= std::mem::take(&mut self.fences);
+        if self.combined != 0 && node.inst.form().mnemonic == "CCTL" {
+            wait |= std::mem::take(&mut self.combined) & self.waits.boards;
+        }
         let leaves = node.jumps && node.inst.form().mnemonic != "EXIT";
         let drains = leaves && (self.drains || branch(node).is_none());
         if drains {
@@ -497,6 +503,9 @@ impl Sync<'_> {
             self.given.set(number, k);
             inst.control.write = Some(k);
             self.guard(k, mnemonic);
+            if mnemonic == "LDGMC" {
+                self.combined |= 1 << k;
+            }
             writes.iter().flat_map(span).for_each(|r| self.hold(k, r, true));
             if !sources_apart {
                 reads().flat_map(span).for_each(|r| self.hold(k, r, false));

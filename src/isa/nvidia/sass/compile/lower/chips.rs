@@ -153,6 +153,8 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
                 // F2FP of sm_80 and sm_86 writes only the unusual formats; DMMA of those chips has one shape.
                 ".F16" | ".F32" => "",
                 ".8x8x4" => ".884",
+                // Sums of a load from several copies in a wider type.
+                ".F32ADD" => ".HPADD",
                 same => same,
             };
             let find = |text: &str| list.iter().find(|n| n.text == text).map(|n| u64::from(n.value));

@@ -54,6 +54,7 @@ fn source(i: &Flat) -> bool {
         | Opcode::Wmma
         | Opcode::Ldmatrix
         | Opcode::Match
+        | Opcode::Multimem
         | Opcode::Elect => false,
         Opcode::Activemask | Opcode::Tex | Opcode::Mbarrier | Opcode::Movmatrix | Opcode::Alloca => false,
         Opcode::Mov => {

@@ -281,6 +281,8 @@ fn count_results(op: Opcode, mods: &[Modifier]) -> u8 {
         _ if none => 0,
         Bar | Barrier => u8::from(has(mods, "red")),
         Wmma => u8::from(!has(mods, "store")),
+        Multimem => u8::from(has(mods, "ld_reduce")),
+        Clusterlaunchcontrol => u8::from(has(mods, "query_cancel")),
         Wgmma => u8::from(has(mods, "mma_async")),
         Mbarrier => {
             let none = ["init", "inval", "complete_tx"];

@@ -18,14 +18,14 @@ pub const GROUPS: u64 = 1;
 
 /// A bulk copy's operands in uniform registers.
 #[derive(Default)]
-struct Uniforms {
+pub(super) struct Uniforms {
     /// Destination and what goes with it, source, size.
-    a: Vec<Val>,
-    b: Vec<Val>,
-    c: Option<Val>,
-    policy: Option<Wide>,
+    pub a: Vec<Val>,
+    pub b: Vec<Val>,
+    pub c: Option<Val>,
+    pub policy: Option<Wide>,
     /// The first register of `a` is aligned to this.
-    align: u64,
+    pub align: u64,
 }
 
 impl Build<'_> {
@@ -281,7 +281,7 @@ impl Build<'_> {
     }
 
     /// Issues an instruction once for each active thread.
-    fn for_each_thread(&mut self, m: Mach, u: Uniforms) -> Result<(), AsmError> {
+    pub(super) fn for_each_thread(&mut self, m: Mach, u: Uniforms) -> Result<(), AsmError> {
         self.aside(|b| {
             let (again, done) = (b.fresh(), b.fresh());
             b.code.blocks[b.block].term = Term::Jump(again);

@@ -37,6 +37,7 @@ pub fn knows_blocks(body: &Body) -> bool {
             Opcode::Mbarrier | Opcode::Mapa | Opcode::Getctarank | Opcode::Tensormap => true,
             Opcode::Barrier => i.has("cluster"),
             Opcode::Cp => i.has("bulk") || i.has("mbarrier"),
+            Opcode::Clusterlaunchcontrol => i.has("try_cancel"),
             _ => i.space() == Some(Space::SharedCluster) || i.opds.iter().any(cluster),
         }
     })

@@ -129,7 +129,12 @@ impl Build<'_> {
 
     /// The same, without the part for shared memory.
     pub(super) fn release_gpu(&mut self) {
-        self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::GPU).effect());
+        self.release(mods::sc::GPU);
+    }
+
+    /// Release at a scope wider than the block.
+    pub(super) fn release(&mut self, scope: Modifier) {
+        self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(scope).effect());
         self.push(Mach::new(op::ERRBAR_N).effect());
         self.push(Mach::new(op::CGAERRBAR_N).effect());
     }

@@ -31,7 +31,7 @@ impl MemOperand {
 /// Accesses of one word under the usual cache policy.
 static LDG: Template = global(op::LDG_R);
 static LD: Template = global(op::LD_R);
-static STG: Template = global(op::STG_R);
+pub(super) static STG: Template = global(op::STG_R);
 static ST: Template = global(op::ST_R);
 static LDS: Template = Template::of(op::LDS_R).with(mods::sz::NONE);
 static STS: Template = Template::of(op::STS_R).with(mods::sz::NONE);
@@ -43,7 +43,7 @@ const fn global(form: &'static Form) -> Template {
 }
 
 /// The text of an access's size.
-fn size_text(bytes: usize, signed: bool) -> Modifier {
+pub(super) fn size_text(bytes: usize, signed: bool) -> Modifier {
     match (bytes, signed) {
         (1, false) => mods::sz::U8,
         (1, true) => mods::sz::S8,
@@ -67,6 +67,15 @@ fn semantics(i: &Flat) -> Modifier {
         () if i.has("cta") => mods::sem::STRONG_SM,
         () if strong => mods::sem::STRONG_GPU,
         () => mods::sem::NONE,
+    }
+}
+
+/// The scope of an access to all copies; without one it is the system.
+pub(super) fn scope(i: &Flat) -> Modifier {
+    match () {
+        () if i.has("cta") => mods::sem::STRONG_SM,
+        () if i.has("gpu") || i.has("cluster") => mods::sem::STRONG_GPU,
+        () => mods::sem::STRONG_SYS,
     }
 }
 
@@ -206,13 +215,24 @@ impl Build<'_> {
     }
 
     /// Sets the address.
-    fn accessed(&mut self, i: &Flat, m: Mach, (at, wide, bits): (usize, bool, u32)) -> Result<Mach, AsmError> {
+    pub(super) fn accessed(
+        &mut self,
+        i: &Flat,
+        m: Mach,
+        (at, wide, bits): (usize, bool, u32),
+    ) -> Result<Mach, AsmError> {
         let place = self.place(i, &i.opds[at], wide, 1 << bits)?;
         Ok(m.above(place.above).at_place(&place))
     }
 
     /// Registers that a load writes: the text's if they are neighbours.
-    fn load_dest(&mut self, i: &Flat, ty: Type, bytes: usize, sub_word: bool) -> Result<(Word, u8), AsmError> {
+    pub(super) fn load_dest(
+        &mut self,
+        i: &Flat,
+        ty: Type,
+        bytes: usize,
+        sub_word: bool,
+    ) -> Result<(Word, u8), AsmError> {
         let words = bytes.div_ceil(4) as u8;
         let fresh = |b: &mut Self| match words {
             1 => b.one(),
@@ -258,7 +278,7 @@ impl Build<'_> {
     }
 
     /// Code after a load: unpacking words, copies, extension to 64 bits.
-    fn load_rest(&mut self, i: &Flat, d: Word, ty: Type, sub_word: bool) -> Result<(), AsmError> {
+    pub(super) fn load_rest(&mut self, i: &Flat, d: Word, ty: Type, sub_word: bool) -> Result<(), AsmError> {
         match &i.opds[0] {
             Opd::Vector(v) if sub_word => {
                 let bits = ty.bits() as usize;
@@ -436,7 +456,11 @@ impl Build<'_> {
     /// Elements below 32 bits as words.
     fn packed(&mut self, i: &Flat, v: &[Opd], ty: Type, words: u8) -> Result<Word, AsmError> {
         let vals = v.iter().map(|o| self.src(i, o, ty)).collect::<Result<Vec<Val>, _>>()?;
-        let d = if words == 2 { self.two() } else { self.one() };
+        let d = match words {
+            1 => self.one(),
+            2 => self.two(),
+            _ => self.four(),
+        };
         let per = (32 / ty.bits()) as usize;
         for (k, c) in vals.chunks(per).enumerate() {
             let to = d.plus(k as u8);
@@ -584,7 +608,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn operation(&mut self, i: &Flat, m: Mach, ty: Type) -> Result<Mach, AsmError> {
+    pub(super) fn operation(&mut self, i: &Flat, m: Mach, ty: Type) -> Result<Mach, AsmError> {
         let found = i.words().find_map(|w| match w {
             "min" => Some(mods::op::MIN),
             "max" => Some(mods::op::MAX),
@@ -607,10 +631,12 @@ impl Build<'_> {
             _ if i.lanes() > 1 => match (ty, i.lanes()) {
                 (Type::F32, 2) => mods::sz::F32X2_FTZ_RN,
                 (Type::F32, 4) => mods::sz::F32X4_FTZ_RN,
-                (Type::F16x2, 2) => mods::sz::F16X4_RN,
-                (Type::F16x2, 4) => mods::sz::F16X8_RN,
-                (Type::Bf16x2, 2) => mods::sz::BF16X4_RN,
-                (Type::Bf16x2, 4) => mods::sz::BF16X8_RN,
+                (Type::F16, 2) => mods::sz::F16X2_RN,
+                (Type::F16x2, 2) | (Type::F16, 4) => mods::sz::F16X4_RN,
+                (Type::F16x2, 4) | (Type::F16, 8) => mods::sz::F16X8_RN,
+                (Type::Bf16, 2) => mods::sz::BF16X2_RN,
+                (Type::Bf16x2, 2) | (Type::Bf16, 4) => mods::sz::BF16X4_RN,
+                (Type::Bf16x2, 4) | (Type::Bf16, 8) => mods::sz::BF16X8_RN,
                 _ => return self.no(i, "atomics of this size are not assembled"),
             },
             Type::F32 if !exchanged => mods::sz::F32_FTZ_RN,

@@ -22,9 +22,11 @@ mod logic;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod multimem;
 mod near;
 mod packed;
 mod retry;
+mod steal;
 mod tensormap;
 mod unpack;
 mod warp;
@@ -167,6 +169,8 @@ impl Build<'_> {
             Red if i.has("async") => self.reduce_async(i),
             Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Discard | Cvta | Createpolicy => self.memory(i),
             Atom | Red => self.atomic(i),
+            Multimem => self.multimem(i),
+            Clusterlaunchcontrol => self.steal(i),
             Mov => self.mov_inst(i),
             Wmma => self.wmma(i),
             Wgmma => self.wgmma(i),
