@@ -666,6 +666,7 @@ EDITS = [
     (OLD, 'HFMA2', 'C MMAC', HALF_B), (OLD, 'HFMA2', 'C3 MMAC3', HALF_C), (OLD, 'HMNMX2', 'C', HALF_B), (OLD, 'HADD2', 'C', HALF_C), (OLD, 'HMUL2', 'C', HALF_B),
     (OLD, 'HSETP2', 'C', HALF_B), (OLD, 'HSET2', 'C', HALF_B),
     (NEW, 'HFMA2', 'R', {'b.sfx': [(60, 61, 'enum:0=|2=.H0_H0|3=.H1_H1|4=.H0_NH1'), (86, 86, '')]}),
+    ('86 89 90', 'HFMA2', 'R', {'b.sfx': [(60, 61, 'enum:0=|1=.F32|2=.H0_H0|3=.H1_H1|4=.H0_NH1'), (86, 86, '')]}),
     ('80 86', 'F2FP', None, F2FP),
     (NEW, 'VIMNMX', None, {'ty': [(72, 74, 'enum:0=.U32|1=.S32|2=.U16x2|3=.S16x2|4=.U8x4|5=.S8x4')]}),
     (NEW, 'ATOMG', 'D', {'sel': [(76, 76, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOMG', 'U', {'sel': [(76, 76, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),

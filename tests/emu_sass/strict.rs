@@ -86,6 +86,19 @@ fn a_load_read_without_its_scoreboard_is_a_fault() {
 }
 
 #[test]
+fn the_scoreboards_of_a_depbar_s_list_are_waited_for() {
+    let code = |list: &str| {
+        format!(
+            "[B------:R-:W-:Y:S08] MOV R2, 0x100000 ;\n[B------:R-:W3:Y:S02] LDG R4, [R2] ;\n\
+             [B------:R-:W-:Y:S04] DEPBAR.LE SB0, 0x0{list} ;\n[B------:R-:W-:Y:S05] IADD3 R5, R4, 0x1, RZ ;\n{EXIT}"
+        )
+    };
+    let kind = fault(&code(""));
+    assert!(matches!(&kind, FaultKind::NotWaited { register, used: "read", .. } if register == "R4"), "{kind}");
+    passes(&code(", {4,3}"));
+}
+
+#[test]
 fn an_instruction_whose_guard_is_false_in_all_lanes_tells_of_those_before_it() {
     let code = |wait: &str| {
         format!(
@@ -388,4 +401,16 @@ fn a_jump_of_a_whole_warp_takes_all_lanes_or_none() {
         let (_, data) = execute(&source, &Options::default(), 32).unwrap_or_else(|e| panic!("{e}"));
         assert!(data[..128].chunks(4).all(|w| w == left), "{lanes} lanes: {:x?}", &data[..128]);
     }
+}
+
+#[test]
+fn a_half_product_with_a_negated_high_half_is_that_of_complex_numbers() {
+    let source = format!(
+        "[B------:R-:W-:Y:S05] MOV R2, 0x40003c00 ;\n[B------:R-:W-:Y:S05] MOV R3, 0x44004200 ;\n\
+         [B------:R-:W-:Y:S05] MOV R6, 0x100000 ;\n[B------:R-:W-:Y:S08] HFMA2 R5, R2, R3.H0_NH1, RZ ;\n\
+         [B------:R-:W-:Y:S05] STG [R6], R5 ;\n{EXIT}"
+    );
+    let (_, bytes) = execute(&source, &Options::default(), 1).unwrap_or_else(|e| panic!("{e}"));
+    // 1 * 3, and 2 * -4.
+    assert_eq!(bytes[..4], 0xc800_4200u32.to_le_bytes());
 }

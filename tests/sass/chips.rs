@@ -116,3 +116,14 @@ fn conversions_of_uniform_values_read_as_nvdisasm_reads_them() {
     all.extend([0x008f_e200_0800_2000_0000_0008_0006_784e, 0x000f_c600_0820_4800_0000_0001_0006_785b]);
     agree(&all.into_iter().collect::<Vec<_>>(), SmArch::Sm120);
 }
+
+/// Complex products of halves: the second source's high half is negated, on the chips that have it.
+#[test]
+fn a_negated_high_half_is_read_on_the_chips_that_have_it() {
+    let words = [0x000f_ca00_0040_0c00_0000_0018_2529_7231, 0x000f_e200_0060_0c17_0000_0023_201a_8231];
+    for chip in [SmArch::Sm86, SmArch::Sm89, SmArch::Sm90, SmArch::Sm120] {
+        agree(&words, chip);
+        assert!(print_at(&decode_for(words[0], chip).unwrap(), 0).contains("R24.H0_NH1"), "{chip}");
+    }
+    assert!(decode_for(words[0], SmArch::Sm80).is_err());
+}

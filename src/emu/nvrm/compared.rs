@@ -92,3 +92,78 @@ impl Bus for Noted<'_> {
         self.0.epoch()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sass::SmArch;
+    use crate::translate::{Block, Translated, Translation, Translator};
+    use crate::vm::{Mapping, Rights};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const CODE: u64 = 0x1_0000;
+    const DATA: u64 = 0x2_0000;
+
+    /// Code that executes nothing; all but what was made first changes a register.
+    struct Wrong(AtomicU32);
+    struct Code(u32);
+
+    impl Translator for Wrong {
+        fn translate(&self, _: &Block) -> Option<Box<dyn Translated>> {
+            Some(Box::new(Code(self.0.fetch_add(1, Ordering::Relaxed).min(1))))
+        }
+    }
+
+    impl Translated for Code {
+        fn run(&self, buffers: &mut [&mut [u32]], _: &[Option<DeviceView>]) {
+            buffers[0][0] ^= self.0;
+            buffers[4][1] = 0;
+        }
+    }
+
+    fn twice(translation: Translation) -> (Result<(), String>, u32) {
+        let text = "[B------:R-:W0:Y:S05] S2R R0, SR_TID.X ;
+            [B------:R-:W-:Y:S05] MOV R2, 0x20000 ;
+            [B------:R-:W-:Y:S05] MOV R3, RZ ;
+            [B0-----:R-:W-:Y:S05] STG.E [R2.64], R0 ;
+            [B------:R-:W-:Y:S05] EXIT ;";
+        let words = doorbell_ptx::sass::assemble_for(text, SmArch::Sm80).unwrap();
+        let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let vm = Vm::default();
+        let rights = Rights { write: true, atomic: true, execute: true };
+        let map = |va, bytes: &[u8]| {
+            let view = DeviceView::of_bytes(bytes);
+            assert!(vm.map(va, Mapping { view, rights, handle: va, queue_refs: 0, revoked: false }));
+        };
+        map(CODE, &code);
+        map(DATA, &[9; 64]);
+        let grid = Launch {
+            chip: SmArch::Sm80,
+            entry: CODE,
+            grid: [1; 3],
+            block: [1, 1, 1],
+            cluster: [1; 3],
+            registers: 16,
+            barriers: 1,
+            shared_bytes: 0,
+            local_bytes: 0,
+            banks: [None; 8],
+        };
+        let decoder = Decoder::translated(translation).after(1);
+        let ended = run(&grid, &vm, &AtomicBool::new(false), &Options::default(), &decoder);
+        let text = |ended| match ended {
+            Ended::Fault(fault) => format!("{fault}"),
+            Ended::Differs(text) => text,
+        };
+        (ended.map_err(text), vm.read_u32(DATA).unwrap())
+    }
+
+    #[test]
+    fn code_that_leaves_other_bits_without_checks_is_found() {
+        assert_eq!(twice(Translation::default()), (Ok(()), 0));
+        let (ended, stored) = twice(Translation(Some(Arc::new(Wrong(AtomicU32::new(0))))));
+        let expected = "with checks and without, a kernel leaves different bits: at 0x20000 0x00 with, 0x01 without";
+        assert_eq!((ended, stored), (Err(expected.to_owned()), 1));
+    }
+}

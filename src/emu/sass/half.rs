@@ -83,7 +83,10 @@ fn bits_of(c: &Core, i: &In, format: Format) -> R<[[u32; 2]; 32]> {
             ".H1_H1" => [high, high],
             _ => [low, high],
         };
-        pair.map(|h| h & keep ^ flip)
+        // Of complex products: the high half with the other sign.
+        let other = if i.select == ".H0_NH1" { sign } else { 0 };
+        let [low, high] = pair.map(|h| h & keep ^ flip);
+        [low, high ^ other]
     }))
 }
 

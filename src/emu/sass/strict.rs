@@ -120,13 +120,15 @@ impl Timing {
             _ if ordered => (form.pipe, 0),
             mnemonic => (form.pipe, letters(mnemonic)),
         };
-        let depbar = (form.mnemonic == "DEPBAR" && form.name == "LE").then(|| {
-            let get = |slot| inst.get(slot, sass::Role::Value).unwrap_or(0);
-            (get("s") as u8, get("n") as usize)
-        });
+        let get = |slot| inst.get(slot, sass::Role::Value).unwrap_or(0);
+        let depbar = (form.mnemonic == "DEPBAR" && form.name == "LE").then(|| (get("s") as u8, get("n") as usize));
         let writes: SmallVec<[Touch; 4]> = touches(inst, &effects.writes);
         let depends = Depends::of(inst, &effects);
         let mut control = inst.control;
+        if form.mnemonic == "DEPBAR" {
+            // Those of its list are waited for as those of the control field.
+            control.wait |= get("l") as u8 & 0x3f;
+        }
         if sass::delivers_with_reads(inst, &effects) {
             control.write = control.read.take();
         }

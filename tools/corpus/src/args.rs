@@ -60,6 +60,8 @@ pub struct Wanted {
     pub seed: u64,
     /// Of those whose names contain this.
     pub name: String,
+    /// Texts and both codes of kernels that differ are written to this folder.
+    pub keep: Option<PathBuf>,
 }
 
 impl Args {
@@ -82,6 +84,7 @@ impl Args {
         };
         let (mut files, mut out, mut nvdisasm, mut one_of) = (vec![], None, None, 1u64);
         let (mut sample, mut seed, mut ptxas, mut kernels, mut name) = (usize::MAX, 26u64, None, 200, String::new());
+        let mut keep = None;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{word} {text} is no number"));
@@ -91,6 +94,7 @@ impl Args {
                 "--nvdisasm-one-of" => one_of = number(value()?)?.max(1),
                 "--ptxas" => ptxas = Some(value()?.into()),
                 "--kernels" => kernels = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
+                "--keep" => keep = Some(value()?.into()),
                 "--name" => name.clone_from(value()?),
                 "--sample" => sample = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
                 "--seed" => seed = number(value()?)?,
@@ -107,7 +111,7 @@ impl Args {
             return Err("run needs --ptxas".into());
         }
         let (files, rest) = sampled(files, sample, seed);
-        Ok(Args { kind, files, rest, out, nvdisasm, ptxas, wanted: Wanted { kernels, seed, name } })
+        Ok(Args { kind, files, rest, out, nvdisasm, ptxas, wanted: Wanted { kernels, seed, name, keep } })
     }
 }
 

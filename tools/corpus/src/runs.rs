@@ -54,7 +54,7 @@ pub fn check(files: &[PathBuf], chip: SmArch, ptxas: &Path, wanted: &Wanted) -> 
     work::threads(&|| {
         while same.load(Ordering::Relaxed) < wanted.kernels {
             let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            let outcome = run(kernel, chip, ptxas, wanted.seed);
+            let outcome = run(kernel, chip, ptxas, wanted);
             let Ok(mut report) = report.lock() else { break };
             report.count("kernels tried", 1);
             match outcome {
@@ -131,19 +131,38 @@ fn zeroed(text: &str) -> String {
     out
 }
 
-fn run(kernel: &Kernel, chip: SmArch, ptxas: &Path, seed: u64) -> Outcome {
+fn run(kernel: &Kernel, chip: SmArch, ptxas: &Path, wanted: &Wanted) -> Outcome {
     let Ok(text) = std::fs::read_to_string(&kernel.file) else { return Outcome::Nothing("unread files") };
     let text = rounded(&Module::of(&text).alone(&kernel.name, chip));
     if text.contains("cluster") {
         return Outcome::Nothing("kernels for clusters, not run");
     }
-    match run_text(&text, &kernel.name, chip, ptxas, seed) {
-        Outcome::Differs(what, why) => match run_text(&zeroed(&text), &kernel.name, chip, ptxas, seed) {
+    let outcome = match run_text(&text, &kernel.name, chip, ptxas, wanted.seed) {
+        Outcome::Differs(what, why) => match run_text(&zeroed(&text), &kernel.name, chip, ptxas, wanted.seed) {
             Outcome::Nothing(REFUSED) => Outcome::Differs(what, why),
             outcome => outcome,
         },
         outcome => outcome,
+    };
+    match (&outcome, &wanted.keep) {
+        (Outcome::Differs(what, _), Some(folder)) => match keep(folder, &zeroed(&text), &kernel.name, chip, ptxas) {
+            Ok(()) => outcome,
+            Err(e) => Outcome::Differs(what, format!("not kept, {e}:")),
+        },
+        _ => outcome,
     }
+}
+
+/// Writes a text and both codes of it.
+fn keep(folder: &Path, text: &str, name: &str, chip: SmArch, ptxas: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
+    let name: String = name.chars().take(200).collect();
+    let write = |end: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(format!("{name}.{end}")), bytes).map_err(|e| e.to_string())
+    };
+    write("ptx", text.as_bytes())?;
+    write("ptxas.cubin", &assembled(ptxas, text, chip)?)?;
+    write("ours.cubin", &compile::assemble(text, chip.arch()).map_err(|e| e.to_string())?)
 }
 
 fn run_text(text: &str, name: &str, chip: SmArch, ptxas: &Path, seed: u64) -> Outcome {

@@ -225,9 +225,11 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps.extend(crate::metal::steps(&[]));
     steps.extend(mpi_steps(&[]));
     steps.extend(capi_test_steps());
-    // Once more than in the last step, for its output: the share of faults that the cases for drivers notice, and every
-    // other one with its reason.
-    steps.push(start("mutation score", "cargo test --quiet --workspace --lib is_seen_to_fail -- --nocapture"));
+    // The share of faults that the cases for drivers notice, and every other one with its reason: nextest prints what
+    // these tests say, cargo does not.
+    if !has_nextest() {
+        steps.push(start("mutation score", "cargo test --quiet --workspace --lib is_seen_to_fail -- --nocapture"));
+    }
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
     steps
 }
@@ -300,9 +302,13 @@ fn mpirun(ranks: usize) -> Result<(), Failure> {
     Ok(())
 }
 
+fn has_nextest() -> bool {
+    answers(&["cargo", "nextest", "--version"])
+}
+
 /// Runs tests with nextest, or with cargo where that is missing.
 fn run_tests(nextest: &str, cargo: &str) -> String {
-    if answers(&["cargo", "nextest", "--version"]) {
+    if has_nextest() {
         format!(
             "cargo nextest run {nextest} --no-fail-fast --hide-progress-bar --status-level slow --final-status-level slow"
         )

@@ -122,97 +122,99 @@ pub const RULES_67: &[Rule] = &[rule(0b00110, &[(2, 0x2), (12, 0x2)])];
 pub const RULES_68: &[Rule] = &[rule(0b01000, &[(10, 0x2), (11, 0x2)])];
 pub const RULES_69: &[Rule] = &[rule(0b10000, &[(10, 0x2), (11, 0x2)])];
 pub const RULES_70: &[Rule] =
-    &[rule(0b01111, &[(19, 0x2), (20, 0x2)]), rule(0b00111, &[(18, 0x8)]), rule(0b01111, &[(16, 0x2), (17, 0x2)])];
-pub const RULES_71: &[Rule] = &[rule(0b10000, &[(19, 0x2), (20, 0x2)]), rule(0b10000, &[(16, 0x2), (17, 0x2)])];
-pub const RULES_72: &[Rule] =
-    &[rule(0b11111, &[(13, 0x2), (14, 0x2)]), rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)])];
+    &[rule(0b01110, &[(19, 0x2), (20, 0x2)]), rule(0b00110, &[(18, 0x8)]), rule(0b01110, &[(16, 0x2), (17, 0x2)])];
+pub const RULES_71: &[Rule] =
+    &[rule(0b00001, &[(19, 0x2), (20, 0x2)]), rule(0b00001, &[(18, 0x8)]), rule(0b00001, &[(16, 0x2), (17, 0x2)])];
+pub const RULES_72: &[Rule] = &[rule(0b10000, &[(19, 0x2), (20, 0x2)]), rule(0b10000, &[(16, 0x2), (17, 0x2)])];
 pub const RULES_73: &[Rule] =
+    &[rule(0b11111, &[(13, 0x2), (14, 0x2)]), rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)])];
+pub const RULES_74: &[Rule] =
     &[rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)]), rule(0b11111, &[(13, 0x2), (14, 0x2)])];
-pub const RULES_74: &[Rule] = &[rule(0b01000, &[(19, 0x2), (20, 0x2)]), rule(0b01000, &[(16, 0x2), (17, 0x2)])];
-pub const RULES_75: &[Rule] =
-    &[rule(0b00111, &[(18, 0x8)]), rule(0b00111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(19, 0x2), (20, 0x2)])];
+pub const RULES_75: &[Rule] = &[rule(0b01000, &[(19, 0x2), (20, 0x2)]), rule(0b01000, &[(16, 0x2), (17, 0x2)])];
 pub const RULES_76: &[Rule] =
+    &[rule(0b00111, &[(18, 0x8)]), rule(0b00111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(19, 0x2), (20, 0x2)])];
+pub const RULES_77: &[Rule] =
     &[rule(0b00111, &[(17, 0x8)]), rule(0b01111, &[(18, 0x2), (19, 0x2)]), rule(0b01000, &[(15, 0x2), (16, 0x2)])];
-pub const RULES_77: &[Rule] = &[rule(0b10000, &[(18, 0x2), (19, 0x2)]), rule(0b10000, &[(15, 0x2), (16, 0x2)])];
-pub const RULES_78: &[Rule] = &[
+pub const RULES_78: &[Rule] = &[rule(0b10000, &[(18, 0x2), (19, 0x2)]), rule(0b10000, &[(15, 0x2), (16, 0x2)])];
+pub const RULES_79: &[Rule] = &[
     rule(0b00111, &[(17, 0x8)]),
     rule(0b01111, &[(18, 0x2), (19, 0x2)]),
     rule(0b01000, &[(15, 0x2), (16, 0x2)]),
     rule(0b01000, &[(9, 0x2)]),
 ];
-pub const RULES_79: &[Rule] =
+pub const RULES_80: &[Rule] =
     &[rule(0b10000, &[(15, 0x2), (16, 0x2)]), rule(0b10000, &[(9, 0x2)]), rule(0b10000, &[(18, 0x2), (19, 0x2)])];
-pub const RULES_80: &[Rule] = &[
+pub const RULES_81: &[Rule] = &[
     rule(0b01111, &[(16, 0x2), (17, 0x2)]),
     rule(0b01111, &[(15, 0x8)]),
     rule(0b00110, &[(13, 0x2), (14, 0x2)]),
     rule(0b01000, &[(14, 0x2)]),
 ];
-pub const RULES_81: &[Rule] =
-    &[rule(0b01111, &[(14, 0x2), (15, 0x2)]), rule(0b01111, &[(13, 0x8)]), rule(0b01000, &[(12, 0x2)])];
 pub const RULES_82: &[Rule] =
+    &[rule(0b01111, &[(14, 0x2), (15, 0x2)]), rule(0b01111, &[(13, 0x8)]), rule(0b01000, &[(12, 0x2)])];
+pub const RULES_83: &[Rule] =
     &[rule(0b01000, &[(15, 0x2)]), rule(0b01000, &[(16, 0x8)]), rule(0b01000, &[(17, 0x2), (18, 0x2)])];
-pub const RULES_83: &[Rule] = &[rule(0b00111, &[(17, 0x2), (18, 0x2)]), rule(0b00111, &[(16, 0x8)])];
-pub const RULES_84: &[Rule] = &[rule(0b00111, &[(16, 0x8)]), rule(0b00111, &[(17, 0x2), (18, 0x2)])];
-pub const RULES_85: &[Rule] =
+pub const RULES_84: &[Rule] = &[rule(0b00111, &[(17, 0x2), (18, 0x2)]), rule(0b00111, &[(16, 0x8)])];
+pub const RULES_85: &[Rule] = &[rule(0b00111, &[(16, 0x8)]), rule(0b00111, &[(17, 0x2), (18, 0x2)])];
+pub const RULES_86: &[Rule] =
     &[rule(0b01111, &[(14, 0x8)]), rule(0b01111, &[(15, 0x2), (16, 0x2)]), rule(0b01000, &[(13, 0x2)])];
-pub const RULES_86: &[Rule] = &[rule(0b00111, &[(2, 0x10)])];
-pub const RULES_87: &[Rule] = &[rule(0b00111, &[(4, 0x10)])];
-pub const RULES_88: &[Rule] = &[rule(0b00111, &[(2, 0x10)]), rule(0b11111, &[(3, 0xf)])];
-pub const RULES_89: &[Rule] = &[rule(0b00111, &[(2, 0x10)]), rule(0b11111, &[(2, 0x16), (3, 0x3f)])];
-pub const RULES_90: &[Rule] = &[rule(0b01111, &[(4, 0x16), (5, 0x3f)]), rule(0b00111, &[(4, 0x10)])];
-pub const RULES_91: &[Rule] = &[rule(0b01111, &[(2, 0x16), (3, 0x3f)]), rule(0b00111, &[(2, 0x10)])];
-pub const RULES_92: &[Rule] = &[rule(0b10000, &[(2, 0x16), (3, 0x3f)])];
-pub const RULES_93: &[Rule] = &[
+pub const RULES_87: &[Rule] = &[rule(0b00111, &[(2, 0x10)])];
+pub const RULES_88: &[Rule] = &[rule(0b00111, &[(4, 0x10)])];
+pub const RULES_89: &[Rule] = &[rule(0b00111, &[(2, 0x10)]), rule(0b11111, &[(3, 0xf)])];
+pub const RULES_90: &[Rule] = &[rule(0b00111, &[(2, 0x10)]), rule(0b11111, &[(2, 0x16), (3, 0x3f)])];
+pub const RULES_91: &[Rule] = &[rule(0b01111, &[(4, 0x16), (5, 0x3f)]), rule(0b00111, &[(4, 0x10)])];
+pub const RULES_92: &[Rule] = &[rule(0b01111, &[(2, 0x16), (3, 0x3f)]), rule(0b00111, &[(2, 0x10)])];
+pub const RULES_93: &[Rule] = &[rule(0b10000, &[(2, 0x16), (3, 0x3f)])];
+pub const RULES_94: &[Rule] = &[
     rule(0b11000, &[(1, 0xf), (3, 0xc)]),
     rule(0b11000, &[(1, 0x30), (3, 0x7)]),
     rule(0b11000, &[(1, 0xc0), (3, 0xb)]),
 ];
-pub const RULES_94: &[Rule] = &[
+pub const RULES_95: &[Rule] = &[
     rule(0b00111, &[(1, 0xf), (3, 0xc)]),
     rule(0b00111, &[(1, 0x30), (3, 0x7)]),
     rule(0b00111, &[(1, 0xc0), (3, 0xb)]),
 ];
-pub const RULES_95: &[Rule] = &[
+pub const RULES_96: &[Rule] = &[
     rule(0b01000, &[(1, 0xf), (3, 0xc)]),
     rule(0b01000, &[(1, 0x30), (3, 0x7)]),
     rule(0b01000, &[(1, 0xc0), (3, 0xb)]),
 ];
-pub const RULES_96: &[Rule] = &[
+pub const RULES_97: &[Rule] = &[
     rule(0b10000, &[(1, 0xf), (3, 0xc)]),
     rule(0b10000, &[(1, 0x30), (3, 0x7)]),
     rule(0b10000, &[(1, 0xc0), (3, 0xb)]),
 ];
-pub const RULES_97: &[Rule] = &[rule(0b11000, &[(10, 0x30)]), rule(0b11000, &[(11, 0x30)]), rule(0b10000, &[(9, 0x1)])];
-pub const RULES_98: &[Rule] =
+pub const RULES_98: &[Rule] = &[rule(0b11000, &[(10, 0x30)]), rule(0b11000, &[(11, 0x30)]), rule(0b10000, &[(9, 0x1)])];
+pub const RULES_99: &[Rule] =
     &[rule(0b11000, &[(14, 0x30)]), rule(0b11000, &[(13, 0x30)]), rule(0b10000, &[(12, 0x4)])];
-pub const RULES_99: &[Rule] = &[rule(0b00111, &[(5, 0x1)])];
-pub const RULES_100: &[Rule] = &[rule(0b01000, &[(1, 0x8), (3, 0x2)])];
-pub const RULES_101: &[Rule] = &[rule(0b10000, &[(1, 0x8), (3, 0x2)])];
-pub const RULES_102: &[Rule] = &[rule(0b11111, &[(11, 0x1), (13, 0x2)])];
-pub const RULES_103: &[Rule] = &[rule(0b11111, &[(9, 0x1), (11, 0x2)])];
-pub const RULES_104: &[Rule] = &[rule(0b01111, &[(12, 0x1), (14, 0x2)])];
-pub const RULES_105: &[Rule] = &[rule(0b01111, &[(10, 0x1), (12, 0x2)])];
-pub const RULES_106: &[Rule] = &[rule(0b10000, &[(10, 0x1), (12, 0x2)])];
-pub const RULES_107: &[Rule] = &[rule(0b11000, &[(4, 0xc0)])];
-pub const RULES_108: &[Rule] = &[rule(0b00111, &[(4, 0xc0)])];
-pub const RULES_109: &[Rule] = &[rule(0b01000, &[(6, 0xc0), (7, 0x6)])];
-pub const RULES_110: &[Rule] = &[rule(0b00111, &[(6, 0xc0), (7, 0x4)])];
-pub const RULES_111: &[Rule] = &[rule(0b01000, &[(4, 0xc0), (5, 0x6)])];
-pub const RULES_112: &[Rule] = &[rule(0b00111, &[(4, 0xc0), (5, 0x4)])];
-pub const RULES_113: &[Rule] = &[rule(0b10000, &[(4, 0xc0), (5, 0x6)])];
-pub const RULES_114: &[Rule] = &[rule(0b00111, &[(5, 0x8)])];
-pub const RULES_115: &[Rule] = &[rule(0b00111, &[(4, 0x1)])];
-pub const RULES_116: &[Rule] = &[rule(0b01000, &[(1, 0x8)])];
-pub const RULES_117: &[Rule] = &[rule(0b10000, &[(1, 0x8)])];
-pub const RULES_118: &[Rule] = &[rule(0b01000, &[(4, 0x1)])];
-pub const RULES_119: &[Rule] = &[rule(0b10000, &[(4, 0x1)])];
-pub const RULES_120: &[Rule] = &[rule(0b01000, &[(1, 0x8), (4, 0x2)])];
-pub const RULES_121: &[Rule] = &[rule(0b10000, &[(1, 0x8), (4, 0x2)])];
-pub const RULES_122: &[Rule] = &[rule(0b01000, &[(0, 0x8), (2, 0x2)])];
-pub const RULES_123: &[Rule] = &[rule(0b10000, &[(0, 0x8), (2, 0x2)])];
-pub const RULES_124: &[Rule] = &[rule(0b01111, &[(8, 0x1), (10, 0x2)])];
-pub const RULES_125: &[Rule] = &[rule(0b10000, &[(8, 0x1), (10, 0x2)])];
-pub const RULES_126: &[Rule] = &[rule(0b01111, &[(7, 0x1), (9, 0x2)])];
-pub const RULES_127: &[Rule] = &[rule(0b10000, &[(7, 0x1), (9, 0x2)])];
-pub const RULES_128: &[Rule] = &[rule(0b11000, &[(1, 0x2)])];
+pub const RULES_100: &[Rule] = &[rule(0b00111, &[(5, 0x1)])];
+pub const RULES_101: &[Rule] = &[rule(0b01000, &[(1, 0x8), (3, 0x2)])];
+pub const RULES_102: &[Rule] = &[rule(0b10000, &[(1, 0x8), (3, 0x2)])];
+pub const RULES_103: &[Rule] = &[rule(0b11111, &[(11, 0x1), (13, 0x2)])];
+pub const RULES_104: &[Rule] = &[rule(0b11111, &[(9, 0x1), (11, 0x2)])];
+pub const RULES_105: &[Rule] = &[rule(0b01111, &[(12, 0x1), (14, 0x2)])];
+pub const RULES_106: &[Rule] = &[rule(0b01111, &[(10, 0x1), (12, 0x2)])];
+pub const RULES_107: &[Rule] = &[rule(0b10000, &[(10, 0x1), (12, 0x2)])];
+pub const RULES_108: &[Rule] = &[rule(0b11000, &[(4, 0xc0)])];
+pub const RULES_109: &[Rule] = &[rule(0b00111, &[(4, 0xc0)])];
+pub const RULES_110: &[Rule] = &[rule(0b01000, &[(6, 0xc0), (7, 0x6)])];
+pub const RULES_111: &[Rule] = &[rule(0b00111, &[(6, 0xc0), (7, 0x4)])];
+pub const RULES_112: &[Rule] = &[rule(0b01000, &[(4, 0xc0), (5, 0x6)])];
+pub const RULES_113: &[Rule] = &[rule(0b00111, &[(4, 0xc0), (5, 0x4)])];
+pub const RULES_114: &[Rule] = &[rule(0b10000, &[(4, 0xc0), (5, 0x6)])];
+pub const RULES_115: &[Rule] = &[rule(0b00111, &[(5, 0x8)])];
+pub const RULES_116: &[Rule] = &[rule(0b00111, &[(4, 0x1)])];
+pub const RULES_117: &[Rule] = &[rule(0b01000, &[(1, 0x8)])];
+pub const RULES_118: &[Rule] = &[rule(0b10000, &[(1, 0x8)])];
+pub const RULES_119: &[Rule] = &[rule(0b01000, &[(4, 0x1)])];
+pub const RULES_120: &[Rule] = &[rule(0b10000, &[(4, 0x1)])];
+pub const RULES_121: &[Rule] = &[rule(0b01000, &[(1, 0x8), (4, 0x2)])];
+pub const RULES_122: &[Rule] = &[rule(0b10000, &[(1, 0x8), (4, 0x2)])];
+pub const RULES_123: &[Rule] = &[rule(0b01000, &[(0, 0x8), (2, 0x2)])];
+pub const RULES_124: &[Rule] = &[rule(0b10000, &[(0, 0x8), (2, 0x2)])];
+pub const RULES_125: &[Rule] = &[rule(0b01111, &[(8, 0x1), (10, 0x2)])];
+pub const RULES_126: &[Rule] = &[rule(0b10000, &[(8, 0x1), (10, 0x2)])];
+pub const RULES_127: &[Rule] = &[rule(0b01111, &[(7, 0x1), (9, 0x2)])];
+pub const RULES_128: &[Rule] = &[rule(0b10000, &[(7, 0x1), (9, 0x2)])];
+pub const RULES_129: &[Rule] = &[rule(0b11000, &[(1, 0x2)])];

@@ -753,9 +753,11 @@ pub const L_CMP_2: &[Named] = &[
 pub const L_SFX_4: &[Named] = &[named(0, ""), named(2, ".H0_H0"), named(3, ".H1_H1")];
 pub const FLAG_BF16_V2: &[Named] = &[named(0, ""), named(1, ".BF16_V2")];
 pub const FLAG_F32: &[Named] = &[named(0, ""), named(1, ".F32")];
-pub const L_SFX_5: &[Named] = &[named(0, ""), named(1, ".F32"), named(2, ".H0_H0"), named(3, ".H1_H1")];
+pub const L_SFX_5: &[Named] =
+    &[named(0, ""), named(1, ".F32"), named(2, ".H0_H0"), named(3, ".H1_H1"), named(4, ".H0_NH1")];
 pub const L_HZ: &[Named] = &[named(0, ""), named(1, ".FMZ"), named(2, ".FTZ"), named(3, ".OOB")];
-pub const L_SFX_6: &[Named] = &[named(0, ""), named(2, ".H0_H0"), named(3, ".H1_H1"), named(4, ".H0_NH1")];
+pub const L_SFX_6: &[Named] = &[named(0, ""), named(1, ".F32"), named(2, ".H0_H0"), named(3, ".H1_H1")];
+pub const L_SFX_7: &[Named] = &[named(0, ""), named(2, ".H0_H0"), named(3, ".H1_H1"), named(4, ".H0_NH1")];
 pub const L_SH_5: &[Named] = &[
     named(0, ".64x8x16"),
     named(1, ".64x16x16"),
@@ -832,7 +834,7 @@ pub const L_SH_6: &[Named] = &[named(0, ".1688"), named(1, ".16816"), named(2, "
 pub const L_SH_7: &[Named] = &[named(0, ".1688"), named(1, ".16816"), named(3, ".16832")];
 pub const FLAG_BF: &[Named] = &[named(0, ""), named(1, ".BF")];
 pub const FLAG_H_AND: &[Named] = &[named(0, ""), named(1, ".H_AND")];
-pub const L_SFX_7: &[Named] = &[named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
+pub const L_SFX_8: &[Named] = &[named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
 pub const L_ST_14: &[Named] = &[named(2, ".U16"), named(3, ".S16")];
 pub const L_ST_15: &[Named] = &[named(4, ".U32"), named(5, "")];
 pub const L_ST_16: &[Named] = &[named(4, ".U32"), named(5, ".S32")];
@@ -847,7 +849,7 @@ pub const L_DT_12: &[Named] = &[
     named(6, ".U4"),
     named(7, ".S4"),
 ];
-pub const L_SFX_8: &[Named] = &[named(0, ""), named(1, ".H1"), named(2, ".24"), named(3, ".28")];
+pub const L_SFX_9: &[Named] = &[named(0, ""), named(1, ".H1"), named(2, ".24"), named(3, ".28")];
 pub const L_SAT: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".SATRELU")];
 pub const L_SAT_2: &[Named] = &[named(0, ".SAT")];
 pub const FLAG_64: &[Named] = &[named(0, ""), named(1, ".64")];
@@ -1025,7 +1027,7 @@ pub const FLAG_RAND: &[Named] = &[named(0, ""), named(1, ".RAND")];
 pub const FLAG_WARP: &[Named] = &[named(0, ""), named(1, ".WARP")];
 pub const FLAG_SYNCS: &[Named] = &[named(0, ""), named(1, ".SYNCS")];
 pub const L_BY: &[Named] = &[named(0, ""), named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
-pub const L_SFX_9: &[Named] = &[named(0, ".SIGN")];
+pub const L_SFX_10: &[Named] = &[named(0, ".SIGN")];
 pub const L_MD_8: &[Named] = &[
     named(0, ""),
     named(1, ".F4E"),
@@ -1072,7 +1074,7 @@ pub const L_SH_12: &[Named] = &[
 pub const L_AT_3: &[Named] = &[named(0, ".E4M3"), named(1, ".E5M2")];
 pub const L_SH_13: &[Named] = &[named(1, ".16832")];
 pub const L_DT_13: &[Named] = &[named(1, ".F32")];
-pub const L_SFX_10: &[Named] = &[named(1, "")];
+pub const L_SFX_11: &[Named] = &[named(1, "")];
 pub const L_SP: &[Named] = &[named(0, ".G"), named(1, ".L"), named(2, ".S"), named(3, ".D")];
 pub const FLAG_OR: &[Named] = &[named(0, ""), named(1, ".OR")];
 pub const L_MD_9: &[Named] = &[named(0, ""), named(1, ".FILL"), named(2, ".BROADCAST")];

@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 828] = [
+pub static FORMS: [Form; 829] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "", &[], &[]),
     form(
         "ARRIVES",
@@ -2842,7 +2842,7 @@ pub static FORMS: [Form; 828] = [
         0x231,
         File::Predicate,
         Pipe::Half,
-        0b01111,
+        0b01110,
         "{bf}{f32}{hz}{relu}{sat} <d>, <a>, <b>, <c>(relu:<?pr>)",
         &[
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B, B_REUSE, B_NEG, B_ABS, B_SFX_AT60, C_AT64, C_REUSE, C_NEG_AT84,
@@ -2856,7 +2856,7 @@ pub static FORMS: [Form; 828] = [
         0x231,
         File::Predicate,
         Pipe::Half,
-        0b10000,
+        0b00001,
         "{bf}{f32}{hz}{relu}{sat} <d>, <a>, <b>, <c>(relu:<?pr>)",
         &[
             D,
@@ -2887,6 +2887,41 @@ pub static FORMS: [Form; 828] = [
     ),
     form(
         "HFMA2",
+        "R",
+        0x231,
+        File::Predicate,
+        Pipe::Half,
+        0b10000,
+        "{bf}{f32}{hz}{relu}{sat} <d>, <a>, <b>, <c>(relu:<?pr>)",
+        &[
+            D,
+            A,
+            A_REUSE,
+            A_NEG,
+            A_ABS,
+            A_SFX_AT74,
+            B,
+            B_REUSE,
+            B_NEG,
+            B_ABS,
+            B_SFX_AT60_3,
+            C_AT64,
+            C_REUSE,
+            C_NEG_AT84,
+            C_ABS_AT83,
+            C_SFX_AT81,
+            BF_AT85,
+            F32,
+            HZ,
+            SAT_AT77,
+            RELU_AT79,
+            PR,
+            PR_NOT,
+        ],
+        RULES_72,
+    ),
+    form(
+        "HFMA2",
         "I",
         0x831,
         File::Predicate,
@@ -2897,7 +2932,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT48, B2, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, C_SFX_AT81,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_72,
+        RULES_73,
     ),
     form(
         "HFMA2",
@@ -2911,7 +2946,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT48, C2, B_AT64, B_REUSE, B_NEG_AT84, B_ABS_AT83, B_SFX_AT81,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_73,
+        RULES_74,
     ),
     form(
         "HFMA2",
@@ -2925,7 +2960,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT0_3, B_B, B_O, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_74,
+        RULES_75,
     ),
     form(
         "HFMA2",
@@ -2959,9 +2994,9 @@ pub static FORMS: [Form; 828] = [
             RELU_AT79,
             PR,
             PR_NOT,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
         ],
-        RULES_75,
+        RULES_76,
     ),
     form(
         "HFMA2",
@@ -2975,7 +3010,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT0_3, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_74,
+        RULES_75,
     ),
     form(
         "HFMA2",
@@ -2989,7 +3024,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT0_3, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT, C_SFX_AT60,
         ],
-        RULES_75,
+        RULES_76,
     ),
     form(
         "HFMA2",
@@ -3003,7 +3038,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT32_2, B_NEG, B_ABS, B_IN_AT60, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_76,
+        RULES_77,
     ),
     form(
         "HFMA2",
@@ -3017,7 +3052,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B_AT32_3, B_NEG, B_ABS, B_IN_AT60, C_AT64, C_REUSE, C_NEG_AT84,
             C_ABS_AT83, C_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_77,
+        RULES_78,
     ),
     form(
         "HFMA2",
@@ -3031,7 +3066,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT32_3, C_NEG_AT63, C_ABS_AT62, C_IN_AT60, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_78,
+        RULES_79,
     ),
     form(
         "HFMA2",
@@ -3045,7 +3080,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, C_AT32_4, C_NEG_AT63, C_ABS_AT62, C_IN_AT60, B_AT64, B_REUSE,
             B_NEG_AT84, B_ABS_AT83, B_SFX_AT81, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_79,
+        RULES_80,
     ),
     form(
         "HFMA2",
@@ -3059,7 +3094,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, B, B_REUSE, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, BF_AT85,
             F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_80,
+        RULES_81,
     ),
     form(
         "HFMA2",
@@ -3073,7 +3108,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, B_AT48, B2, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, BF_AT85, F32, HZ,
             SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_81,
+        RULES_82,
     ),
     form(
         "HFMA2",
@@ -3087,7 +3122,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT48, C2, B_AT64, B_REUSE, B_NEG_AT84, B_ABS_AT83, BF_AT85, F32, HZ,
             SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_81,
+        RULES_82,
     ),
     form(
         "HFMA2",
@@ -3101,7 +3136,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, B_AT0, B_B, B_O, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_82,
+        RULES_83,
     ),
     form(
         "HFMA2",
@@ -3133,9 +3168,9 @@ pub static FORMS: [Form; 828] = [
             RELU_AT79,
             PR,
             PR_NOT,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
         ],
-        RULES_83,
+        RULES_84,
     ),
     form(
         "HFMA2",
@@ -3149,7 +3184,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT0, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE, B_NEG_AT84,
             B_ABS_AT83, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_82,
+        RULES_83,
     ),
     form(
         "HFMA2",
@@ -3163,7 +3198,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT0, C_B, C_O, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE, B_NEG_AT84,
             B_ABS_AT83, BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT, C_SFX_AT60,
         ],
-        RULES_84,
+        RULES_85,
     ),
     form(
         "HFMA2",
@@ -3177,7 +3212,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, B_AT32_2, B_NEG, B_ABS, C_AT64, C_REUSE, C_NEG_AT84, C_ABS_AT83, BF_AT85, F32,
             HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_85,
+        RULES_86,
     ),
     form(
         "HFMA2",
@@ -3191,7 +3226,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_NEG, A_ABS, C_AT32_3, C_NEG_AT63, C_ABS_AT62, B_AT64, B_REUSE, B_NEG_AT84, B_ABS_AT83,
             BF_AT85, F32, HZ, SAT_AT77, RELU_AT79, PR, PR_NOT,
         ],
-        RULES_85,
+        RULES_86,
     ),
     form(
         "HGMMA",
@@ -3262,7 +3297,7 @@ pub static FORMS: [Form; 828] = [
             B_REUSE,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
             BF_AT85,
             FTZ,
             NAN,
@@ -3320,7 +3355,7 @@ pub static FORMS: [Form; 828] = [
             XOR,
             PP,
             PP_NOT,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
         ],
         &[],
     ),
@@ -3388,7 +3423,7 @@ pub static FORMS: [Form; 828] = [
         Pipe::Half,
         0b11111,
         "{bf}{fz}{sat} <d>, <a>, <b>",
-        &[D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B, B_REUSE, B_NEG, B_ABS, B_SFX_AT60_3, BF_AT85, FZ, SAT_AT77],
+        &[D, A, A_REUSE, A_NEG, A_ABS, A_SFX_AT74, B, B_REUSE, B_NEG, B_ABS, B_SFX_AT60_4, BF_AT85, FZ, SAT_AT77],
         &[],
     ),
     form(
@@ -3436,7 +3471,7 @@ pub static FORMS: [Form; 828] = [
             BF_AT85,
             FZ,
             SAT_AT77,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
         ],
         &[],
     ),
@@ -3481,7 +3516,7 @@ pub static FORMS: [Form; 828] = [
             B_REUSE_AT124,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
             BF_AT65,
             CMP_AT76,
             FTZ,
@@ -3511,7 +3546,7 @@ pub static FORMS: [Form; 828] = [
             B_REUSE_AT124,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
             CMP_AT76,
             FTZ,
             BOP_AT69,
@@ -3583,7 +3618,7 @@ pub static FORMS: [Form; 828] = [
             FB,
             PP,
             PP_NOT,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
         ],
         &[],
     ),
@@ -3693,7 +3728,7 @@ pub static FORMS: [Form; 828] = [
             B_REUSE_AT124,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
             BF_AT65,
             CMP_AT76,
             FTZ,
@@ -3724,7 +3759,7 @@ pub static FORMS: [Form; 828] = [
             B_REUSE_AT124,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
             CMP_AT76,
             FTZ,
             BOP_AT69,
@@ -3797,7 +3832,7 @@ pub static FORMS: [Form; 828] = [
             HAND,
             PP,
             PP_NOT,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
         ],
         &[],
     ),
@@ -3898,8 +3933,8 @@ pub static FORMS: [Form; 828] = [
         Pipe::Xu,
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
-        &[D, B, DT_AT75_5, ST_AT74, RND, SEL_AT84_2, B_SFX_AT60_4],
-        RULES_86,
+        &[D, B, DT_AT75_5, ST_AT74, RND, SEL_AT84_2, B_SFX_AT60_5],
+        RULES_87,
     ),
     form(
         "I2F",
@@ -3910,7 +3945,7 @@ pub static FORMS: [Form; 828] = [
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B, DT_AT75_5, ST_AT74_2, RND],
-        RULES_86,
+        RULES_87,
     ),
     form(
         "I2F",
@@ -3921,7 +3956,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT0, B_B, B_O, DT_AT75_5, ST_AT74_2, RND],
-        RULES_87,
+        RULES_88,
     ),
     form(
         "I2F",
@@ -3932,7 +3967,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32_2, DT_AT75_5, ST_AT74_2, RND],
-        RULES_86,
+        RULES_87,
     ),
     form(
         "I2F",
@@ -3954,7 +3989,7 @@ pub static FORMS: [Form; 828] = [
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32, DT_AT75_5, ST_AT74_2, RND],
-        RULES_88,
+        RULES_89,
     ),
     form(
         "I2F",
@@ -3965,7 +4000,7 @@ pub static FORMS: [Form; 828] = [
         0b11111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B, DT_AT75_6, ST_AT74_3, RND],
-        RULES_89,
+        RULES_90,
     ),
     form(
         "I2F",
@@ -3976,7 +4011,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT0, B_B, B_O, DT_AT75_6, ST_AT74_3, RND],
-        RULES_90,
+        RULES_91,
     ),
     form(
         "I2F",
@@ -3987,7 +4022,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32_2, DT_AT75_6, ST_AT74_3, RND],
-        RULES_91,
+        RULES_92,
     ),
     form(
         "I2F",
@@ -3998,7 +4033,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{dt}{st}{rnd} <d>, <b>",
         &[D, B_AT32_3, DT_AT75_6, ST_AT74_3, RND],
-        RULES_92,
+        RULES_93,
     ),
     form(
         "I2F",
@@ -4163,7 +4198,7 @@ pub static FORMS: [Form; 828] = [
         0b11000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B],
-        RULES_93,
+        RULES_94,
     ),
     form(
         "I2IP",
@@ -4174,7 +4209,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B],
-        RULES_94,
+        RULES_95,
     ),
     form(
         "I2IP",
@@ -4185,7 +4220,7 @@ pub static FORMS: [Form; 828] = [
         0b11000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT32_6],
-        RULES_93,
+        RULES_94,
     ),
     form(
         "I2IP",
@@ -4196,7 +4231,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B_AT32_6],
-        RULES_94,
+        RULES_95,
     ),
     form(
         "I2IP",
@@ -4207,7 +4242,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT32_2],
-        RULES_95,
+        RULES_96,
     ),
     form(
         "I2IP",
@@ -4218,7 +4253,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B_AT32_2],
-        RULES_94,
+        RULES_95,
     ),
     form(
         "I2IP",
@@ -4229,7 +4264,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT32_3],
-        RULES_96,
+        RULES_97,
     ),
     form(
         "I2IP",
@@ -4240,7 +4275,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74, A, B_AT0, B_B, B_O],
-        RULES_95,
+        RULES_96,
     ),
     form(
         "I2IP",
@@ -4251,7 +4286,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D, DT_AT76_6, C_AT64, C_SFX_AT72, SAT_AT74_2, A, B_AT0, B_B, B_O],
-        RULES_94,
+        RULES_95,
     ),
     form("IABS", "R", 0x213, File::Predicate, Pipe::Alu, 0b11111, " <d>, <b>", &[D, B, B_REUSE], &[]),
     form("IABS", "U", 0x1c13, File::Predicate, Pipe::Alu, 0b01111, " <d>, <b>", &[D, B_AT32_2], &[]),
@@ -4981,7 +5016,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_SFX, B, B_REUSE, B_SFX, C_AT64, C_REUSE, SH_AT75_4, AT_AT76_2, BT_AT78, SAT_AT82, PP_AT87,
             PP_NOT, SEL_AT72,
         ],
-        RULES_97,
+        RULES_98,
     ),
     form(
         "IMMA",
@@ -5009,7 +5044,7 @@ pub static FORMS: [Form; 828] = [
             D, A, A_REUSE, A_SFX, B, B_REUSE, B_SFX, C_AT64, C_REUSE, E_AT40, E_REUSE, ID, SH_AT75_6, AT_AT76_2,
             BT_AT78, SAT_AT82, PP_AT87, PP_NOT, SEL_AT72_2,
         ],
-        RULES_98,
+        RULES_99,
     ),
     form(
         "IMNMX",
@@ -5197,7 +5232,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{e}{ev}{ltc}{sz}{sem} <d>, (ds:desc[<u>][)(!ds:[)<m>]<?pp>",
         &[D, U_AT32, M_AT0, M_R, M_O, M_RS_AT90, E, EV, LTC, SZ_AT73_6, SEM_AT77, PP_AT64, PP_NOT_AT67, SEL_AT76, DS],
-        RULES_99,
+        RULES_100,
     ),
     form(
         "LD",
@@ -5230,7 +5265,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>",
         &[D, M_R, M_O, M_RS_AT90, E, EV, LTC, SZ_AT73_6, SEM_AT77, PP_AT64, PP_NOT_AT67, M, M_U_AT32, SEL_AT76_2],
-        RULES_100,
+        RULES_101,
     ),
     form(
         "LD",
@@ -5241,7 +5276,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>",
         &[D, M_R, M_O, M_RS_AT90, E, EV, LTC, SZ_AT73_6, SEM_AT77, PP_AT64, PP_NOT_AT67, M, M_U_AT32_2, SEL_AT76_2],
-        RULES_101,
+        RULES_102,
     ),
     form(
         "LDC",
@@ -5302,7 +5337,7 @@ pub static FORMS: [Form; 828] = [
             SEL_AT76,
             DS,
         ],
-        RULES_99,
+        RULES_100,
     ),
     form(
         "LDG",
@@ -5716,7 +5751,7 @@ pub static FORMS: [Form; 828] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_102,
+        RULES_103,
     ),
     form(
         "LEA",
@@ -5727,7 +5762,7 @@ pub static FORMS: [Form; 828] = [
         0b11111,
         "{hi}{x}{sx} <d>, <pu?><a>, <b>(hi:(!sx:, <c>)), <sh>(x:, <pp>)",
         &[D, PU, A, A_REUSE, A_NEG_AT72, B_AT32, C_AT64_2, C_REUSE, SH_AT75_7, HI, X, SX, PP_AT87_2, PP_NOT_AT90],
-        RULES_103,
+        RULES_104,
     ),
     form(
         "LEA",
@@ -5756,7 +5791,7 @@ pub static FORMS: [Form; 828] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_104,
+        RULES_105,
     ),
     form(
         "LEA",
@@ -5783,7 +5818,7 @@ pub static FORMS: [Form; 828] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_105,
+        RULES_106,
     ),
     form(
         "LEA",
@@ -5810,7 +5845,7 @@ pub static FORMS: [Form; 828] = [
             PP_AT87_2,
             PP_NOT_AT90,
         ],
-        RULES_106,
+        RULES_107,
     ),
     form("LEPC", "I", 0x94e, File::Predicate, Pipe::Misc, 0b11000, " <d>, <t>", &[D, T_AT26], &[]),
     form("LEPC", "I", 0x34e, File::Predicate, Pipe::Misc, 0b00111, " <d>", &[D], &[]),
@@ -5992,7 +6027,7 @@ pub static FORMS: [Form; 828] = [
         0b11000,
         "{fn}{fmt} <d>, <b>",
         &[D, B, B_NEG, B_ABS, FN, FMT, B_IN_AT60_4],
-        RULES_107,
+        RULES_108,
     ),
     form(
         "MUFU",
@@ -6003,7 +6038,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{fn}{fmt} <d>, <b>",
         &[D, B, B_NEG, B_ABS, FN, FMT_AT72, B_IN_AT60_4],
-        RULES_108,
+        RULES_109,
     ),
     form("MUFU", "I", 0x908, File::Predicate, Pipe::Xu, 0b11111, "{fn} <d>, <b>", &[D, B_AT32_5, FN_AT74], &[]),
     form(
@@ -6015,7 +6050,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT0, B_B, B_O, B_NEG, B_ABS, FN, FMT_AT72_2],
-        RULES_109,
+        RULES_110,
     ),
     form(
         "MUFU",
@@ -6026,7 +6061,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT0, B_B, B_O, B_NEG, B_ABS, FN, FMT_AT72_3],
-        RULES_110,
+        RULES_111,
     ),
     form(
         "MUFU",
@@ -6037,7 +6072,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_2, B_NEG, B_ABS, FN, FMT_AT72_2],
-        RULES_111,
+        RULES_112,
     ),
     form(
         "MUFU",
@@ -6048,7 +6083,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_2, B_NEG, B_ABS, FN, FMT_AT72_3],
-        RULES_112,
+        RULES_113,
     ),
     form(
         "MUFU",
@@ -6059,7 +6094,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_3, B_NEG, B_ABS, FN, FMT_AT72_2],
-        RULES_113,
+        RULES_114,
     ),
     form("MUFU", "I64", 0x908, File::Predicate, Pipe::Xu, 0b11111, "{fn} <d>, <b>", &[D, B_AT32_4, FN_AT74_2], &[]),
     form(
@@ -6306,7 +6341,7 @@ pub static FORMS: [Form; 828] = [
         0b11111,
         "{e}{sp} <pu>, <d>, [<m>]",
         &[D, M_AT0_2, M_R, M_O, E_AT72, SP_AT73, PU],
-        RULES_114,
+        RULES_115,
     ),
     form(
         "QSPC",
@@ -6373,7 +6408,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{e}{op}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73, SEM, SEL, DS],
-        RULES_115,
+        RULES_116,
     ),
     form(
         "RED",
@@ -6406,7 +6441,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{op}{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_7, SZ_AT73_5, UU_AT64],
-        RULES_116,
+        RULES_117,
     ),
     form(
         "REDAS",
@@ -6417,7 +6452,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{op}{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT72, B, OP_AT87_7, SZ_AT73_5, UU_AT64_2],
-        RULES_117,
+        RULES_118,
     ),
     form(
         "REDG",
@@ -6450,7 +6485,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "REDG",
@@ -6461,7 +6496,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL_AT81],
-        RULES_119,
+        RULES_120,
     ),
     form(
         "REDG",
@@ -6472,7 +6507,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL_AT71],
-        RULES_120,
+        RULES_121,
     ),
     form(
         "REDG",
@@ -6483,7 +6518,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{op}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U_AT64, M_O, M_RS_AT90, B, E, OP_AT87_6, EV, SZ_AT73_12, SEM, SEL_AT81_2],
-        RULES_121,
+        RULES_122,
     ),
     form(
         "REDG",
@@ -6494,7 +6529,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT88, S5, EV, SZ_AT73_2, SEM, SEL],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "REDG",
@@ -6505,7 +6540,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{op}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, OP_AT88, S5, EV, SZ_AT73_2, SEM, SEL_AT81],
-        RULES_119,
+        RULES_120,
     ),
     form(
         "REDUX",
@@ -6874,7 +6909,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "ST",
@@ -6885,7 +6920,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{e}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76, DS],
-        RULES_115,
+        RULES_116,
     ),
     form(
         "ST",
@@ -6896,7 +6931,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_119,
+        RULES_120,
     ),
     form(
         "ST",
@@ -6918,7 +6953,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, M, M_U, SEL_AT76_2],
-        RULES_122,
+        RULES_123,
     ),
     form(
         "ST",
@@ -6929,7 +6964,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, M, M_U_AT64, SEL_AT76_2],
-        RULES_123,
+        RULES_124,
     ),
     form(
         "STAS",
@@ -6940,7 +6975,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_11, UU_AT64],
-        RULES_116,
+        RULES_117,
     ),
     form(
         "STAS",
@@ -6951,7 +6986,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{sz} [<m>], <b>",
         &[M_AT0, M_R, M_O, M_RS_AT90_2, B, SZ_AT73_11, UU_AT64_2],
-        RULES_117,
+        RULES_118,
     ),
     form(
         "STG",
@@ -6962,7 +6997,7 @@ pub static FORMS: [Form; 828] = [
         0b01000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_118,
+        RULES_119,
     ),
     form(
         "STG",
@@ -6973,7 +7008,7 @@ pub static FORMS: [Form; 828] = [
         0b00111,
         "{e}{ev}{sz}{sem} (ds:desc[<u>][)(!ds:[)<m>], <b>",
         &[U, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76, DS],
-        RULES_115,
+        RULES_116,
     ),
     form(
         "STG",
@@ -6984,7 +7019,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{ev}{sz}{sem} desc[<u>][<m>], <b>",
         &[U_AT64, M_AT0, M_R, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76],
-        RULES_119,
+        RULES_120,
     ),
     form(
         "STG",
@@ -6995,7 +7030,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76_2],
-        RULES_120,
+        RULES_121,
     ),
     form(
         "STG",
@@ -7006,7 +7041,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{e}{ev}{sz}{sem} [<m>], <b>",
         &[M, M_R, M_U_AT64, M_O, M_RS_AT90, B, E, EV, SZ_AT73_6, SEM, SEL_AT76_2],
-        RULES_121,
+        RULES_122,
     ),
     form(
         "STG",
@@ -7726,7 +7761,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D_AT16, DT_AT76_6, C_AT64_4, C_SFX_AT72, SAT_AT74_3, A_AT24_2, B_AT32_6],
-        RULES_96,
+        RULES_97,
     ),
     form(
         "UI2IP",
@@ -7737,7 +7772,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{dt}.S32{sat} <d>, <a>, <b>, <c>",
         &[D_AT16, DT_AT76_6, C_AT64_4, C_SFX_AT72, SAT_AT74_3, A_AT24_2, B_AT32_3],
-        RULES_96,
+        RULES_97,
     ),
     form(
         "UIADD3",
@@ -8201,7 +8236,7 @@ pub static FORMS: [Form; 828] = [
             PP_AT87_5,
             PP_NOT_AT90,
         ],
-        RULES_124,
+        RULES_125,
     ),
     form(
         "ULEA",
@@ -8226,7 +8261,7 @@ pub static FORMS: [Form; 828] = [
             PP_AT87_5,
             PP_NOT_AT90,
         ],
-        RULES_125,
+        RULES_126,
     ),
     form(
         "ULEA",
@@ -8237,7 +8272,7 @@ pub static FORMS: [Form; 828] = [
         0b01111,
         "{hi}{x}{sx} <d>, <pu?><a>, <b>(hi:(!sx:, <c>)), <sh>(x:, <pp>)",
         &[D_AT16_2, PU_AT81, A_AT24, A_NEG_AT72, B_AT32, C_AT64_5, SH_AT75_7, HI, X, SX, PP_AT87_5, PP_NOT_AT90],
-        RULES_126,
+        RULES_127,
     ),
     form(
         "ULEA",
@@ -8248,7 +8283,7 @@ pub static FORMS: [Form; 828] = [
         0b10000,
         "{hi}{x}{sx} <d>, <pu?><a>, <b>(hi:(!sx:, <c>)), <sh>(x:, <pp>)",
         &[D_AT16, PU_AT81, A_AT24_2, A_NEG_AT72, B_AT32, C_AT64_6, SH_AT75_7, HI, X, SX, PP_AT87_5, PP_NOT_AT90],
-        RULES_127,
+        RULES_128,
     ),
     form(
         "ULOP3",
@@ -8979,7 +9014,7 @@ pub static FORMS: [Form; 828] = [
             B_REUSE,
             B_NEG,
             B_ABS,
-            B_SFX_AT60_3,
+            B_SFX_AT60_4,
             C_AT64,
             C_REUSE,
             C_NEG_AT84,
@@ -9324,7 +9359,7 @@ pub static FORMS: [Form; 828] = [
         0b11000,
         "{ex}.ALL <pp~>",
         &[SEL_AT86, EX, PP, PP_NOT],
-        RULES_128,
+        RULES_129,
     ),
     form(
         "WARPSYNC",
