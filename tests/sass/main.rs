@@ -32,6 +32,7 @@ mod machine;
 mod mbarriers;
 mod multimem;
 mod nvidia;
+mod order;
 mod pipelined;
 mod programs;
 mod quality;

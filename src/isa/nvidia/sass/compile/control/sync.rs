@@ -10,6 +10,7 @@
 use super::carry::{Entry, Given, Waits};
 use crate::sass::compile::emit::PADDING;
 use crate::sass::compile::schedule::list::{Listing, Node, Piece, REGISTERS, each, jumps, span};
+use crate::sass::order::{Order, order};
 use crate::sass::{
     Access, Completion, Control, Guard, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion,
     distance, least_stall, op, reads_late,
@@ -96,8 +97,8 @@ struct Sync<'a> {
     overtaken: Vec<bool>,
     /// Scoreboards of fences, which the next instruction waits for.
     fences: u8,
-    /// Scoreboards of loads that combine several copies: what invalidates the cache after one waits for it.
-    combined: u8,
+    /// Scoreboards of accesses that may acquire: what invalidates the cache after one waits for it.
+    acquires: u8,
     labels: Vec<Label>,
     /// Branches wait for everything.
     drains: bool,
@@ -124,7 +125,7 @@ pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<Schedu
         given: Given::new(code.nodes.len()),
         overtaken: overtaken(code),
         fences: 0,
-        combined: 0,
+        acquires: 0,
         labels: find_labels(code, labels),
         drains: false,
         out: Vec::with_capacity(code.nodes.len() + PADDING),
@@ -331,8 +332,8 @@ impl Sync<'_> {
         let node = &nodes[number as usize];
         let (mut at, mut wait) = self.ready(node);
         wait |= std::mem::take(&mut self.fences);
-        if self.combined != 0 && node.inst.form().mnemonic == "CCTL" {
-            wait |= std::mem::take(&mut self.combined) & self.waits.boards;
+        if self.acquires != 0 && std::ptr::eq(node.inst.form(), op::CCTL_ALL) {
+            wait |= std::mem::take(&mut self.acquires) & self.waits.boards;
         }
         let leaves = node.jumps && node.inst.form().mnemonic != "EXIT";
         let drains = leaves && (self.drains || branch(node).is_none());
@@ -503,8 +504,8 @@ impl Sync<'_> {
             self.given.set(number, k);
             inst.control.write = Some(k);
             self.guard(k, mnemonic);
-            if mnemonic == "LDGMC" {
-                self.combined |= 1 << k;
+            if may_acquire(inst) {
+                self.acquires |= 1 << k;
             }
             writes.iter().flat_map(span).for_each(|r| self.hold(k, r, true));
             if !sources_apart {
@@ -617,6 +618,15 @@ fn boards(set: u8) -> impl Iterator<Item = usize> {
         left &= left - 1;
         Some(k)
     })
+}
+
+/// Whether an access to memory may be one that acquires.
+fn may_acquire(inst: &Instruction) -> bool {
+    match inst.form().mnemonic {
+        "LDGMC" | "LDS" | "ATOM" | "ATOMG" | "ATOMS" => true,
+        "LDG" | "LD" => matches!(order(inst), Order::Store(_)),
+        _ => false,
+    }
 }
 
 /// Whether it orders memory, or releases registers, and takes time; before sm_90 a stall is enough.

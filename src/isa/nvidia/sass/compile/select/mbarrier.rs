@@ -132,13 +132,6 @@ impl Build<'_> {
         self.release(mods::sc::GPU);
     }
 
-    /// Release at a scope wider than the block.
-    pub(super) fn release(&mut self, scope: Modifier) {
-        self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(scope).effect());
-        self.push(Mach::new(op::ERRBAR_N).effect());
-        self.push(Mach::new(op::CGAERRBAR_N).effect());
-    }
-
     fn transact(&mut self, i: &Flat, kind: Modifier) -> Result<(), AsmError> {
         let place = self.place(i, &i.opds[0], false, 1 << 23)?;
         let bytes = self.src(i, &i.opds[1], Type::U32)?;

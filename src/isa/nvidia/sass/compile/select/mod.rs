@@ -24,6 +24,7 @@ mod mbarrier;
 mod memory;
 mod multimem;
 mod near;
+mod order;
 mod packed;
 mod retry;
 mod steal;
@@ -167,8 +168,10 @@ impl Build<'_> {
             }
             St if i.has("async") => self.store_async(i),
             Red if i.has("async") => self.reduce_async(i),
-            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Discard | Cvta | Createpolicy => self.memory(i),
-            Atom | Red => self.atomic(i),
+            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Discard | Cvta | Createpolicy => {
+                self.ordered(i, Build::memory)
+            }
+            Atom | Red => self.ordered(i, Build::atomic),
             Multimem => self.multimem(i),
             Clusterlaunchcontrol => self.steal(i),
             Mov => self.mov_inst(i),

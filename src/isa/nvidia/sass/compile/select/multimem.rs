@@ -17,11 +17,7 @@ impl Build<'_> {
             return self.no(i, "only global memory has copies");
         }
         if i.has("release") {
-            match () {
-                () if i.has("cta") => self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::CTA).effect()),
-                () if i.has("sys") => self.release(mods::sc::SYS),
-                () => self.release(mods::sc::GPU),
-            }
+            self.release_before(i);
         }
         match () {
             () if i.has("ld_reduce") => self.load_reduced(i),
