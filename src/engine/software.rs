@@ -40,6 +40,7 @@ pub(super) fn offer(lenient: bool, mode: EmuMode) {
 }
 
 /// How the last session that was opened runs them.
+#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
 fn mode() -> EmuMode {
     *MODE.lock().unwrap_or_else(PoisonError::into_inner)
 }
