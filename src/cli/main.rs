@@ -67,7 +67,7 @@ struct Cli {
     plain: bool,
     /// Run each kernel of a software GPU twice, with all checks and without: stop where they leave different bits
     #[cfg(feature = "emu")]
-    #[arg(long, global = true, conflicts_with = "strict")]
+    #[arg(long, global = true, conflicts_with_all = ["strict", "lenient"])]
     compare: bool,
     /// Run software GPUs with all checks, whatever EMU_PLAIN says (what they do by default)
     #[cfg(feature = "emu")]

@@ -21,6 +21,7 @@ pub mod nvrm;
 mod pauses;
 #[cfg(feature = "nv")]
 pub mod sass;
+#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
 mod stores;
 pub mod translate;
 #[cfg(target_os = "linux")]

@@ -118,9 +118,10 @@ impl DeviceView {
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let words: Box<[AtomicU64]> = (0..bytes.len().div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
-        let base = CpuPtr(words.as_ptr().expose_provenance() as u64);
+        let owner = Arc::new(words);
+        let base = CpuPtr(owner.as_ptr().expose_provenance() as u64);
         // SAFETY: the words are readable and writable, `owner` keeps them, and nobody refers to them but through views.
-        let view = unsafe { Self::from_raw(base, bytes.len() as u64, Arc::new(words)) };
+        let view = unsafe { Self::from_raw(base, bytes.len() as u64, owner) };
         // It has room for them.
         let _ = view.copy_from_slice(0, bytes);
         view

@@ -24,8 +24,8 @@ impl ComputeUnits {
         Self { strict, hot: HotCode::new(translation), twice: false }
     }
 
-    /// Whether they run each dispatch twice, with checks and without, and compare what it leaves: then what they execute
-    /// for the second time is compiled already.
+    /// Whether they run each dispatch twice, with checks and without, and compare what it leaves. What is
+    /// entered twice is compiled then, so that short kernels are translated too.
     #[must_use]
     pub fn twice(self, twice: bool) -> Self {
         let hot = if twice { self.hot.after(2) } else { self.hot };

@@ -14,19 +14,20 @@ pub(super) enum Ended {
     Differs(String),
 }
 
-/// Runs a grid twice, each time on one thread, so that the CTAs come in the same order.
+/// Runs a grid twice, interpreted and with what the decoder translates, each time on one thread, so that the CTAs come
+/// in the same order.
 pub(super) fn run(
     grid: &Launch,
     vm: &Vm,
     stop: &AtomicBool,
     options: &Options,
-    decoder: &Decoder,
+    decoders: [&Decoder; 2],
 ) -> Result<(), Ended> {
     let (checked, fast) = (Stores::default(), Stores::default());
     let strict = Options { strict: true, shared_order: true, threads: 1, ..*options };
     let plain = Options { strict: false, shared_order: false, ..strict };
-    sass::run_decoded(grid, &Copied(VmBus(vm), &checked), stop, &strict, decoder).map_err(Ended::Fault)?;
-    sass::run_decoded(grid, &Noted(VmBus(vm), &fast), stop, &plain, decoder).map_err(Ended::Fault)?;
+    sass::run_decoded(grid, &Copied(VmBus(vm), &checked), stop, &strict, decoders[0]).map_err(Ended::Fault)?;
+    sass::run_decoded(grid, &Noted(VmBus(vm), &fast), stop, &plain, decoders[1]).map_err(Ended::Fault)?;
     // What cannot be read any more was unmapped meanwhile, which is a mistake of its own.
     let read = |va: u64, bytes: &mut [u8]| {
         let _ = vm.read_bytes(va, bytes);
@@ -84,8 +85,9 @@ impl Bus for Noted<'_> {
         Ok(old)
     }
 
+    /// For loads alone: stores are noted.
     fn view(&self, va: u64, access: Access) -> Option<(u64, DeviceView)> {
-        self.0.view(va, access)
+        matches!(access, Access::Read | Access::Fetch).then(|| self.0.view(va, access))?
     }
 
     fn epoch(&self) -> u64 {
@@ -100,35 +102,40 @@ mod tests {
     use crate::translate::{Block, Translated, Translation, Translator};
     use crate::vm::{Mapping, Rights};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     const CODE: u64 = 0x1_0000;
     const DATA: u64 = 0x2_0000;
 
-    /// Code that executes nothing; all but what was made first changes a register.
-    struct Wrong(AtomicU32);
-    struct Code(u32);
+    /// Code that executes nothing, and sets the first lane's bit in a buffer of the warp: of R0, or P0.
+    #[derive(Clone, Copy)]
+    struct Wrong(usize);
 
     impl Translator for Wrong {
         fn translate(&self, _: &Block) -> Option<Box<dyn Translated>> {
-            Some(Box::new(Code(self.0.fetch_add(1, Ordering::Relaxed).min(1))))
+            Some(Box::new(*self))
         }
     }
 
-    impl Translated for Code {
+    impl Translated for Wrong {
         fn run(&self, buffers: &mut [&mut [u32]], _: &[Option<DeviceView>]) {
-            buffers[0][0] ^= self.0;
+            buffers[self.0][0] |= 1;
+            // Instructions that were executed.
             buffers[4][1] = 0;
         }
     }
 
-    fn twice(translation: Translation) -> (Result<(), String>, u32) {
-        let text = "[B------:R-:W0:Y:S05] S2R R0, SR_TID.X ;
+    fn twice(guard: &str, translation: Translation) -> (Result<(), String>, u32) {
+        let text = format!(
+            "[B------:R-:W0:Y:S05] S2R R0, SR_TID.X ;
             [B------:R-:W-:Y:S05] MOV R2, 0x20000 ;
             [B------:R-:W-:Y:S05] MOV R3, RZ ;
-            [B0-----:R-:W-:Y:S05] STG.E [R2.64], R0 ;
-            [B------:R-:W-:Y:S05] EXIT ;";
-        let words = doorbell_ptx::sass::assemble_for(text, SmArch::Sm80).unwrap();
+            [B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;
+            [B------:R-:W1:Y:S05] S2R R4, SR_TID.X ;
+            [B------:R-:W-:Y:S05] MOV R5, RZ ;
+            [B01----:R-:W-:Y:S05] {guard}STG.E [R2.64], R0 ;
+            [B------:R-:W-:Y:S05] EXIT ;"
+        );
+        let words = doorbell_ptx::sass::assemble_for(&text, SmArch::Sm80).unwrap();
         let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let vm = Vm::default();
         let rights = Rights { write: true, atomic: true, execute: true };
@@ -151,7 +158,8 @@ mod tests {
             banks: [None; 8],
         };
         let decoder = Decoder::translated(translation).after(1);
-        let ended = run(&grid, &vm, &AtomicBool::new(false), &Options::default(), &decoder);
+        let stop = AtomicBool::new(false);
+        let ended = run(&grid, &vm, &stop, &Options::default(), [&Decoder::default(), &decoder]);
         let text = |ended| match ended {
             Ended::Fault(fault) => format!("{fault}"),
             Ended::Differs(text) => text,
@@ -159,11 +167,19 @@ mod tests {
         (ended.map_err(text), vm.read_u32(DATA).unwrap())
     }
 
+    fn differs(what: &str) -> Result<(), String> {
+        Err(format!("with checks and without, a kernel leaves different bits: at 0x20000 {what} without"))
+    }
+
     #[test]
     fn code_that_leaves_other_bits_without_checks_is_found() {
-        assert_eq!(twice(Translation::default()), (Ok(()), 0));
-        let (ended, stored) = twice(Translation(Some(Arc::new(Wrong(AtomicU32::new(0))))));
-        let expected = "with checks and without, a kernel leaves different bits: at 0x20000 0x00 with, 0x01 without";
-        assert_eq!((ended, stored), (Err(expected.to_owned()), 1));
+        assert_eq!(twice("", Translation::default()), (Ok(()), 0));
+        assert_eq!(twice("", Translation(Some(Arc::new(Wrong(0))))), (differs("0x00 with, 0x01"), 1));
+    }
+
+    #[test]
+    fn a_store_without_checks_alone_is_found() {
+        assert_eq!(twice("@P0 ", Translation::default()), (Ok(()), 0x0909_0909));
+        assert_eq!(twice("@P0 ", Translation(Some(Arc::new(Wrong(2))))), (differs("nothing with, 0x00"), 0));
     }
 }

@@ -17,7 +17,8 @@ pub struct Sms {
     options: Options,
     /// Of all launches.
     decoder: Decoder,
-    twice: bool,
+    /// Of launches that run twice: with checks.
+    checked: Option<Decoder>,
 }
 
 impl Sms {
@@ -30,15 +31,17 @@ impl Sms {
     /// The same, with what plain mode executes often compiled.
     #[must_use]
     pub fn translated(options: Options, translation: Translation) -> Self {
-        Self { options, decoder: Decoder::translated(translation), twice: false }
+        Self { options, decoder: Decoder::translated(translation), checked: None }
     }
 
-    /// Whether they run each grid twice, with checks and without, and compare what it leaves: then what they execute
-    /// for the second time is compiled already.
+    /// Whether they run each grid twice, with checks and without, and compare what it leaves. What is entered
+    /// twice is compiled then, so that short kernels are translated too.
     #[must_use]
     pub fn twice(self, twice: bool) -> Self {
-        let decoder = if twice { self.decoder.after(2) } else { self.decoder };
-        Self { decoder, twice, ..self }
+        match twice {
+            true => Self { decoder: self.decoder.after(2), checked: Some(Decoder::default()), ..self },
+            false => self,
+        }
     }
 }
 
@@ -59,7 +62,7 @@ fn refused(fault: VmFault) -> MemoryFault {
 }
 
 impl VmBus<'_> {
-    /// Whether all bytes of a range permit an access.
+    /// Whether the first and the last byte of a range permit an access.
     pub fn allows(&self, va: u64, len: usize, access: Access) -> Result<(), MemoryFault> {
         let last = va.saturating_add((len as u64).saturating_sub(1));
         let at = |va| self.0.translate(va, of(access)).map(|_| ()).map_err(refused);
@@ -151,8 +154,9 @@ impl Compute for Sms {
             local_window: own(launch.local_window, self.options.local_window),
             ..self.options
         };
-        if self.twice {
-            let outcome = compared::run(&grid, machine.vm, machine.stop, &options, &self.decoder);
+        if let Some(checked) = &self.checked {
+            let decoders = [checked, &self.decoder];
+            let outcome = compared::run(&grid, machine.vm, machine.stop, &options, decoders);
             return outcome.map_err(|ended| match ended {
                 Ended::Fault(fault) => explain(launch, fault),
                 Ended::Differs(text) => ComputeFault::Refused(text),

@@ -94,7 +94,10 @@ impl PlainBus {
         f: impl FnOnce(u64, &DeviceView) -> Result<T, ViewError>,
     ) -> Result<T, MemoryFault> {
         let (start, memory) = self.range(va, access)?;
-        f(va - start, memory).map_err(|_| MemoryFault { va, access, what: "not mapped" })
+        f(va - start, memory).map_err(|e| {
+            let what = if matches!(e, ViewError::Alignment { .. }) { "misaligned" } else { "not mapped" };
+            MemoryFault { va, access, what }
+        })
     }
 }
 

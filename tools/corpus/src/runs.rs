@@ -140,19 +140,20 @@ fn run(kernel: &Kernel, chip: SmArch, ptxas: &Path, wanted: &Wanted) -> Outcome 
     if text.contains("cluster") {
         return Outcome::Nothing("kernels for clusters, not run");
     }
-    let outcome = match run_text(&text, &kernel.name, chip, ptxas, wanted.seed) {
-        Outcome::Differs(what, why) => match run_text(&zeroed(&text), &kernel.name, chip, ptxas, wanted.seed) {
-            Outcome::Nothing(REFUSED) => Outcome::Differs(what, why),
-            outcome => outcome,
+    let zeros = zeroed(&text);
+    let (outcome, text) = match run_text(&text, &kernel.name, chip, ptxas, wanted.seed) {
+        Outcome::Differs(what, why) => match run_text(&zeros, &kernel.name, chip, ptxas, wanted.seed) {
+            Outcome::Nothing(REFUSED) => (Outcome::Differs(what, why), &text),
+            outcome => (outcome, &zeros),
         },
-        outcome => outcome,
+        outcome => (outcome, &text),
     };
-    match (&outcome, &wanted.keep) {
-        (Outcome::Differs(what, _), Some(folder)) => match keep(folder, &zeroed(&text), &kernel.name, chip, ptxas) {
-            Ok(()) => outcome,
-            Err(e) => Outcome::Differs(what, format!("not kept, {e}:")),
+    match (outcome, &wanted.keep) {
+        (Outcome::Differs(what, why), Some(folder)) => match keep(folder, text, &kernel.name, chip, ptxas) {
+            Ok(()) => Outcome::Differs(what, why),
+            Err(e) => Outcome::Differs(what, format!("{why} (not kept: {e})")),
         },
-        _ => outcome,
+        (outcome, _) => outcome,
     }
 }
 
@@ -237,12 +238,14 @@ type Shape = (Vec<u8>, [u32; 3], [u32; 3]);
 
 /// Runs both codes.
 fn both(codes: [&[u8]; 2], name: &str, buffers: &[(u64, Vec<u8>)], (params, grid, block): Shape) -> Outcome {
-    let run = |cubin: &[u8], options: Options| {
-        let case = Case { grid, block, params: params.clone(), buffers, dynamic_bytes: DYNAMIC_SHARED_BYTES };
+    let run_with = |cubin: &[u8], options: Options, dynamic_bytes: u32| {
+        let case = Case { grid, block, params: params.clone(), buffers, dynamic_bytes };
         let options = Options { max_instructions: INSTRUCTIONS, ..options };
         let left = launch_with(cubin, name, (&case, 1), options);
         left.map(|(memory, _)| memory).map_err(|e| e.trim_start_matches(name).trim_start_matches(": ").to_owned())
     };
+    let run = |cubin: &[u8], options: Options| run_with(cubin, options, DYNAMIC_SHARED_BYTES);
+    let beyond = |e: &str| e.contains("at shared address") && e.contains("are beyond");
     let [mut ours, mut theirs] = codes.map(|cubin| run(cubin, Options::default()));
     // A load from shared memory that was moved before a branch may find what nobody wrote, and then nobody uses it.
     let unwritten = |r: &Result<_, String>| r.as_ref().is_err_and(|e| e.starts_with("shared byte"));
@@ -262,7 +265,8 @@ fn both(codes: [&[u8]; 2], name: &str, buffers: &[(u64, Vec<u8>)], (params, grid
             Outcome::Nothing("kernels that end in a fault by one code's loads")
         }
         // An access beyond its array is one beyond all of shared memory or not, by where the arrays lie.
-        (Err(e), Ok(_)) | (Ok(_), Err(e)) if e.contains("at shared address") && e.contains("are beyond") => {
+        (Ok(_), Err(e)) if beyond(&e) => Outcome::Nothing("kernels that leave shared memory by one code"),
+        (Err(e), Ok(_)) if beyond(&e) && run_with(codes[1], Options::default(), 0).is_err_and(|e| beyond(&e)) => {
             Outcome::Nothing("kernels that leave shared memory by one code")
         }
         (Err(e), Ok(_)) => Outcome::Differs("ours stops", e),

@@ -267,6 +267,14 @@ fn suite_steps(_: &[String]) -> Vec<Step> {
     };
     let mut steps = vec![call("msl", crate::msl::clear)];
     steps.extend(SUITE_DEVICES.iter().map(on));
+    // gfx942 both ways too; and strict mode alone, on all threads.
+    let some = |name, device: &str, tests: &str| {
+        let tests = format!("--workspace {tests}");
+        start(name, &format!("env DEV={device} {}", run_tests(&tests, &tests)))
+    };
+    steps.push(some("tensors on gfx942", "AMD:emu=gfx942 EMU_PLAIN=2", "--test realize --test tensor"));
+    steps.push(some("strict on sm_90", "NV:emu=sm_90", "--test device_ops --test jit_edges"));
+    steps.push(some("strict on gfx1100", "AMD:emu=gfx1100", "--test device_ops --test jit_edges"));
     steps.extend(msl_steps(&[]));
     steps
 }
