@@ -132,7 +132,7 @@ mod tests {
             [B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;
             [B------:R-:W1:Y:S05] S2R R4, SR_TID.X ;
             [B------:R-:W-:Y:S05] MOV R5, RZ ;
-            [B01----:R-:W-:Y:S05] {guard}STG.E [R2.64], R0 ;
+            [B01----:R-:W-:Y:S05] {guard}STG.E [R2], R0 ;
             [B------:R-:W-:Y:S05] EXIT ;"
         );
         let words = doorbell_ptx::sass::assemble_for(&text, SmArch::Sm80).unwrap();
