@@ -1,11 +1,11 @@
 //! The page: one HTML file that needs nothing else. A policy in it forbids every request and every script and style but
-//! its own, which it names by their hashes; data is base64 in blocks that are no scripts.
+//! its own, which it names by their hashes; data is base64 in blocks that are no scripts. The hashes are constants, which
+//! a test holds to the files: computing them would put a hash function into every program.
 
 use crate::read::{AFTER_BYTES, AFTER_NAME, BEFORE_NAME};
 use crate::{Part, Record};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -32,17 +32,19 @@ const SCRIPTS: &[&str] = &[
     include_str!("page/main.js"),
 ];
 
+/// SHA-256 of the script and of the style, in base64.
+const SCRIPT_HASH: &str = "hok/R9+hpwQH8Oa5xzOHYT4TDb4OXWhjC72lhQdjr3I=";
+const STYLE_HASH: &str = "p08GxRm7p7/NV3C1AU1owxj53p7r99iT5YmsGDtfwp0=";
+
 const BODY: &str = include_str!("page/body.html");
 
 /// The page of a run; with a second one, for their comparison.
 #[must_use]
 pub fn html(record: &Record, other: Option<&Record>) -> String {
     let script = SCRIPTS.concat();
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
-        hash(&script),
-        hash(STYLE)
+        "default-src 'none'; script-src 'sha256-{SCRIPT_HASH}'; style-src 'sha256-{STYLE_HASH}'; base-uri 'none'; \
+         form-action 'none'"
     );
     let mut page = String::with_capacity(1 << 20);
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
@@ -73,5 +75,19 @@ fn parts(page: &mut String, prefix: &str, record: &Record) {
         STANDARD.encode_string(&part.bytes, page);
         page.push_str(AFTER_BYTES);
         page.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    /// Put the right-hand sides into the constants after a change of the page's files.
+    #[test]
+    fn the_policy_names_the_script_and_the_style_by_their_hashes() {
+        let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+        assert_eq!(SCRIPT_HASH, hash(&SCRIPTS.concat()));
+        assert_eq!(STYLE_HASH, hash(STYLE));
     }
 }
