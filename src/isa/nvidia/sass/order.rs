@@ -3,7 +3,7 @@
 //! Most of it is determined by the form; for some loads it depends on their memory order.
 
 use super::inst::Instruction;
-use super::registers::{ABSENT, one_of, place};
+use super::registers::{ABSENT, place};
 use super::row::{Field, Pipe, Role};
 
 /// How an instruction is ordered with others.
@@ -38,16 +38,16 @@ pub(super) struct FormOrder {
 }
 
 pub(super) const fn of_form(mnemonic: &str, pipe: Pipe, fields: &[Field]) -> FormOrder {
-    let asks = one_of(mnemonic, &["LDG", "LD"]);
+    let asks = matches!(mnemonic.as_bytes(), b"LDG" | b"LD");
     let strength = if asks { place(fields, "sem", Role::Value) } else { ABSENT };
     let memory = matches!(pipe, Pipe::Global | Pipe::Shared);
-    let loads = memory && one_of(mnemonic, &["LDG", "LD", "LDS", "LDL"]);
+    let loads = memory && matches!(mnemonic.as_bytes(), b"LDG" | b"LD" | b"LDS" | b"LDL");
     FormOrder { order: weak(mnemonic, pipe), strength, loads }
 }
 
 const fn weak(mnemonic: &str, pipe: Pipe) -> Order {
     let arithmetic = matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::ImadWide | Pipe::Half | Pipe::Double);
-    if arithmetic && !one_of(mnemonic, &["VOTE", "CS2R"]) {
+    if arithmetic && !matches!(mnemonic.as_bytes(), b"VOTE" | b"CS2R") {
         return Order::Free;
     }
     match mnemonic.as_bytes() {

@@ -3,7 +3,7 @@
 //! Place in the architecture: between the table's rows and `effects`. Left out: the number of registers of some
 //! operands of matrix and bulk operations, which `effects` derives from their modifiers.
 
-use super::row::{Bits, Field, FieldAccess, Index, Kind, Pipe, Role};
+use super::row::{Bits, Field, FieldAccess, Index, Key, Kind, Pipe, Role};
 
 /// How an operand names registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub(super) const fn named<const N: usize>(
         let may = matches!(field.access, FieldAccess::MayRead);
         let unless = if may { meaning(mnemonic, slot, fields) } else { ABSENT };
         // The predicate of HFMA2 is unused without .RELU.
-        let dead = may && same(slot, "pr") && unless == ABSENT;
+        let dead = may && matches!(slot.as_bytes(), b"pr") && unless == ABSENT;
         if !matches!(naming, Naming::Nothing) && !dead {
             out[count] = Named {
                 naming,
@@ -116,9 +116,9 @@ pub(super) const fn named<const N: usize>(
                 },
                 at: field.place(),
                 field: operands[i],
-                register: place(fields, slot, Role::Register),
-                uniform: place(fields, slot, Role::Uniform),
-                suffix: place(fields, slot, Role::RegisterSuffix),
+                register: of_key(fields, field.key.with(Role::Register)),
+                uniform: of_key(fields, field.key.with(Role::Uniform)),
+                suffix: of_key(fields, field.key.with(Role::RegisterSuffix)),
             };
             count += 1;
         }
@@ -143,8 +143,8 @@ pub(super) const fn any_uniform(named: &[Named]) -> bool {
 /// The field that says whether an operand is used: carry-in predicates need .X, the predicate of HFMA2 needs .RELU, the
 /// cache hint of a bulk copy its flag.
 const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
-    let carries = one_of(mnemonic, &["IADD3", "IMAD", "LEA", "UIADD3", "UIMAD", "ULEA"]);
-    let compares = one_of(mnemonic, &["ISETP", "UISETP"]);
+    let carries = matches!(mnemonic.as_bytes(), b"IADD3" | b"IMAD" | b"LEA" | b"UIADD3" | b"UIMAD" | b"ULEA");
+    let compares = matches!(mnemonic.as_bytes(), b"ISETP" | b"UISETP");
     match slot.as_bytes() {
         b"pp" if carries => place(fields, "x", Role::Value),
         b"pq" if carries || compares => place(fields, "x", Role::Value),
@@ -155,62 +155,96 @@ const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
 }
 
 /// Operations with operands whose number of registers depends on other fields.
-const ASKED: [&str; 36] = [
-    "UIADD3", "CS2R", "CS2UR", "UMOV", "USEL", "UIMNMX", "UISETP", "LEPC", "MATCH", "LDSM", "STSM", "F2F", "FRND",
-    "F2I", "I2F", "HMMA", "QMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "SYNCS", "RET", "CALL",
-    "BRX", "BRXU", "UBLKCP", "UBLKRED", "UBLKPF", "UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF",
-];
+const fn asked(mnemonic: &str) -> bool {
+    matches!(
+        mnemonic.as_bytes(),
+        b"UIADD3"
+            | b"CS2R"
+            | b"CS2UR"
+            | b"UMOV"
+            | b"USEL"
+            | b"UIMNMX"
+            | b"UISETP"
+            | b"LEPC"
+            | b"MATCH"
+            | b"LDSM"
+            | b"STSM"
+            | b"F2F"
+            | b"FRND"
+            | b"F2I"
+            | b"I2F"
+            | b"HMMA"
+            | b"QMMA"
+            | b"IMMA"
+            | b"BMMA"
+            | b"DMMA"
+            | b"HGMMA"
+            | b"IGMMA"
+            | b"QGMMA"
+            | b"BGMMA"
+            | b"SYNCS"
+            | b"RET"
+            | b"CALL"
+            | b"BRX"
+            | b"BRXU"
+            | b"UBLKCP"
+            | b"UBLKRED"
+            | b"UBLKPF"
+            | b"UTMALDG"
+            | b"UTMASTG"
+            | b"UTMAREDG"
+            | b"UTMAPF"
+    )
+}
 
 /// How many registers an operand has.
 const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, fields: &[Field]) -> Count {
-    if matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !same(mnemonic, "CS2R") {
+    if matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !matches!(mnemonic.as_bytes(), b"CS2R") {
         return Count::Arithmetic;
     }
-    let loads = one_of(mnemonic, &["LDG", "LD", "LDS", "LDL", "LDC", "ULDC", "LDCU", "LDGMC"]);
-    let stores =
-        one_of(mnemonic, &["STG", "ST", "STS", "STL", "ATOM", "ATOMG", "REDG", "RED", "ATOMS", "STAS", "REDAS"]);
-    let described = one_of(mnemonic, &["LDG", "LD", "STG", "ST", "ATOM", "ATOMG", "REDG", "RED", "LDGSTS", "LDGMC"]);
+    let loads = matches!(mnemonic.as_bytes(), b"LDG" | b"LD" | b"LDS" | b"LDL" | b"LDC" | b"ULDC" | b"LDCU" | b"LDGMC");
+    let stores = matches!(
+        mnemonic.as_bytes(),
+        b"STG" | b"ST" | b"STS" | b"STL" | b"ATOM" | b"ATOMG" | b"REDG" | b"RED" | b"ATOMS" | b"STAS" | b"REDAS"
+    );
+    let described = matches!(
+        mnemonic.as_bytes(),
+        b"LDG" | b"LD" | b"STG" | b"ST" | b"ATOM" | b"ATOMG" | b"REDG" | b"RED" | b"LDGSTS" | b"LDGMC"
+    );
     let size = match place(fields, "sz", Role::Value) {
         ABSENT => Count::One,
         field => Count::Size(field),
     };
     match slot.as_bytes() {
         // 32 bytes are in two runs of registers.
-        b"d" | b"d2" | b"b" | b"b2" if same(name, "X2D") => Count::Four,
-        b"d" | b"d2" | b"b" | b"b2" if same(name, "X2M") => Count::Asked,
-        b"a" if same(mnemonic, "UGETNEXTWORKID") => Count::Two,
-        b"d" | b"c" if one_of(mnemonic, &["IMAD", "UIMAD"]) && begins(name, "WIDE") => Count::Two,
-        _ if one_of(mnemonic, &["DADD", "DMUL", "DFMA", "DSETP"]) => Count::Two,
-        b"d" if same(mnemonic, "ATOMS") && same(name, "ARRIVE") => Count::Two,
+        b"d" | b"d2" | b"b" | b"b2" if matches!(name.as_bytes(), b"X2D") => Count::Four,
+        b"d" | b"d2" | b"b" | b"b2" if matches!(name.as_bytes(), b"X2M") => Count::Asked,
+        b"a" if matches!(mnemonic.as_bytes(), b"UGETNEXTWORKID") => Count::Two,
+        b"d" | b"c" if matches!(mnemonic.as_bytes(), b"IMAD" | b"UIMAD") && begins(name, "WIDE") => Count::Two,
+        _ if matches!(mnemonic.as_bytes(), b"DADD" | b"DMUL" | b"DFMA" | b"DSETP") => Count::Two,
+        b"d" if matches!(mnemonic.as_bytes(), b"ATOMS") && matches!(name.as_bytes(), b"ARRIVE") => Count::Two,
         b"d" if loads => size,
         b"b" | b"c" | b"d" if stores => size,
         b"u" if described => Count::Two,
-        _ if one_of(mnemonic, &ASKED) => Count::Asked,
+        _ if asked(mnemonic) => Count::Asked,
         _ => Count::One,
     }
 }
 
-#[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
 pub(super) const fn place(fields: &[Field], slot: &str, role: Role) -> u8 {
+    of_key(fields, Key::of(slot, role))
+}
+
+#[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
+const fn of_key(fields: &[Field], key: Key) -> u8 {
     let mut k = 0;
     while k < fields.len() {
-        if fields[k].role as u8 == role as u8 && same(fields[k].slot, slot) {
+        if fields[k].key.is(key) {
             return k as u8;
         }
         k += 1;
     }
     ABSENT
-}
-
-pub(super) const fn one_of(text: &str, all: &[&str]) -> bool {
-    let mut k = 0;
-    while k < all.len() {
-        if same(text, all[k]) {
-            return true;
-        }
-        k += 1;
-    }
-    false
 }
 
 const fn begins(text: &str, with: &str) -> bool {
@@ -219,12 +253,4 @@ const fn begins(text: &str, with: &str) -> bool {
         i += 1;
     }
     i == with.len()
-}
-
-pub(super) const fn same(a: &str, b: &str) -> bool {
-    let (a, b, mut i) = (a.as_bytes(), b.as_bytes(), 0);
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
 }

@@ -290,6 +290,12 @@ impl Key {
         Key(all << 8 | role as u64)
     }
 
+    /// Whether both are the same slot in the same role.
+    #[inline]
+    pub const fn is(self, other: Key) -> bool {
+        self.0 == other.0
+    }
+
     /// The field of the same slot in another role.
     #[inline]
     pub const fn with(self, role: Role) -> Key {
