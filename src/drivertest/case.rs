@@ -102,7 +102,12 @@ impl Case {
         what: impl Into<String>,
         body: impl Fn(&Bench) -> Step + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), what: what.into(), log: &[], machine: Change::None, role: None, body: Box::new(body) }
+        Self::boxed(name.into(), what.into(), Box::new(body))
+    }
+
+    /// Apart from [`Case::new`], which is compiled for every body.
+    fn boxed(name: String, what: String, body: Body) -> Self {
+        Self { name, what, log: &[], machine: Change::None, role: None, body }
     }
 
     /// The same, allowed to provoke lines of the kernel's log with one of these texts.

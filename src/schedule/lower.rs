@@ -73,8 +73,8 @@ enum Extra {
 }
 
 /// Lowers expressions of one kernel.
-pub struct Lowerer<'a, C: Fn(&UOp) -> Cut> {
-    cut: &'a C,
+pub struct Lowerer<'a> {
+    cut: &'a dyn Fn(&UOp) -> Cut,
     memo: HashMap<(UOp, Rc<AccessPoint>), UOp, crate::uop::NodeHasher>,
     next_range: u32,
     pub reads: Vec<Read>,
@@ -101,9 +101,9 @@ pub fn identity(op: Op, dtype: DType) -> UOp {
     UOp::constant(dtype, v)
 }
 
-impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
+impl<'a> Lowerer<'a> {
     /// New ranges are numbered from `first_range`.
-    pub fn new(cut: &'a C, first_range: u32) -> Self {
+    pub fn new(cut: &'a dyn Fn(&UOp) -> Cut, first_range: u32) -> Self {
         Lowerer {
             cut,
             memo: HashMap::default(),

@@ -161,12 +161,22 @@ pub(crate) fn build<V: Value, const N: usize>(
     sources: [Result<UOp, Fault>; N],
     f: impl FnOnce(&[UOp; N]) -> Result<UOp, Problem>,
 ) -> V {
-    let at = Location::caller();
-    let made = gather(sources).and_then(|nodes| {
-        let made = one_device(&nodes).and_then(|()| f(&nodes));
-        made.map_err(|problem| fault(op, problem, &nodes, at))
-    });
+    let (at, mut f) = (Location::caller(), Some(f));
+    // PANIC: called once at most, with as many nodes as there are sources.
+    let made = built(op, at, &sources, &mut |nodes| f.take().unwrap()(nodes.try_into().unwrap()));
     V::made(made, Made { op, at })
+}
+
+/// What [`build`] does for every type and number of sources: compiled once.
+fn built(
+    op: &'static str,
+    at: &'static Location<'static>,
+    sources: &[Result<UOp, Fault>],
+    f: &mut dyn FnMut(&[UOp]) -> Result<UOp, Problem>,
+) -> Result<UOp, Fault> {
+    let nodes = sources.iter().cloned().collect::<Result<Vec<UOp>, Fault>>()?;
+    let made = one_device(&nodes).and_then(|()| f(&nodes));
+    made.map_err(|problem| fault(op, problem, &nodes, at))
 }
 
 /// Values of an op lie on one device (numbers lie on none).
@@ -189,10 +199,11 @@ pub(crate) fn lift<V: Value, const N: usize>(
     sources: [Result<UOp, Fault>; N],
     f: impl FnOnce([Expr; N]) -> Result<Expr, Problem>,
 ) -> V {
-    build(op, sources, |nodes| {
-        let made = f(nodes.clone().map(Expr::from))?;
-        made.node().map_err(|inner| inner.problem.clone())
-    })
+    build(op, sources, |nodes| lifted(f(nodes.clone().map(Expr::from))))
+}
+
+fn lifted(made: Result<Expr, Problem>) -> Result<UOp, Problem> {
+    made?.node().map_err(|inner| inner.problem.clone())
 }
 
 /// As [`lift`], for any number of sources of any number of results.
@@ -202,25 +213,10 @@ pub(crate) fn lift_many<V: Value>(
     sources: &[Result<UOp, Fault>],
     f: impl FnOnce(Vec<Expr>) -> Result<Expr, Problem>,
 ) -> V {
-    let at = Location::caller();
-    let nodes: Result<Vec<UOp>, Fault> = sources.iter().cloned().collect();
-    let made = nodes.and_then(|nodes| {
-        let made = one_device(&nodes).and_then(|()| f(nodes.iter().cloned().map(Expr::from).collect()));
-        let made = made.and_then(|e| e.node().map_err(|inner| inner.problem.clone()));
-        made.map_err(|problem| fault(op, problem, &nodes, at))
-    });
-    V::made(made, Made { op, at })
-}
-
-fn gather<const N: usize>(sources: [Result<UOp, Fault>; N]) -> Result<[UOp; N], Fault> {
-    let mut bad = None;
-    let nodes = sources.map(|s| {
-        s.unwrap_or_else(|fault| {
-            bad.get_or_insert(fault);
-            UOp::bool(false)
-        })
-    });
-    bad.map_or(Ok(nodes), Err)
+    let (at, mut f) = (Location::caller(), Some(f));
+    // PANIC: called once at most.
+    let mut f = |nodes: &[UOp]| lifted(f.take().unwrap()(nodes.iter().cloned().map(Expr::from).collect()));
+    V::made(built(op, at, sources, &mut f), Made { op, at })
 }
 
 pub(crate) fn fault(op: &'static str, problem: Problem, nodes: &[UOp], at: &'static Location<'static>) -> Fault {

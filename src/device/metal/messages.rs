@@ -148,10 +148,16 @@ macro_rules! send {
             Some(_) => {
                 let row = Seen { class: $class, of_class: $of_class, selector: $sel };
                 let values = || vec![$(Encode::value($arg, runtime)),*];
-                let answer = seen(runtime, id, row, values(), || (entry(id, selector $(, $arg)*), values()));
-                match answer {
-                    Ok(raw) => raw,
-                    Err((value, _given)) => {
+                let mut sent = None;
+                let answer = seen(runtime, id, row, values(), &mut || {
+                    let raw = entry(id, selector $(, $arg)*);
+                    sent = Some(raw);
+                    (Encode::value(raw, runtime), values())
+                });
+                match (answer, sent) {
+                    (None, Some(raw)) => raw,
+                    (answer, _) => {
+                        let (value, _given) = answer.unwrap_or((Value::Nothing, vec![]));
                         let mut _place = _given.iter();
                         $(if let Some(value) = _place.next() {
                             Encode::give($arg, value);
@@ -184,37 +190,37 @@ struct Seen {
     selector: &'static str,
 }
 
-/// Sends a message past the tap. `send` gives the result and the arguments as they are afterwards. An error is an answer
-/// of the tap's own, with the arguments as it has changed them.
+/// Sends a message past the tap. `send` gives the result and the arguments as they are afterwards. `None`: what was sent
+/// is the answer; else it is the tap's own, with the arguments as it has changed them.
 #[cold]
-fn seen<R: Encode>(
+fn seen(
     runtime: &'static Runtime,
     id: Id,
     row: Seen,
     mut arguments: Vec<Value>,
-    send: impl Fn() -> (R, Vec<Value>),
-) -> Result<R, (Value, Vec<Value>)> {
+    send: &mut dyn FnMut() -> (Value, Vec<Value>),
+) -> Option<(Value, Vec<Value>)> {
     read_bytes(&mut arguments);
     let Seen { class, of_class, selector } = row;
     let (class, selector) = (class.into(), selector.into());
     let mut message = Message { class, of_class, receiver: id.number(), selector, arguments };
-    let mut result = None;
+    let mut is_sent = false;
     let mut sends = |message: &mut Message| {
-        let (raw, after) = send();
-        result = Some(raw);
+        let (value, after) = send();
+        is_sent = true;
         for (old, new) in message.arguments.iter_mut().zip(after) {
             if let Value::Error(_) = new {
                 *old = new;
             }
         }
-        raw.value(runtime)
+        value
     };
-    let Some(tap) = runtime.tap else { return Ok(send().0) };
+    let Some(tap) = runtime.tap else {
+        sends(&mut message);
+        return None;
+    };
     let passed = tap.pass(&mut message, &mut sends);
-    match result {
-        Some(raw) if !passed.is_instead => Ok(raw),
-        _ => Err((passed.value, message.arguments)),
-    }
+    (!is_sent || passed.is_instead).then_some((passed.value, message.arguments))
 }
 
 /// The result that a tap has answered; zero for one of another type.

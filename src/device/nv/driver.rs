@@ -339,7 +339,12 @@ impl Driver {
             Err(e) => Some(Outcome::Errno(e.errno)),
             Ok(_) => Some(Status(status(args))).filter(|s| !s.is_ok()).map(Outcome::Status),
         };
-        let name = ioctl.desc.name.trim_start_matches("NV_ESC_");
+        self.note(ioctl.desc.name, on, outcome)
+    }
+
+    /// Logs a call; its outcome is the result.
+    fn note(&self, name: &str, on: &str, outcome: Option<Outcome>) -> Result<(), RmError> {
+        let name = name.trim_start_matches("NV_ESC_");
         let text = if on.is_empty() { name.to_string() } else { format!("{name} {on}") };
         match outcome {
             None => {

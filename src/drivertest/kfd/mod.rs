@@ -34,6 +34,11 @@ pub fn cases() -> Vec<Case> {
 
 /// A case with a process on the first card, which gives back all it made.
 fn on_card(name: &str, what: &str, body: impl Fn(&Kfd<'_>) -> Step + Send + Sync + 'static) -> Case {
+    boxed(name, what, Box::new(body))
+}
+
+/// Apart from [`on_card`], which is compiled for every body.
+fn boxed(name: &str, what: &str, body: Box<dyn Fn(&Kfd<'_>) -> Step + Send + Sync>) -> Case {
     Case::new(format!("kfd.{name}"), what, move |bench| {
         let kfd = Kfd::bound(bench)?;
         body(&kfd)?;

@@ -52,6 +52,11 @@ pub fn cases() -> Vec<Case> {
 
 /// A case with a card and a registered address space, which gives back all it made.
 fn on_card(name: &str, what: &str, body: impl Fn(&Device<'_>) -> Step + Send + Sync + 'static) -> Case {
+    boxed(name, what, Box::new(body))
+}
+
+/// Apart from [`on_card`], which is compiled for every body.
+fn boxed(name: &str, what: &str, body: Box<dyn Fn(&Device<'_>) -> Step + Send + Sync>) -> Case {
     Case::new(format!("nv.{name}"), what, move |bench| {
         let device = Device::new(bench)?;
         body(&device)?;
