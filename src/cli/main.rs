@@ -4,6 +4,7 @@
 //! Exit codes: 0 ok, 1 failed, 2 could not run (no such device, unreadable input), 3 wrong usage. With `--json` each
 //! command's last line on standard output is one JSON object; messages and progress go to standard error.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod curve;
 mod devices;
@@ -85,6 +86,7 @@ enum Command {
     /// List the devices of this machine and of this build
     Devices(devices::DevicesArgs),
     /// Measure devices, check what they compute, compare runs
+    #[cfg(feature = "bench")]
     Bench(bench::BenchArgs),
     /// Write every kernel of a built-in program: object file or PTX, assembly text, launch parameters
     Dump(dump::DumpArgs),
@@ -212,7 +214,9 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         options.device.clone_from(d);
     }
     // Several devices, which `bench` opens one by one; the program's own session needs one.
+    #[cfg(feature = "bench")]
     let devices = options.device.clone();
+    #[cfg(feature = "bench")]
     if let (Command::Bench(_), Some((first, _))) = (&cli.command, devices.split_once(',')) {
         options.device = first.into();
     }
@@ -257,6 +261,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let done = match &cli.command {
         Command::Train(args) => train::run(args, output),
         Command::Devices(args) => devices::run(args, output),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(args, &devices, output),
         Command::Dump(args) => dump::run(args, output),
         Command::Compile(args) => package::compile(args, output),
