@@ -42,7 +42,7 @@ impl Unit {
 
     /// Whether a larger value is better.
     #[must_use]
-    pub const fn more_is_better(self) -> bool {
+    pub(crate) const fn more_is_better(self) -> bool {
         !matches!(self, Self::Nanoseconds)
     }
 }
@@ -114,13 +114,13 @@ impl Values {
 
 /// A parameter of words.
 #[must_use]
-pub const fn words(name: &'static str, values: &'static [&'static str]) -> Axis {
+pub(crate) const fn words(name: &'static str, values: &'static [&'static str]) -> Axis {
     Axis { name, values: Values::Words(values) }
 }
 
 /// A parameter of sizes: for GPUs, CPUs, and where all is to be small.
 #[must_use]
-pub const fn sizes(name: &'static str, gpu: &'static [u64], cpu: &'static [u64], small: &'static [u64]) -> Axis {
+pub(crate) const fn sizes(name: &'static str, gpu: &'static [u64], cpu: &'static [u64], small: &'static [u64]) -> Axis {
     Axis { name, values: Values::Sizes { gpu, cpu, small } }
 }
 
@@ -221,10 +221,10 @@ impl Axis {
 }
 
 /// Runs so many repetitions and returns the nanoseconds of all of them.
-pub type HostTimer = Box<dyn FnMut(&Machine, u64) -> Result<f64, BenchError>>;
+pub(crate) type HostTimer = Box<dyn FnMut(&Machine, u64) -> Result<f64, BenchError>>;
 
 /// Compares what was computed with what should have been.
-pub type Check = Box<dyn FnMut(&Machine) -> Result<(), BenchError>>;
+pub(crate) type Check = Box<dyn FnMut(&Machine) -> Result<(), BenchError>>;
 
 /// What is timed.
 pub enum How {
@@ -266,7 +266,7 @@ impl Subject {
 
     /// Of copies on the queue of a copy engine.
     #[must_use]
-    pub fn copies_by(engine: u8, work: f64, commands: Vec<Command>) -> Self {
+    pub(crate) fn copies_by(engine: u8, work: f64, commands: Vec<Command>) -> Self {
         Self::of(work, How::Commands { commands, queue: QueueKind::CopyEngine(engine) })
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Kernels by name, those that were loaded or refused.
 #[derive(Debug)]
-pub struct Library {
+pub(crate) struct Library {
     kind: Kind,
     /// The target's name: `sm_90a`, `gfx942`.
     target: &'static str,

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod burn;
-pub mod case;
+mod case;
 pub mod cases;
 pub mod compare;
 mod error;
@@ -22,8 +22,8 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod stats;
-pub mod telemetry;
-pub mod together;
+mod telemetry;
+mod together;
 pub mod verdict;
 
 pub use case::{Case, Point, Subject, Unit};

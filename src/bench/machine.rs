@@ -180,7 +180,7 @@ impl Machine {
     ///
     /// # Errors
     /// There is none.
-    pub fn program_memory(&self, len_bytes: u64) -> Result<View, BenchError> {
+    pub(crate) fn program_memory(&self, len_bytes: u64) -> Result<View, BenchError> {
         // The software drivers of AMD and NVIDIA are in this process and reach what is mapped shared.
         #[cfg(target_os = "linux")]
         if self.is_software && self.kind != Kind::Metal {

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Number of this form of the file.
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What stands in place of a case's name for a device that could not be opened.
-pub const UNOPENED: &str = "open";
+pub(crate) const UNOPENED: &str = "open";
 
 /// How a case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Status {
 
     /// Whether the device does no more work.
     #[must_use]
-    pub const fn ends_device(self) -> bool {
+    pub(crate) const fn ends_device(self) -> bool {
         matches!(self, Self::Hung | Self::Lost)
     }
 
@@ -141,13 +141,13 @@ pub struct CaseRecord {
 impl CaseRecord {
     /// Whether it stands for a device that could not be opened.
     #[must_use]
-    pub fn is_unopened(&self) -> bool {
+    pub(crate) fn is_unopened(&self) -> bool {
         self.case == UNOPENED && self.status.is_bad()
     }
 
     /// Whether a sample was taken while the clock was low.
     #[must_use]
-    pub fn is_throttled(&self, pass: usize, sample: usize) -> bool {
+    pub(crate) fn is_throttled(&self, pass: usize, sample: usize) -> bool {
         self.throttled_at.iter().any(|[of, first, end]| *of == pass && (*first..*end).contains(&sample))
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The CPU at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cpu {
+pub(crate) struct Cpu {
     /// MHz of the slowest and the fastest core.
     pub clock_mhz: Option<[f64; 2]>,
     /// The highest clock that the driver allows.
@@ -22,13 +22,13 @@ pub struct Cpu {
 
 /// The CPU of this machine.
 #[must_use]
-pub fn cpu() -> Cpu {
+pub(crate) fn cpu() -> Cpu {
     cpu_at(Path::new("/sys"))
 }
 
 /// The same below another folder than `/sys`.
 #[must_use]
-pub fn cpu_at(sys: &Path) -> Cpu {
+pub(crate) fn cpu_at(sys: &Path) -> Cpu {
     let cores = folders(&sys.join("devices/system/cpu"), "cpu");
     let of_cores = |name: &str| -> Vec<f64> {
         cores.iter().filter_map(|core| number(&core.join("cpufreq").join(name))).map(|khz| khz / 1e3).collect()

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Where the devices of one case wait for each other.
 #[derive(Debug)]
-pub struct Meeting {
+pub(crate) struct Meeting {
     of: usize,
     state: Mutex<State>,
     changed: Condvar,

@@ -47,7 +47,7 @@ type Row = (u32, Level, &'static str, &'static str);
 
 /// All reasons. Numbers are never used again for something else.
 #[rustfmt::skip]
-pub const REASONS: &[Row] = &[
+pub(crate) const REASONS: &[Row] = &[
     (101, Level::Unknown,  "the device cannot be opened", "see the message; `doorbell devices` lists what there is"),
     (102, Level::Unknown,  "nothing could be measured", "run `doorbell bench plan` to see what is left out and why"),
     (201, Level::Critical, "a kernel computed wrong values", "run `doorbell bench burn`; if it finds errors too, replace the device"),

@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// `doorbell_allocate_fn`.
-pub type Allocate = extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void;
+pub(crate) type Allocate = extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void;
 /// `doorbell_free_fn`.
-pub type Free = extern "C" fn(user: *mut c_void, memory: *mut c_void, size: usize, align: usize);
+pub(crate) type Free = extern "C" fn(user: *mut c_void, memory: *mut c_void, size: usize, align: usize);
 
 struct Door;
 
@@ -58,7 +58,7 @@ unsafe impl GlobalAlloc for Door {
 
 /// Sets the caller's allocator.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_set_allocator(
+pub(crate) extern "C" fn doorbell_set_allocator(
     allocate: Option<Allocate>,
     free: Option<Free>,
     user: *mut c_void,
@@ -80,6 +80,6 @@ pub extern "C" fn doorbell_set_allocator(
 
 /// Blocks that the library has allocated so far.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_allocations() -> u64 {
+pub(crate) extern "C" fn doorbell_allocations() -> u64 {
     TOTAL.load(Ordering::Relaxed)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// `doorbell_options`.
 #[repr(C)]
-pub struct COptions {
+pub(crate) struct COptions {
     struct_size: u32,
     threads: u32,
     workers: i32,
@@ -21,7 +21,7 @@ pub struct COptions {
 const _: () = assert!(std::mem::size_of::<COptions>() == 16);
 
 /// `doorbell_device`.
-pub struct DeviceHandle {
+pub(crate) struct DeviceHandle {
     pub device: Arc<dyn Device>,
     name: CString,
     arch: CString,
@@ -54,7 +54,7 @@ fn open(name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure>
 
 /// Opens a device.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_device_open(
+pub(crate) extern "C" fn doorbell_device_open(
     name: *const c_char,
     asked: *const COptions,
     out: *mut *mut DeviceHandle,
@@ -71,7 +71,7 @@ pub extern "C" fn doorbell_device_open(
 
 /// Closes a device.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_device_close(device: *mut DeviceHandle) {
+pub(crate) extern "C" fn doorbell_device_close(device: *mut DeviceHandle) {
     door::enter(std::ptr::null_mut(), || {
         door::take(device);
         Ok(())
@@ -80,12 +80,12 @@ pub extern "C" fn doorbell_device_close(device: *mut DeviceHandle) {
 
 /// The device's name; it lives as long as the handle.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_device_name(device: *const DeviceHandle) -> *const c_char {
+pub(crate) extern "C" fn doorbell_device_name(device: *const DeviceHandle) -> *const c_char {
     door::shared("device", device).map_or(std::ptr::null(), |d| d.name.as_ptr())
 }
 
 /// The device's architecture; it lives as long as the handle.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_device_arch(device: *const DeviceHandle) -> *const c_char {
+pub(crate) extern "C" fn doorbell_device_arch(device: *const DeviceHandle) -> *const c_char {
     door::shared("device", device).map_or(std::ptr::null(), |d| d.arch.as_ptr())
 }

@@ -14,7 +14,7 @@ const TEXT_BYTES: usize = 488;
 
 /// `doorbell_error`.
 #[repr(C)]
-pub struct Error {
+pub(crate) struct Error {
     struct_size: u32,
     status: i32,
     driver_code: i64,
@@ -24,7 +24,7 @@ pub struct Error {
 const _: () = assert!(std::mem::size_of::<Error>() == 504);
 
 /// The result of a function's body.
-pub type Done = Result<(), Failure>;
+pub(crate) type Done = Result<(), Failure>;
 
 thread_local! {
     /// Where this thread's last panic was, and what it said.
@@ -49,7 +49,7 @@ fn hush() {
 }
 
 /// Runs the body of a function of the header: what it returns goes to `error`, and is the status.
-pub fn enter(error: *mut Error, body: impl FnOnce() -> Done) -> i32 {
+pub(crate) fn enter(error: *mut Error, body: impl FnOnce() -> Done) -> i32 {
     hush();
     let before = INSIDE.with_borrow_mut(|inside| std::mem::replace(inside, true));
     let done = catch_unwind(AssertUnwindSafe(body));
@@ -91,7 +91,7 @@ fn missing(what: &str) -> Failure {
 }
 
 /// A text of the caller's.
-pub fn text<'a>(what: &str, at: *const c_char) -> Result<&'a str, Failure> {
+pub(crate) fn text<'a>(what: &str, at: *const c_char) -> Result<&'a str, Failure> {
     if at.is_null() {
         return Err(missing(what));
     }
@@ -101,14 +101,14 @@ pub fn text<'a>(what: &str, at: *const c_char) -> Result<&'a str, Failure> {
 }
 
 /// Something that one of the functions has given out, or a struct of the caller's that is read.
-pub fn shared<'a, T>(what: &str, at: *const T) -> Result<&'a T, Failure> {
+pub(crate) fn shared<'a, T>(what: &str, at: *const T) -> Result<&'a T, Failure> {
     // SAFETY: the header says that handles come from this library and are closed once, after the last call that uses
     // them, and that structs are whole; both stay during the call. What threads may share is behind a lock.
     unsafe { at.as_ref() }.ok_or_else(|| missing(what))
 }
 
 /// Where a result goes: handles, numbers, structs.
-pub fn put<T>(what: &str, to: *mut T, value: T) -> Done {
+pub(crate) fn put<T>(what: &str, to: *mut T, value: T) -> Done {
     if to.is_null() {
         return Err(missing(what));
     }
@@ -118,14 +118,14 @@ pub fn put<T>(what: &str, to: *mut T, value: T) -> Done {
 }
 
 /// Gives a value to the caller, who closes it.
-pub fn give<T>(what: &str, to: *mut *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Done {
+pub(crate) fn give<T>(what: &str, to: *mut *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Done {
     put(what, to, std::ptr::null_mut())?;
     let value = Box::into_raw(Box::new(make()?));
     put(what, to, value)
 }
 
 /// Takes a value back. Null is allowed.
-pub fn take<T>(at: *mut T) {
+pub(crate) fn take<T>(at: *mut T) {
     if !at.is_null() {
         // SAFETY: the header says that a handle is closed once; it came from `give`.
         drop(unsafe { Box::from_raw(at) });
@@ -133,7 +133,7 @@ pub fn take<T>(at: *mut T) {
 }
 
 /// Bytes of the caller's.
-pub fn bytes<'a>(what: &str, at: *const u8, len: usize) -> Result<&'a [u8], Failure> {
+pub(crate) fn bytes<'a>(what: &str, at: *const u8, len: usize) -> Result<&'a [u8], Failure> {
     match (at.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(missing(what)),
@@ -143,7 +143,7 @@ pub fn bytes<'a>(what: &str, at: *const u8, len: usize) -> Result<&'a [u8], Fail
 }
 
 /// Bytes of the caller's to be written.
-pub fn bytes_mut<'a>(what: &str, at: *mut u8, len: usize) -> Result<&'a mut [u8], Failure> {
+pub(crate) fn bytes_mut<'a>(what: &str, at: *mut u8, len: usize) -> Result<&'a mut [u8], Failure> {
     match (at.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(missing(what)),
@@ -153,7 +153,12 @@ pub fn bytes_mut<'a>(what: &str, at: *mut u8, len: usize) -> Result<&'a mut [u8]
 }
 
 /// Memory of the caller's that stays with the library after the call.
-pub fn view(what: &str, at: *const u8, len: usize, writable: bool) -> Result<doorbell_hcq::memory::View, Failure> {
+pub(crate) fn view(
+    what: &str,
+    at: *const u8,
+    len: usize,
+    writable: bool,
+) -> Result<doorbell_hcq::memory::View, Failure> {
     if at.is_null() {
         return Err(missing(what));
     }
@@ -163,7 +168,7 @@ pub fn view(what: &str, at: *const u8, len: usize, writable: bool) -> Result<doo
 }
 
 /// Writes a text with its final zero into the caller's buffer, as much as fits; the length that it needs to `needed`.
-pub fn put_text(text: &str, to: *mut c_char, len: usize, needed: *mut usize) -> Done {
+pub(crate) fn put_text(text: &str, to: *mut c_char, len: usize, needed: *mut usize) -> Done {
     if !needed.is_null() {
         put("needed", needed, text.len() + 1)?;
     }

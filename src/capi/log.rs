@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::OnceLock;
 
 /// `doorbell_log_fn`.
-pub type Take = extern "C" fn(user: *mut c_void, level: i32, text: *const c_char);
+pub(crate) type Take = extern "C" fn(user: *mut c_void, level: i32, text: *const c_char);
 
 struct ToCaller {
     take: Take,
@@ -30,7 +30,7 @@ impl Log for ToCaller {
 
 /// Sends messages up to a level to a function.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_set_log(take: Option<Take>, user: *mut c_void, level: i32, error: *mut Error) -> i32 {
+pub(crate) extern "C" fn doorbell_set_log(take: Option<Take>, user: *mut c_void, level: i32, error: *mut Error) -> i32 {
     door::enter(error, || {
         let wrong = |why: &str| Failure::new(Status::InvalidArgument, why);
         let take = take.ok_or_else(|| wrong("take is a null pointer"))?;

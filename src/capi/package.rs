@@ -13,7 +13,7 @@ const MAX_RANK: usize = 16;
 
 /// `doorbell_port`.
 #[repr(C)]
-pub struct CPort {
+pub(crate) struct CPort {
     name: *const c_char,
     max_bytes: u64,
     shape: [u64; MAX_RANK],
@@ -23,7 +23,7 @@ pub struct CPort {
 
 /// `doorbell_variable`.
 #[repr(C)]
-pub struct CVariable {
+pub(crate) struct CVariable {
     name: *const c_char,
     min: i64,
     max: i64,
@@ -32,7 +32,7 @@ pub struct CVariable {
 const _: () = assert!(std::mem::size_of::<CPort>() == 152 && std::mem::size_of::<CVariable>() == 24);
 
 /// `doorbell_package`.
-pub struct PackageHandle {
+pub(crate) struct PackageHandle {
     pub file: PackageFile,
     inputs: Vec<CString>,
     outputs: Vec<CString>,
@@ -62,7 +62,7 @@ fn check(flags: u32) -> Result<Check, Failure> {
 
 /// Opens a file.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_open(
+pub(crate) extern "C" fn doorbell_package_open(
     path: *const c_char,
     flags: u32,
     out: *mut *mut PackageHandle,
@@ -78,7 +78,7 @@ pub extern "C" fn doorbell_package_open(
 
 /// Opens a package in memory.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_from_memory(
+pub(crate) extern "C" fn doorbell_package_from_memory(
     bytes: *const u8,
     len: usize,
     constants: *const u8,
@@ -98,7 +98,7 @@ pub extern "C" fn doorbell_package_from_memory(
 
 /// Closes a package.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_close(package: *mut PackageHandle) {
+pub(crate) extern "C" fn doorbell_package_close(package: *mut PackageHandle) {
     door::enter(std::ptr::null_mut(), || {
         door::take(package);
         Ok(())
@@ -107,13 +107,13 @@ pub extern "C" fn doorbell_package_close(package: *mut PackageHandle) {
 
 /// The most memory that a program of the package needs on a device.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_peak_bytes(package: *const PackageHandle) -> u64 {
+pub(crate) extern "C" fn doorbell_package_peak_bytes(package: *const PackageHandle) -> u64 {
     door::shared("package", package).map_or(0, |p| p.file.package().contents.peak_bytes())
 }
 
 /// The name of the best device of this machine that the package has code for.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_best_device(
+pub(crate) extern "C" fn doorbell_package_best_device(
     package: *const PackageHandle,
     name: *mut c_char,
     len: usize,
@@ -127,19 +127,19 @@ pub extern "C" fn doorbell_package_best_device(
 
 /// Number of inputs.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_inputs(package: *const PackageHandle) -> usize {
+pub(crate) extern "C" fn doorbell_package_inputs(package: *const PackageHandle) -> usize {
     door::shared("package", package).map_or(0, |p| p.inputs.len())
 }
 
 /// Number of outputs.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_outputs(package: *const PackageHandle) -> usize {
+pub(crate) extern "C" fn doorbell_package_outputs(package: *const PackageHandle) -> usize {
     door::shared("package", package).map_or(0, |p| p.outputs.len())
 }
 
 /// Number of variables.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_variables(package: *const PackageHandle) -> usize {
+pub(crate) extern "C" fn doorbell_package_variables(package: *const PackageHandle) -> usize {
     door::shared("package", package).map_or(0, |p| p.variables.len())
 }
 
@@ -162,7 +162,7 @@ fn port(what: &str, index: usize, ports: &[Port], names: &[CString]) -> Result<C
 
 /// Describes an input.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_input(
+pub(crate) extern "C" fn doorbell_package_input(
     package: *const PackageHandle,
     index: usize,
     out: *mut CPort,
@@ -176,7 +176,7 @@ pub extern "C" fn doorbell_package_input(
 
 /// Describes an output.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_output(
+pub(crate) extern "C" fn doorbell_package_output(
     package: *const PackageHandle,
     index: usize,
     out: *mut CPort,
@@ -190,7 +190,7 @@ pub extern "C" fn doorbell_package_output(
 
 /// Describes a variable.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_package_variable(
+pub(crate) extern "C" fn doorbell_package_variable(
     package: *const PackageHandle,
     index: usize,
     out: *mut CVariable,

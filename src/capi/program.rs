@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// `doorbell_limits`.
 #[repr(C)]
-pub struct CLimits {
+pub(crate) struct CLimits {
     struct_size: u32,
     reserved: u32,
     memory_bytes: u64,
@@ -22,7 +22,7 @@ pub struct CLimits {
 const _: () = assert!(std::mem::size_of::<CLimits>() == 32);
 
 /// `doorbell_program`.
-pub struct ProgramHandle {
+pub(crate) struct ProgramHandle {
     canceller: Canceller,
     inner: Mutex<Inner>,
 }
@@ -71,7 +71,7 @@ fn reported(inner: &mut Inner, result: Result<(), doorbell_runtime::RunError>) -
 
 /// Loads a package on a device.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_load(
+pub(crate) extern "C" fn doorbell_program_load(
     device: *const DeviceHandle,
     package: *const PackageHandle,
     asked: *const CLimits,
@@ -90,7 +90,7 @@ pub extern "C" fn doorbell_program_load(
 
 /// Closes a program, after its last run.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_close(program: *mut ProgramHandle) {
+pub(crate) extern "C" fn doorbell_program_close(program: *mut ProgramHandle) {
     if program.is_null() {
         return;
     }
@@ -108,7 +108,7 @@ pub extern "C" fn doorbell_program_close(program: *mut ProgramHandle) {
 
 /// Copies an input.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_write_input(
+pub(crate) extern "C" fn doorbell_program_write_input(
     program: *mut ProgramHandle,
     index: usize,
     bytes: *const u8,
@@ -120,7 +120,7 @@ pub extern "C" fn doorbell_program_write_input(
 
 /// Makes memory of the caller's an input.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_bind_input(
+pub(crate) extern "C" fn doorbell_program_bind_input(
     program: *mut ProgramHandle,
     index: usize,
     memory: *const u8,
@@ -134,7 +134,7 @@ pub extern "C" fn doorbell_program_bind_input(
 
 /// Makes memory of the caller's an output.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_bind_output(
+pub(crate) extern "C" fn doorbell_program_bind_output(
     program: *mut ProgramHandle,
     index: usize,
     memory: *mut u8,
@@ -148,7 +148,7 @@ pub extern "C" fn doorbell_program_bind_output(
 
 /// Copies an output.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_read_output(
+pub(crate) extern "C" fn doorbell_program_read_output(
     program: *mut ProgramHandle,
     index: usize,
     bytes: *mut u8,
@@ -162,7 +162,7 @@ pub extern "C" fn doorbell_program_read_output(
 
 /// Bytes of an output, with the present variables.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_output_bytes(
+pub(crate) extern "C" fn doorbell_program_output_bytes(
     program: *mut ProgramHandle,
     index: usize,
     out: *mut u64,
@@ -173,7 +173,7 @@ pub extern "C" fn doorbell_program_output_bytes(
 
 /// Bytes of an input, with the present variables.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_input_bytes(
+pub(crate) extern "C" fn doorbell_program_input_bytes(
     program: *mut ProgramHandle,
     index: usize,
     out: *mut u64,
@@ -184,7 +184,7 @@ pub extern "C" fn doorbell_program_input_bytes(
 
 /// Sets a variable.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_set_variable(
+pub(crate) extern "C" fn doorbell_program_set_variable(
     program: *mut ProgramHandle,
     index: usize,
     value: i64,
@@ -195,13 +195,13 @@ pub extern "C" fn doorbell_program_set_variable(
 
 /// Gives what is kept from run to run its first value again.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_reset(program: *mut ProgramHandle, error: *mut Error) -> i32 {
+pub(crate) extern "C" fn doorbell_program_reset(program: *mut ProgramHandle, error: *mut Error) -> i32 {
     with(program, error, |inner, _| Ok(inner.program.reset()?))
 }
 
 /// Starts a run.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_start(program: *mut ProgramHandle, error: *mut Error) -> i32 {
+pub(crate) extern "C" fn doorbell_program_start(program: *mut ProgramHandle, error: *mut Error) -> i32 {
     with(program, error, |inner, _| {
         let started = inner.program.start().map(|running| inner.running = Some(running));
         reported(inner, started)
@@ -210,7 +210,7 @@ pub extern "C" fn doorbell_program_start(program: *mut ProgramHandle, error: *mu
 
 /// Waits for the last run that was started.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_wait(program: *mut ProgramHandle, timeout_ns: u64, error: *mut Error) -> i32 {
+pub(crate) extern "C" fn doorbell_program_wait(program: *mut ProgramHandle, timeout_ns: u64, error: *mut Error) -> i32 {
     with(program, error, |inner, canceller| {
         let Some(running) = inner.running.clone() else { return Ok(()) };
         let done = running.wait_or_cancel(Duration::from_nanos(timeout_ns), canceller);
@@ -220,7 +220,7 @@ pub extern "C" fn doorbell_program_wait(program: *mut ProgramHandle, timeout_ns:
 
 /// Ends the wait of another thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_cancel(program: *const ProgramHandle) {
+pub(crate) extern "C" fn doorbell_program_cancel(program: *const ProgramHandle) {
     if let Ok(handle) = door::shared("program", program) {
         handle.canceller.cancel();
     }
@@ -228,7 +228,7 @@ pub extern "C" fn doorbell_program_cancel(program: *const ProgramHandle) {
 
 /// The report of the last run that failed.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_program_report(
+pub(crate) extern "C" fn doorbell_program_report(
     program: *mut ProgramHandle,
     text: *mut c_char,
     len: usize,

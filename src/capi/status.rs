@@ -8,7 +8,7 @@ use std::ffi::c_char;
 /// The codes of `doorbell_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Status {
+pub(crate) enum Status {
     Ok = 0,
     InvalidArgument = 1,
     NotFound = 2,
@@ -52,13 +52,13 @@ impl Status {
 
 /// The name of a status.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_status_name(status: i32) -> *const c_char {
+pub(crate) extern "C" fn doorbell_status_name(status: i32) -> *const c_char {
     let known = Status::ALL.iter().find(|(s, _)| *s as i32 == status);
     known.map_or("unknown status\0", |(_, name)| name).as_ptr().cast()
 }
 
 /// A failure on its way to the caller.
-pub struct Failure {
+pub(crate) struct Failure {
     pub status: Status,
     /// The raw code of the kernel driver, 0 if there is none.
     pub driver_code: i64,

@@ -7,7 +7,7 @@ use doorbell::uop::Scalar;
 use doorbell_runtime::package::Element;
 
 /// `doorbell_tensor`.
-pub struct TensorHandle(Tensor);
+pub(crate) struct TensorHandle(Tensor);
 
 impl From<doorbell::Error> for Failure {
     fn from(e: doorbell::Error) -> Failure {
@@ -36,7 +36,7 @@ fn unknown(op: i32) -> Failure {
 
 /// Data of the caller's.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_from(
+pub(crate) extern "C" fn doorbell_tensor_from(
     data: *const u8,
     element: u32,
     shape: *const usize,
@@ -69,7 +69,7 @@ pub extern "C" fn doorbell_tensor_from(
 
 /// An op of one Tensor.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_unary(
+pub(crate) extern "C" fn doorbell_tensor_unary(
     op: i32,
     a: *const TensorHandle,
     axis: i64,
@@ -98,7 +98,7 @@ pub extern "C" fn doorbell_tensor_unary(
 
 /// An op of two Tensors.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_binary(
+pub(crate) extern "C" fn doorbell_tensor_binary(
     op: i32,
     a: *const TensorHandle,
     b: *const TensorHandle,
@@ -121,7 +121,7 @@ pub extern "C" fn doorbell_tensor_binary(
 
 /// The same elements in another shape.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_reshape(
+pub(crate) extern "C" fn doorbell_tensor_reshape(
     a: *const TensorHandle,
     shape: *const usize,
     rank: usize,
@@ -133,7 +133,7 @@ pub extern "C" fn doorbell_tensor_reshape(
 
 /// Sizes of the shape.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_shape(
+pub(crate) extern "C" fn doorbell_tensor_shape(
     a: *const TensorHandle,
     shape: *mut usize,
     room: usize,
@@ -153,7 +153,12 @@ pub extern "C" fn doorbell_tensor_shape(
 
 /// The elements.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_read(a: *const TensorHandle, data: *mut u8, len: usize, error: *mut Error) -> i32 {
+pub(crate) extern "C" fn doorbell_tensor_read(
+    a: *const TensorHandle,
+    data: *mut u8,
+    len: usize,
+    error: *mut Error,
+) -> i32 {
     door::enter(error, || -> Done {
         let bytes = door::shared("a", a)?.0.to_bytes()?;
         if bytes.len() != len {
@@ -167,7 +172,7 @@ pub extern "C" fn doorbell_tensor_read(a: *const TensorHandle, data: *mut u8, le
 
 /// Closes a Tensor.
 #[unsafe(no_mangle)]
-pub extern "C" fn doorbell_tensor_close(a: *mut TensorHandle) {
+pub(crate) extern "C" fn doorbell_tensor_close(a: *mut TensorHandle) {
     door::enter(std::ptr::null_mut(), || {
         door::take(a);
         Ok(())

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Something that a submission keeps alive. The fields are never read, only dropped.
 #[derive(Clone)]
 #[allow(dead_code)]
-pub enum Kept {
+pub(crate) enum Kept {
     Kernel(Kernel),
     Stamp(Stamp),
     Timeline(Arc<Timeline>),
@@ -27,7 +27,7 @@ pub enum Kept {
 
 /// The submission under construction and those in flight, of one queue.
 #[derive(Default)]
-pub struct InFlight {
+pub(crate) struct InFlight {
     /// What the submission under construction waits for.
     waits: Vec<Point>,
     /// What submissions keep alive, with the timeline value until which it is kept; oldest first.
@@ -123,7 +123,7 @@ impl InFlight {
 /// Commits the submission of `value`, when it can no longer fail: marks its memories as used, and advances the
 /// timeline.
 #[inline]
-pub fn commit<'m>(timeline: &Arc<Timeline>, value: u64, used: impl Iterator<Item = &'m Memory>) {
+pub(crate) fn commit<'m>(timeline: &Arc<Timeline>, value: u64, used: impl Iterator<Item = &'m Memory>) {
     used.for_each(|memory| memory.uses().mark(timeline, value));
     let given = timeline.next();
     debug_assert_eq!(given, value, "the producer's lock is held");
@@ -131,7 +131,7 @@ pub fn commit<'m>(timeline: &Arc<Timeline>, value: u64, used: impl Iterator<Item
 
 /// Polling for room in a ring: growing pauses, and a timeout that starts with the first check.
 #[derive(Default)]
-pub struct RoomWait {
+pub(crate) struct RoomWait {
     deadline: Option<Instant>,
     backoff: Backoff,
 }
@@ -149,12 +149,12 @@ impl RoomWait {
 }
 
 /// The error for a ring that had no room for `timeout`.
-pub fn ring_full_error(timeline: &Timeline, timeout: Duration, report: Report) -> DeviceError {
+pub(crate) fn ring_full_error(timeline: &Timeline, timeout: Duration, report: Report) -> DeviceError {
     SubmitError::from(timeline.timed_out(timeline.submitted(), timeout, report)).into()
 }
 
 /// Converts an error of waiting for room: a failed wait becomes a device's wait error.
-pub fn submit_to_device_error(error: SubmitError) -> DeviceError {
+pub(crate) fn submit_to_device_error(error: SubmitError) -> DeviceError {
     match error {
         SubmitError::Wait(e) => e.into(),
         e => e.into(),

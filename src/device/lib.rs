@@ -11,7 +11,7 @@
 
 #[cfg(feature = "amd")]
 pub mod amd;
-pub mod command;
+mod command;
 pub mod cpu;
 pub mod disk;
 mod error;
@@ -23,7 +23,7 @@ mod gpu;
 mod health;
 mod host;
 mod in_flight;
-pub mod memory;
+mod memory;
 #[cfg(feature = "metal")]
 pub mod metal;
 pub mod null;
@@ -122,7 +122,7 @@ pub enum QueueKind {
 impl QueueKind {
     /// Whether it takes copies only.
     #[must_use]
-    pub const fn only_copies(self) -> bool {
+    pub(crate) const fn only_copies(self) -> bool {
         !matches!(self, Self::Compute)
     }
 
@@ -130,14 +130,14 @@ impl QueueKind {
     ///
     /// # Errors
     /// `Unsupported` for one of them.
-    pub fn check_no_engine(self, tag: &DeviceTag) -> Result<(), DeviceError> {
+    pub(crate) fn check_no_engine(self, tag: &DeviceTag) -> Result<(), DeviceError> {
         if let Self::CopyEngine(number) = self { Err(no_engine(tag, number)) } else { Ok(()) }
     }
 }
 
 /// The error for a number that is not among the copy engines of a device.
 #[must_use]
-pub fn no_engine(tag: &DeviceTag, number: u8) -> DeviceError {
+pub(crate) fn no_engine(tag: &DeviceTag, number: u8) -> DeviceError {
     DeviceError::Unsupported { device: tag.name().into(), what: format!("copy by an engine {number}") }
 }
 

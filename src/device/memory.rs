@@ -60,7 +60,7 @@ impl Uses {
 
     /// Whether all submissions that use the memory are done.
     #[must_use]
-    pub fn are_done(&self) -> bool {
+    pub(crate) fn are_done(&self) -> bool {
         let own = self.own.as_ref().is_none_or(|t| t.completed() >= self.own_value.load(Ordering::Acquire));
         own && (!self.has_others.load(Ordering::Acquire)
             || self.others.lock().unwrap_or_else(PoisonError::into_inner).iter().all(Point::is_done))

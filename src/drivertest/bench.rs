@@ -195,12 +195,12 @@ impl Bench {
 
     /// Whether the driver is the running kernel.
     #[must_use]
-    pub fn is_kernel(&self) -> bool {
+    pub(crate) fn is_kernel(&self) -> bool {
         self.machine.is_kernel()
     }
 
     /// A buffer was given to the kernel for its events, for the process's life.
-    pub fn keep_event_page(&self) {
+    pub(crate) fn keep_event_page(&self) {
         self.event_pages.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -331,7 +331,7 @@ pub fn run(case: &Case, setting: &Setting) -> Result<Outcome, Errno> {
 
 /// Takes one entry off a list of what is to be given back. Only one: another thread may have got the same number from
 /// the driver already.
-pub fn forget_one<T>(list: &mut Vec<T>, is_it: impl FnMut(&T) -> bool) {
+pub(crate) fn forget_one<T>(list: &mut Vec<T>, is_it: impl FnMut(&T) -> bool) {
     if let Some(at) = list.iter().position(is_it) {
         list.remove(at);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The first difference of a replay.
 #[must_use]
-pub fn first_difference(events: &[Event], port: &Arc<dyn Port>, options: &ReplayOptions) -> Option<Difference> {
+pub(crate) fn first_difference(events: &[Event], port: &Arc<dyn Port>, options: &ReplayOptions) -> Option<Difference> {
     replay(events, port, options).differences.into_iter().next()
 }
 

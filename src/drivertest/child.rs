@@ -18,15 +18,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What a case does in its second process.
-pub type Role = Arc<dyn Fn(&Bench, &Cue) -> Step + Send + Sync>;
+pub(crate) type Role = Arc<dyn Fn(&Bench, &Cue) -> Step + Send + Sync>;
 
 /// How a process of this program is started for a part of a case.
-pub type Start = fn(&Setting, case: &str, part: &str) -> Command;
+pub(crate) type Start = fn(&Setting, case: &str, part: &str) -> Command;
 
 /// What a child's process says begins so; its last line begins as any case's.
 const SAYS: &str = "says ";
 /// See above.
-pub const END: &str = "end ";
+pub(crate) const END: &str = "end ";
 /// SIGKILL.
 const KILLED: i32 = 9;
 
@@ -304,7 +304,7 @@ impl<'b> Child<'b> {
     ///
     /// # Errors
     /// The kernel's; it does not say so.
-    pub fn interrupt_until_it_says(&mut self, text: &str, how: Interruption) -> Step {
+    pub(crate) fn interrupt_until_it_says(&mut self, text: &str, how: Interruption) -> Step {
         const BETWEEN: Duration = Duration::from_millis(20);
         // TIMEOUT: the setting's.
         let end = Instant::now() + self.bench.patience;

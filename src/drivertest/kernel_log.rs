@@ -40,7 +40,7 @@ const TROUBLE: &[&str] = &[
 
 /// Whether NVIDIA's module says no more in this line than that it refuses a call.
 #[must_use]
-pub fn is_remark(text: &str) -> bool {
+pub(crate) fn is_remark(text: &str) -> bool {
     // A name of a function: no sentence has a capital or an underscore behind its first letter in its first word.
     let is_name = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -56,7 +56,7 @@ pub fn is_remark(text: &str) -> bool {
 /// Whether a line names a process, and not this one. In a process namespace the kernel's numbers are others: then no
 /// line is another's.
 #[must_use]
-pub fn is_of_another(text: &str, own: Option<u32>) -> bool {
+pub(crate) fn is_of_another(text: &str, own: Option<u32>) -> bool {
     let named = text.split_once("pid=").map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next());
     let named = named.flatten().and_then(|pid| pid.parse::<u32>().ok());
     named.zip(own).is_some_and(|(named, own)| named != own)
@@ -64,7 +64,7 @@ pub fn is_of_another(text: &str, own: Option<u32>) -> bool {
 
 /// This process's number as the kernel knows it.
 #[must_use]
-pub fn own_pid() -> Option<u32> {
+pub(crate) fn own_pid() -> Option<u32> {
     /// `PROC_PID_INIT_INO`: the namespace that every other is in.
     const FIRST: &str = "pid:[4026531836]";
     let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
@@ -73,7 +73,7 @@ pub fn own_pid() -> Option<u32> {
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     next: u64,
     /// The log cannot be read here.
     pub blind: bool,

@@ -14,13 +14,13 @@ pub mod bisect;
 pub mod case;
 #[cfg(test)]
 mod checks;
-pub mod child;
+mod child;
 pub mod expect;
 pub mod fuzz;
 mod kernel_log;
-pub mod kfd;
+mod kfd;
 pub mod mutant;
-pub mod nv;
+mod nv;
 pub mod report;
 pub mod run;
 pub mod score;

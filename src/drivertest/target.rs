@@ -263,7 +263,7 @@ impl Machine {
 
     /// What a software machine's driver holds of processes that have ended, in words.
     #[must_use]
-    pub fn left_by_the_dead(&self) -> Vec<String> {
+    pub(crate) fn left_by_the_dead(&self) -> Vec<String> {
         let Self::Kfd(machine) = self else { return Vec::new() };
         let (buffers, queues) = machine.left_over_of_the_dead();
         let named = |count: usize, what: &str| (count > 0).then(|| format!("a process that ended has {count} {what}"));
@@ -283,7 +283,7 @@ impl Machine {
 
     /// Whether it is the running kernel.
     #[must_use]
-    pub fn is_kernel(&self) -> bool {
+    pub(crate) fn is_kernel(&self) -> bool {
         matches!(self, Self::Kernel(_))
     }
 

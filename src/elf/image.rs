@@ -12,7 +12,7 @@ use super::num::{index, wide};
 /// The smallest pages of the supported hosts (AArch64 also has pages of 16 and 64 KiB).
 pub const PAGE_BYTES: u64 = 4096;
 /// Largest image: any two places in it must be within a signed 32-bit distance, with room to spare.
-pub const MAX_IMAGE_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_IMAGE_BYTES: u64 = 1 << 30;
 
 /// What a segment's memory may be used for once it is filled; never write and execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

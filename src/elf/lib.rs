@@ -37,7 +37,7 @@ mod write;
 mod x86_64;
 
 pub use error::ElfError;
-pub use image::{Image, MAX_IMAGE_BYTES, PAGE_BYTES, Perm, Segment};
+pub use image::{Image, PAGE_BYTES, Perm, Segment};
 pub use link::{link, link_in_pages, link_object};
 pub use object::{GpuKernel, Machine, Object, RelocKind, Relocation, Section, Symbol, Target};
 pub use write::write;

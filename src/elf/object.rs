@@ -147,7 +147,7 @@ impl Object {
     }
 
     /// Bytes of the section.
-    pub fn section_len(&self, section: Section) -> u64 {
+    pub(crate) fn section_len(&self, section: Section) -> u64 {
         match section {
             Section::Text => super::num::wide(self.text.len()),
             Section::Rodata => super::num::wide(self.rodata.len()),

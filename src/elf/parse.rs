@@ -15,7 +15,7 @@ use super::object::Machine;
 use super::x86_64;
 
 /// No name that a compiler makes is longer; bounds the work that a file with overlapping names can cause.
-pub const MAX_NAME_BYTES: usize = 1 << 16;
+pub(crate) const MAX_NAME_BYTES: usize = 1 << 16;
 
 /// A section and the offset of its header in the file.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@ const LOADED: [Section; 3] = [Section::Text, Section::Rodata, Section::Bss];
 ///
 /// # Errors
 /// A symbol or relocation that points outside its section or table, a name that ELF cannot hold, a file beyond
-/// [`MAX_IMAGE_BYTES`].
+/// 1 GiB.
 pub fn write(object: &Object) -> Result<Vec<u8>, ElfError> {
     if object.machine == Machine::Amdgpu {
         return super::amdgpu::write_object(object);

@@ -60,8 +60,8 @@ pub fn html(record: &Record, other: Option<&Record>) -> String {
 }
 
 /// Bytes of the page without a record.
-#[must_use]
-pub fn empty_len() -> usize {
+#[cfg(test)]
+pub(crate) fn empty_len() -> usize {
     STYLE.len() + BODY.len() + SCRIPTS.iter().map(|s| s.len()).sum::<usize>()
 }
 

@@ -69,7 +69,7 @@ impl Field {
 /// Finds reserved bits that are set: the first word with bits outside all fields, as word index and bits. Words without
 /// any field are ignored.
 #[must_use]
-pub fn unclaimed(words: &[u32], fields: &[Field]) -> Option<(usize, u32)> {
+pub(crate) fn unclaimed(words: &[u32], fields: &[Field]) -> Option<(usize, u32)> {
     let claimed = |at: usize| fields.iter().filter(|f| f.word == at).fold(0, |mask, f| mask | f.mask());
     let left = |(at, word): (usize, &u32)| match claimed(at) {
         0 => None,

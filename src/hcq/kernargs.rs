@@ -78,12 +78,6 @@ impl Kernargs {
         Self { view, size, lap: 0, head: 0, tail: 0, spans: VecDeque::new() }
     }
 
-    /// Words that the ring holds.
-    #[must_use]
-    pub fn count_words(&self) -> u64 {
-        self.size
-    }
-
     /// Frees what was allocated for submissions after `value`, which were abandoned before they were queued.
     pub fn forget_after(&mut self, value: u64) {
         while self.spans.pop_back_if(|s| s.value > value).is_some() {}

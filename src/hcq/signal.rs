@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes of one signal.
-pub const SIGNAL_BYTES: u64 = 16;
+pub(crate) const SIGNAL_BYTES: u64 = 16;
 const PAGE_BYTES: u64 = 4096;
 
 /// Nanoseconds of the host's monotonic clock: the clock of timestamps.
@@ -412,12 +412,6 @@ impl Backoff {
         }
         let doubled = 20u64 << (self.rounds - Self::SPINS).min(6);
         std::thread::park_timeout(Duration::from_micros(doubled.min(1000)));
-    }
-
-    /// Whether the next pause will sleep.
-    #[must_use]
-    pub fn is_sleepy(&self) -> bool {
-        self.rounds + 1 >= Self::SPINS
     }
 }
 

@@ -11,7 +11,7 @@ const X86: [&str; 3] = ["x86_64-amx", "x86_64-avx512", "x86_64-avx2"];
 /// Whether a device of an arch runs code for another: `Some(0)` for its own, larger numbers for code that uses less of
 /// the device.
 #[must_use]
-pub fn runs_on(device: &str, code: &str) -> Option<u32> {
+pub(crate) fn runs_on(device: &str, code: &str) -> Option<u32> {
     if device == code {
         return Some(0);
     }

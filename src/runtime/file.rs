@@ -95,7 +95,7 @@ impl PackageFile {
     ///
     /// # Errors
     /// `Package`: they are damaged.
-    pub fn check_constants(&self) -> Result<(), RunError> {
+    pub(crate) fn check_constants(&self) -> Result<(), RunError> {
         let Some(view) = &self.data else { return Ok(()) };
         let mut failed = None;
         let mut piece = vec![0; PIECE.min(usize::try_from(view.len_bytes()).unwrap_or(PIECE))];

@@ -12,7 +12,6 @@ mod program;
 mod run;
 mod syscalls;
 
-pub use choose::runs_on;
 pub use error::RunError;
 pub use file::{Check, PackageFile};
 pub use memory::Limits;

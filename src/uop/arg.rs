@@ -147,9 +147,6 @@ impl AxisKind {
             AxisKind::Vector => 'v',
         }
     }
-    pub const fn is_reduce(self) -> bool {
-        matches!(self, AxisKind::Reduce | AxisKind::GroupReduce | AxisKind::Unroll)
-    }
 }
 
 /// Identity of a range: `id` numbers the axis in its kernel, `sub` the ranges that opts split from it.

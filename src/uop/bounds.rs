@@ -185,7 +185,7 @@ pub const fn floor_div(a: i128, b: i128) -> i128 {
     if r != 0 && ((r < 0) != (b < 0)) { q - 1 } else { q }
 }
 /// Remainder with the divisor's sign.
-pub const fn floor_mod(a: i128, b: i128) -> i128 {
+pub(crate) const fn floor_mod(a: i128, b: i128) -> i128 {
     a - floor_div(a, b) * b
 }
 

@@ -59,7 +59,7 @@ pub fn wrap(i: i128, t: Scalar) -> i128 {
 }
 
 /// `f` rounded to the nearest value of float type `t` (ties to even).
-pub fn round_to(f: f64, t: Scalar) -> f64 {
+pub(crate) fn round_to(f: f64, t: Scalar) -> f64 {
     match t {
         Scalar::F32 => f as f32 as f64,
         Scalar::F16 => half::f16::from_f32(to_odd(f)).to_f64(),

@@ -31,11 +31,6 @@ fn lock(hash: u64) -> MutexGuard<'static, Shard> {
     INTERNER[(hash >> 59) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of live nodes in the process.
-pub(super) fn live() -> usize {
-    INTERNER.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).table.len()).sum()
-}
-
 /// The identity of a node.
 struct Parts {
     op: Op,

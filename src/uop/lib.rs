@@ -42,7 +42,8 @@ pub use arg::{
     Arg, Attention, AttentionPart, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Name, RangeArg, Spread,
     Tensor2, TileArg, TileBit, TmaArg, WmmaArg,
 };
-pub use bounds::{Bounds, const_as, floor_div, floor_mod};
+pub(crate) use bounds::floor_mod;
+pub use bounds::{Bounds, const_as, floor_div};
 pub use checked::checked;
 pub use custom::{CustomArg, CustomCode, CustomGradient, CustomText};
 pub use dtype::{AddrSpace, DType, Scalar};

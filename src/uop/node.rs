@@ -48,7 +48,7 @@ impl IntoSrcs for Srcs {
 
 /// A node's content, accessed through [`UOp`]'s methods. Kept small: kernels' graphs are made and freed by the ten
 /// thousand.
-pub struct Node {
+pub(crate) struct Node {
     pub(super) op: Op,
     pub(super) dtype: DType,
     pub(super) src: Srcs,
@@ -266,10 +266,6 @@ impl UOp {
     /// Handles on this node, this one included: those of nodes above it, of Tensors, of callers.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
-    }
-    /// Number of live nodes in the process (for tests and counters).
-    pub fn live_nodes() -> usize {
-        intern::live()
     }
 }
 

@@ -220,10 +220,6 @@ impl Op {
     pub const fn is_commutative(self) -> bool {
         matches!(self, Op::Add | Op::Mul | Op::Max | Op::And | Op::Or | Op::Xor | Op::CmpNe | Op::CmpEq)
     }
-    /// Associative on integers (floats only where reassociation is allowed).
-    pub const fn is_associative(self) -> bool {
-        matches!(self, Op::Add | Op::Mul | Op::Max | Op::And | Op::Or | Op::Xor)
-    }
     /// Ops a Reduce or VReduce may have.
     pub const fn is_reduction(self) -> bool {
         matches!(self, Op::Add | Op::Mul | Op::Max)

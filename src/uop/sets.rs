@@ -13,7 +13,6 @@ impl OpSet {
     pub const COMPARISON: OpSet = OpSet::of(&[Op::CmpLt, Op::CmpNe, Op::CmpEq]);
     pub const COMMUTATIVE: OpSet =
         OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::And, Op::Or, Op::Xor, Op::CmpNe, Op::CmpEq]);
-    pub const ASSOCIATIVE: OpSet = OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::And, Op::Or, Op::Xor]);
     pub const BINARY: OpSet = OpSet::of(&[
         Op::Add,
         Op::Sub,

@@ -151,7 +151,7 @@ pub fn verify(stage: Stage, sink: &UOp) -> Result<(), SpecError> {
 ///
 /// # Errors
 /// The rule it breaks.
-pub fn verify_node(stage: Stage, u: &UOp) -> Result<(), SpecError> {
+pub(crate) fn verify_node(stage: Stage, u: &UOp) -> Result<(), SpecError> {
     let r =
         need(stage.ops().has(u.op()), "op does not belong here").and_then(|()| common(u)).and_then(|()| match stage {
             Stage::Tensor => tensor(u),

@@ -172,7 +172,7 @@ impl UOp {
     }
     /// As [`UOp::rebuild`], but does not descend below nodes for which `enter` is false; `f` has to make these without
     /// sources.
-    pub fn rebuild_if(&self, enter: impl Fn(&UOp) -> bool, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
+    pub(crate) fn rebuild_if(&self, enter: impl Fn(&UOp) -> bool, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
         Order::many(std::slice::from_ref(self), enter).rebuild(f)
     }
 

@@ -67,14 +67,6 @@ fn push_result(text: &mut String, result: Result<i32, Errno>) {
     };
 }
 
-/// All fields of a struct: `name=value, name=value`.
-#[must_use]
-pub fn decode_fields(layout: &Layout, bytes: &[u8]) -> String {
-    let mut text = String::new();
-    push_fields(&mut text, layout, bytes, None);
-    text
-}
-
 fn push_fields(text: &mut String, layout: &Layout, bytes: &[u8], wanted: Option<Dir>) {
     for f in layout.fields {
         let is_wanted = wanted.is_none_or(|dir| f.dir == dir || f.dir == Dir::InOut);
@@ -318,7 +310,8 @@ mod tests {
     fn memory_fault_in_an_event_is_named() {
         let mut event = kfd::EventData { event_id: 4, ..Default::default() };
         event.payload = [1, 0, 0x7f00_0000_3000, 0x1234];
-        let text = decode_fields(&kfd::EventData::LAYOUT, bytes_of(&event));
+        let mut text = String::new();
+        push_fields(&mut text, &kfd::EventData::LAYOUT, bytes_of(&event), None);
         assert!(text.starts_with("payload=memory_exception_data{not_present=1, read_only=0, "), "{text}");
         assert!(text.contains("va=0x7f0000003000, gpu_id=0x1234"), "{text}");
     }

@@ -146,7 +146,7 @@ pub struct Choice {
 impl Choice {
     /// The associated struct where the caller gives its size.
     #[must_use]
-    pub fn layout_of(&self, len_bytes: Option<u64>) -> Option<&'static Layout> {
+    pub(crate) fn layout_of(&self, len_bytes: Option<u64>) -> Option<&'static Layout> {
         self.other.filter(|l| Some(u64::from(l.len_bytes)) == len_bytes).or(self.layout)
     }
 }
@@ -270,7 +270,7 @@ impl<T> Ioctl<T> {
 
     /// The same, with another struct for the answer.
     #[must_use]
-    pub const fn answering(mut self, out: &'static Layout) -> Self {
+    pub(crate) const fn answering(mut self, out: &'static Layout) -> Self {
         self.desc.out = Some(out);
         self
     }

@@ -18,7 +18,7 @@ pub mod uvm;
 pub mod uvm_test;
 
 pub(crate) use decode::integer;
-pub use decode::{Blob, Returned, decode_call, decode_fields};
+pub use decode::{Blob, Returned, decode_call};
 pub use desc::{Choice, Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};
 pub use desc::{chosen, request_len_bytes, request_number, request_type, same_call};
 pub use message::{Message, Value};

@@ -26,21 +26,6 @@ impl LinuxPort {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.get(&fd.0).map(AsRawFd::as_raw_fd).ok_or(Errno::EBADF)
     }
-
-    /// Takes over a descriptor that a driver has made (an exported buffer, an event file).
-    ///
-    /// # Errors
-    /// `EBADF` when it is not open.
-    pub fn adopt(&self, number: i32) -> Result<Fd, Errno> {
-        // SAFETY: F_GETFD only queries; any number may be passed.
-        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-            return Err(Errno::last());
-        }
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the descriptor is open, and a driver has just handed it to the caller, who gives it up here.
-        files.entry(number).or_insert_with(|| unsafe { OwnedFd::from_raw_fd(number) });
-        Ok(Fd(number))
-    }
 }
 
 impl Port for LinuxPort {

@@ -261,19 +261,6 @@ impl DeviceView {
         Ok(())
     }
 
-    /// Copies `len_bytes` from `src` at `src_offset`; the ranges may overlap.
-    ///
-    /// # Errors
-    /// `Range`.
-    pub fn copy_from_view(&self, offset: u64, src: &Self, src_offset: u64, len_bytes: u64) -> Result<(), ViewError> {
-        let to = self.range(offset, len_bytes)?;
-        let from = src.range(src_offset, len_bytes)?;
-        let count = usize::try_from(len_bytes).unwrap_or(0);
-        // SAFETY: both ranges were checked against views that keep them mapped; `copy` allows overlap.
-        unsafe { std::ptr::copy(from.as_ptr::<u8>(), to.as_ptr::<u8>(), count) };
-        Ok(())
-    }
-
     /// Sets `len_bytes` from `offset` to `byte`.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ struct Part {
 }
 
 /// All parts.
-pub struct MemoryTest {
+pub(crate) struct MemoryTest {
     parts: Vec<Part>,
     /// The round's base and whether the place counts, for writing and for comparing: two memories, or both sides of the
     /// comparison would be one value.

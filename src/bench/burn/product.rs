@@ -16,7 +16,7 @@ const TILE: usize = 16;
 const MOST: i64 = 4;
 
 /// A product of one type and size.
-pub struct ProductTest {
+pub(crate) struct ProductTest {
     n: usize,
     of: Scalar,
     /// The tiles of both factors and of the result.

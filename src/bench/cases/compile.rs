@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The entries.
-pub const CASES: &[Case] = &[Case {
+pub(crate) const CASES: &[Case] = &[Case {
     name: "compile/kernel",
     about: "one kernel from its Tensor graph to machine code for the device, on one core of the host",
     unit: Unit::Nanoseconds,

@@ -14,7 +14,7 @@ const ENGINES: crate::case::Axis = crate::case::Axis { name: "engine", values: c
 
 /// The entries.
 #[rustfmt::skip]
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     entry("copies/engine", "the copy queue: up is from pinned host memory, down to it, within the device's own",
         &[words("way", &["up", "down", "within"]), BYTES], engine),
     entry("copies/each", "each copy engine by itself: up is from pinned host memory, down to it",

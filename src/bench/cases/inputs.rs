@@ -7,28 +7,28 @@ use doorbell::engine::Captured;
 use doorbell::tensor::prelude::*;
 
 /// Words of random bits on the session's device.
-pub fn random_words(n: usize) -> Result<Tensor, BenchError> {
+pub(crate) fn random_words(n: usize) -> Result<Tensor, BenchError> {
     let x = Tensor::random_bits([n]);
     x.realize()?;
     Ok(x)
 }
 
 /// Random numbers in -1..1 of a type.
-pub fn random_floats(shape: &[usize], of: Scalar) -> Result<Tensor, BenchError> {
+pub(crate) fn random_floats(shape: &[usize], of: Scalar) -> Result<Tensor, BenchError> {
     let x = Tensor::uniform(shape, -1.0, 1.0).cast(of);
     x.realize()?;
     Ok(x)
 }
 
 /// The only Tensor of a capture, with its commands.
-pub fn captured(made: impl FnOnce() -> Tensor) -> Result<(Tensor, Captured), BenchError> {
+pub(crate) fn captured(made: impl FnOnce() -> Tensor) -> Result<(Tensor, Captured), BenchError> {
     let (mut tensors, captured) = doorbell::engine::captured(|| Ok(vec![made()]))?;
     let tensor = tensors.pop().ok_or_else(|| BenchError::Empty("nothing was computed".into()))?;
     Ok((tensor, captured))
 }
 
 /// The Tensors of a capture, with its commands.
-pub fn captured_all(made: impl FnOnce() -> Vec<Tensor>) -> Result<(Vec<Tensor>, Captured), BenchError> {
+pub(crate) fn captured_all(made: impl FnOnce() -> Vec<Tensor>) -> Result<(Vec<Tensor>, Captured), BenchError> {
     Ok(doorbell::engine::captured(|| Ok(made()))?)
 }
 
@@ -36,7 +36,7 @@ pub fn captured_all(made: impl FnOnce() -> Vec<Tensor>) -> Result<(Vec<Tensor>, 
 const PART: usize = 1 << 14;
 
 /// Parts of a list of `n` elements that are compared: all of it if it is short.
-pub fn parts(n: usize) -> Vec<(usize, usize)> {
+pub(crate) fn parts(n: usize) -> Vec<(usize, usize)> {
     if n <= 4 * PART {
         return vec![(0, n)];
     }
@@ -44,12 +44,12 @@ pub fn parts(n: usize) -> Vec<(usize, usize)> {
 }
 
 /// A part of a Tensor of one axis, as f64.
-pub fn part(x: &Tensor, (begin, len): (usize, usize)) -> Result<Vec<f64>, BenchError> {
+pub(crate) fn part(x: &Tensor, (begin, len): (usize, usize)) -> Result<Vec<f64>, BenchError> {
     Ok(x.shrink(&[(begin, begin + len)]).to_f64()?)
 }
 
 /// A check that each element of `out` is that function of the same elements of `inputs`, within a share of it.
-pub fn elementwise(out: Tensor, inputs: Vec<Tensor>, tolerance: f64, want: fn(&[f64]) -> f64) -> Check {
+pub(crate) fn elementwise(out: Tensor, inputs: Vec<Tensor>, tolerance: f64, want: fn(&[f64]) -> f64) -> Check {
     Box::new(move |_| {
         let n = out.max_numel().map_err(doorbell::Error::from)?;
         for range in parts(n) {
@@ -65,13 +65,13 @@ pub fn elementwise(out: Tensor, inputs: Vec<Tensor>, tolerance: f64, want: fn(&[
 }
 
 /// One element.
-pub fn close(at: usize, have: f64, want: f64, tolerance: f64) -> Result<(), BenchError> {
+pub(crate) fn close(at: usize, have: f64, want: f64, tolerance: f64) -> Result<(), BenchError> {
     let is_close = have == want || (have - want).abs() <= tolerance * want.abs().max(1.0);
     if is_close { Ok(()) } else { Err(BenchError::Wrong(format!("element {at} is {have}, not {want}"))) }
 }
 
 /// The type of a word in a parameter.
-pub fn scalar(word: &str) -> Result<Scalar, BenchError> {
+pub(crate) fn scalar(word: &str) -> Result<Scalar, BenchError> {
     Ok(match word {
         "f64" => Scalar::F64,
         "f32" | "tf32" => Scalar::F32,

@@ -7,7 +7,7 @@ use crate::stats::Draw;
 use doorbell::device::Arg;
 
 /// The entries.
-pub const CASES: &[Case] = &[Case {
+pub(crate) const CASES: &[Case] = &[Case {
     name: "latency/chase",
     about: "time of one of many loads that depend on each other, through memory of a size",
     unit: Unit::Nanoseconds,

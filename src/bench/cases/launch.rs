@@ -17,7 +17,7 @@ const LIST: crate::case::Axis = sizes("kernels", &[16, 1000], &[16, 256], &[16])
 
 /// The entries.
 #[rustfmt::skip]
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     entry("launch/wait", "submits one kernel and waits for it, by the host's clock", &[], wait),
     entry("launch/depth", "a kernel of several that are submitted one by one before a wait",
         &[sizes("depth", &[1, 4, 16, 64, 256, 1024], &[1, 16, 256], &[1, 16])], depth),

@@ -7,7 +7,7 @@ use crate::machine::{Kind, Machine};
 use doorbell::device::Arg;
 
 /// The entries.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "matrix/warp",
         about: "peak rate of the matrix unit on a wave's instruction",

@@ -21,7 +21,7 @@ const SIZES: crate::case::Axis = sizes(
 
 /// The entries.
 #[rustfmt::skip]
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     entry("memory/read", "reads an array, by size: caches and memory", &[SIZES, words("by", &["asm", "made"])], read),
     entry("memory/write", "writes an array", &[ARRAY, words("by", &["asm", "made"])], write),
     entry("memory/copy", "copies an array by a kernel; bulk is by the copy unit of Hopper's multiprocessors",
@@ -56,7 +56,7 @@ fn groups(machine: &Machine) -> u32 {
 }
 
 /// The memory in which a realized Tensor lies, from its first byte on.
-pub fn places(machine: &Machine, x: &Tensor) -> Result<Memory, BenchError> {
+pub(crate) fn places(machine: &Machine, x: &Tensor) -> Result<Memory, BenchError> {
     let lost = || BenchError::Empty(format!("a value is not in memory of {}", machine.name));
     let node = x.uop().map_err(doorbell::Error::from)?;
     let (buffer, offset) = dense_view(&node).ok_or_else(lost)?;
@@ -65,7 +65,7 @@ pub fn places(machine: &Machine, x: &Tensor) -> Result<Memory, BenchError> {
 }
 
 /// Commands that write an array larger than the caches: they are empty of other data afterwards.
-pub fn flush(machine: &Machine) -> Result<Vec<Command>, BenchError> {
+pub(crate) fn flush(machine: &Machine) -> Result<Vec<Command>, BenchError> {
     let n = if machine.is_small { 1 << 12 } else { 64 << 20 };
     let _session = machine.enter();
     let (_, captured) = captured(|| Tensor::full_of([n], 1, Scalar::I32).contiguous())?;

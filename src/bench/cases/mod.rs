@@ -1,16 +1,16 @@
 //! The table of cases: one file a family, one entry a case. To add a case, add its entry to the list of its family; to
 //! add a family, its file and its line in [`ALL`].
 
-pub mod arithmetic;
-pub mod compile;
-pub mod copies;
+pub(crate) mod arithmetic;
+pub(crate) mod compile;
+pub(crate) mod copies;
 pub(crate) mod inputs;
-pub mod latency;
-pub mod launch;
-pub mod matrix;
-pub mod memory;
-pub mod product;
-pub mod program;
+pub(crate) mod latency;
+pub(crate) mod launch;
+pub(crate) mod matrix;
+pub(crate) mod memory;
+pub(crate) mod product;
+pub(crate) mod program;
 
 use crate::case::Case;
 

@@ -8,7 +8,7 @@ use doorbell::tensor::prelude::*;
 use std::time::Instant;
 
 /// The entries.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "program/transformer",
         about: "one block of a transformer, forward: 512 tokens of 1024 (a CPU: 64 of 256)",

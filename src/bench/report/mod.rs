@@ -142,7 +142,7 @@ fn test(out: &mut String, r: &CaseRecord) {
 
 /// Text as XML has it; control characters that XML forbids become blanks.
 #[must_use]
-pub fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let one = |c: char| match c {
         '&' => "&amp;".into(),
         '<' => "&lt;".into(),

@@ -5,7 +5,7 @@ use doorbell_uop::{Op, UOp};
 
 /// How a product with 2^n is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub(crate) enum Scale {
     /// By the exponent field, in two halves: rounded once where the result becomes a denormal or infinity.
     Halves,
     /// By the exponent field: neither denormals nor infinity come out (`fast`).
@@ -40,13 +40,13 @@ const P64: [f64; 12] = [
     4.4353523518648835224e-10,
 ];
 
-pub fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
+pub(crate) fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
     Some(exp2(&u.src()[0], None, l, scale))
 }
 
 /// 2^(x + tail). Any x, NaN stays NaN because comparisons with it are false; the tail is below a unit of x.
-pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, scale: Scale) -> UOp {
+pub(crate) fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, scale: Scale) -> UOp {
     // Beyond these the result is 0 or infinity anyway; within them the exponents below are normal.
     let (lowest, highest) = match (l.double(), scale == Scale::Normal) {
         (false, false) => (-151.0, 130.0),
@@ -72,7 +72,7 @@ pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, scale: Scale) -> UOp {
 }
 
 /// 2^x for x that is not above 0: 0 below the normal numbers, also of -inf.
-pub fn of_negative(x: &UOp) -> Option<UOp> {
+pub(crate) fn of_negative(x: &UOp) -> Option<UOp> {
     let l = Layout::of(x.dtype())?;
     let lowest = if l.double() { -1022.0 } else { -126.0 };
     let (n, bits) = round(x, l);

@@ -5,7 +5,7 @@ use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
 /// Layout of f32 or f64 and the integer types of the same size.
 #[derive(Copy, Clone)]
-pub struct Layout {
+pub(crate) struct Layout {
     pub float: DType,
     pub int: DType,
     pub uint: DType,
@@ -32,39 +32,39 @@ impl Layout {
     }
 }
 
-pub fn lit(like: &UOp, v: f64) -> UOp {
+pub(crate) fn lit(like: &UOp, v: f64) -> UOp {
     like.const_like(v)
 }
-pub fn ilit(t: DType, v: i128) -> UOp {
+pub(crate) fn ilit(t: DType, v: i128) -> UOp {
     UOp::constant(t, ConstVal::Int(v))
 }
-pub fn fma(a: &UOp, b: &UOp, c: &UOp) -> UOp {
+pub(crate) fn fma(a: &UOp, b: &UOp, c: &UOp) -> UOp {
     UOp::alu(Op::MulAcc, [a.clone(), b.clone(), c.clone()])
 }
 /// `coefs[0] + coefs[1]*x + …`
-pub fn polynomial(x: &UOp, coefs: &[f64]) -> UOp {
+pub(crate) fn polynomial(x: &UOp, coefs: &[f64]) -> UOp {
     let (last, rest) = coefs.split_last().unwrap_or((&0.0, &[]));
     rest.iter().rev().fold(lit(x, *last), |p, c| fma(&p, x, &lit(x, *c)))
 }
 /// (nearest integer as a float, the sum whose low bits hold it). `|x| < 2^(mantissa-2)`.
-pub fn round(x: &UOp, l: Layout) -> (UOp, UOp) {
+pub(crate) fn round(x: &UOp, l: Layout) -> (UOp, UOp) {
     let t = x + &lit(x, l.magic);
     (&t - &lit(x, l.magic), t)
 }
 /// 2^n of what [`round`] left in the low bits; n within the normal exponents.
-pub fn power_of_two(rounded: &UOp, l: Layout) -> UOp {
+pub(crate) fn power_of_two(rounded: &UOp, l: Layout) -> UOp {
     let bits = rounded.bitcast(l.int);
     let shifted = bits.binary(Op::Shl, &ilit(l.int, l.mantissa as i128));
     (&shifted + &ilit(l.int, (l.bias as i128) << l.mantissa)).bitcast(l.float)
 }
 /// `|x|`
-pub fn abs(x: &UOp, l: Layout) -> UOp {
+pub(crate) fn abs(x: &UOp, l: Layout) -> UOp {
     let mask = l.int.scalar.int_range().1;
     (&x.bitcast(l.int) & &ilit(l.int, mask)).bitcast(l.float)
 }
 
 /// Trunc without an instruction for it: through the integer type, for values that can have a fraction.
-pub fn trunc(u: &UOp, target: &Target) -> Option<UOp> {
+pub(crate) fn trunc(u: &UOp, target: &Target) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
     if target.supports(Op::Trunc, u.dtype().scalar) {
         return None;
@@ -79,7 +79,7 @@ pub fn trunc(u: &UOp, target: &Target) -> Option<UOp> {
 }
 
 /// `a + b*-1` is a subtraction.
-pub fn minus(u: &UOp) -> Option<UOp> {
+pub(crate) fn minus(u: &UOp) -> Option<UOp> {
     let (a, b) = (&u.src()[0], &u.src()[1]);
     let negated = |x: &UOp| {
         let minus_one = x.op() == Op::Mul && x.src()[1].as_const().is_some_and(ConstVal::is_minus_one);

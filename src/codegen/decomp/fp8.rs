@@ -7,7 +7,7 @@ use super::half::odd_f32;
 use doorbell_uop::{Arg, ConstVal, Op, Scalar, Srcs, UMap, UOp, to_bits as bits_of};
 
 /// The graph with every fp8 value replaced by its bits (U8); returned unchanged if there is none.
-pub fn to_bits(sink: &UOp) -> UOp {
+pub(crate) fn to_bits(sink: &UOp) -> UOp {
     let order = sink.toposort();
     if !order.iter().any(|u| u.dtype().scalar.is_fp8()) {
         return sink.clone();
@@ -60,7 +60,7 @@ fn convert(u: &UOp, src: Srcs) -> UOp {
 }
 
 /// Bits (U8) → f32, exact.
-pub fn decode(b: &UOp, format: Scalar) -> UOp {
+pub(crate) fn decode(b: &UOp, format: Scalar) -> UOp {
     let f32_type = b.dtype().with_scalar(Scalar::F32);
     if format == Scalar::F8E5M2 {
         // The upper half of an f16.
@@ -90,7 +90,7 @@ pub fn decode(b: &UOp, format: Scalar) -> UOp {
 }
 
 /// f32 → bits (U8), to nearest even.
-pub fn encode(x: &UOp, format: Scalar) -> UOp {
+pub(crate) fn encode(x: &UOp, format: Scalar) -> UOp {
     let t = x.dtype().with_scalar(Scalar::U32);
     let k = |v: i128| ilit(t, v);
     // (stored mantissa bits, bias, smallest normal, largest code, code of infinity, of NaN)

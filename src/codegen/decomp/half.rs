@@ -9,7 +9,7 @@ fn is_half(t: DType) -> bool {
     t.space.is_none() && matches!(t.scalar, Scalar::F16 | Scalar::BF16)
 }
 
-pub fn through_f32(u: &UOp, target: &Target) -> Option<UOp> {
+pub(crate) fn through_f32(u: &UOp, target: &Target) -> Option<UOp> {
     let from = u.src().first()?.dtype();
     let f32_of = |x: &UOp| if is_half(x.dtype()) { x.cast(x.dtype().with_scalar(Scalar::F32)) } else { x.clone() };
     match u.op() {

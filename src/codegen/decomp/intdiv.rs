@@ -11,7 +11,7 @@ use super::super::Target;
 use super::float::ilit;
 use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
-pub fn lower(u: &UOp, target: &Target) -> Option<UOp> {
+pub(crate) fn lower(u: &UOp, target: &Target) -> Option<UOp> {
     let t = u.dtype();
     if !t.is_int() {
         return None;

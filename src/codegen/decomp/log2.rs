@@ -47,7 +47,7 @@ const THIRD: (f64, f64) = (1.0 / 3.0, 1.850371707708594e-17);
 /// 2 / ln 2 in two parts.
 const TWO_LOG2_E: (f64, f64) = (2.0 * LOG2_E, 4.0710547481862066e-17);
 
-pub fn lower(u: &UOp, fast: bool) -> Option<UOp> {
+pub(crate) fn lower(u: &UOp, fast: bool) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
     let x = &u.src()[0];
     let (e, f) = split(x, l, fast);
@@ -56,7 +56,7 @@ pub fn lower(u: &UOp, fast: bool) -> Option<UOp> {
 }
 
 /// Above zero and finite: `r`. Infinity and NaN are their own logarithms, zero has -infinity, below is NaN.
-pub fn specials(x: &UOp, r: &UOp) -> UOp {
+pub(crate) fn specials(x: &UOp, r: &UOp) -> UOp {
     let zero = lit(x, 0.0);
     let finite = x.lt(&lit(x, f64::INFINITY)).select(r, x);
     let rest = x.equal(&zero).select(&lit(x, f64::NEG_INFINITY), &lit(x, f64::NAN));
@@ -64,7 +64,7 @@ pub fn specials(x: &UOp, r: &UOp) -> UOp {
 }
 
 /// (exponent as a float, m - 1) of a positive number.
-pub fn split(x: &UOp, l: Layout, fast: bool) -> (UOp, UOp) {
+pub(crate) fn split(x: &UOp, l: Layout, fast: bool) -> (UOp, UOp) {
     let m = l.mantissa as i128;
     // Denormals are scaled up first.
     let smallest = if l.double() { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE as f64 };
@@ -91,7 +91,7 @@ pub fn split(x: &UOp, l: Layout, fast: bool) -> (UOp, UOp) {
 
 /// log2 of a positive finite f64 as a sum of two, the second below half a unit of the first: relative error below
 /// 2^-64. With s = f/(2+f): log2(1+f) = 2/ln 2 * s * (1 + s^2/3 + s^4/5 + ...), all but the last terms in pairs.
-pub fn pair(x: &UOp, l: Layout) -> (UOp, UOp) {
+pub(crate) fn pair(x: &UOp, l: Layout) -> (UOp, UOp) {
     let (e, f) = split(x, l, false);
     let k = |v: f64| lit(&f, v);
     let t = &f + &k(2.0);

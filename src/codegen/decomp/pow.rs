@@ -12,7 +12,7 @@ use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 const MAX_CHAIN: i64 = 32;
 
 /// `scale`: how products with powers of two are made; not `Scale::Normal`.
-pub fn lower(u: &UOp, target: &Target, scale: Scale) -> Option<UOp> {
+pub(crate) fn lower(u: &UOp, target: &Target, scale: Scale) -> Option<UOp> {
     let (x, y) = (&u.src()[0], &u.src()[1]);
     if u.dtype().is_int() {
         return Some(integer(x, y));

@@ -65,7 +65,7 @@ const ONE_OVER_PI: [u64; 20] = [
     0x2b01_9823_7e3d_b5d5,
 ];
 
-pub fn lower(u: &UOp, target: &Target, fast: bool) -> Option<UOp> {
+pub(crate) fn lower(u: &UOp, target: &Target, fast: bool) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
     if target.supports(Op::Sin, u.dtype().scalar) {
         return None;

@@ -5,7 +5,7 @@ use doorbell_uop::{Op, Scalar, UOp};
 
 const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
 
-pub fn lower(u: &UOp) -> Option<UOp> {
+pub(crate) fn lower(u: &UOp) -> Option<UOp> {
     let (counter, key) = (&u.src()[0], &u.src()[1]);
     let (wide, t) = (u.dtype(), u.dtype().with_scalar(Scalar::U32));
     let low = |x: &UOp| x.cast(t);

@@ -21,7 +21,7 @@
 //! with holes (Wimmer, Mössenböck 2005), spilling separate from colouring (Braun, Hack 2009), the checker's idea from
 //! regalloc2. Left out: sub-register operands (a partial write is a `Mod` of the whole), shuffling of call arguments.
 
-pub mod checker;
+mod checker;
 mod color;
 mod func;
 mod live;

@@ -40,13 +40,13 @@ impl Placement {
 }
 
 /// The GPUs that have a buffer mapped in their page tables.
-pub type Gpus = Arc<Mutex<Vec<u32>>>;
+pub(crate) type Gpus = Arc<Mutex<Vec<u32>>>;
 
 /// Maps a buffer in a GPU's page table, if it is not mapped yet.
 ///
 /// # Errors
 /// The driver's.
-pub fn map_to(driver: &Driver, handle: u64, gpus: &Gpus, gpu_id: u32) -> Result<(), CallError> {
+pub(crate) fn map_to(driver: &Driver, handle: u64, gpus: &Gpus, gpu_id: u32) -> Result<(), CallError> {
     let mut gpus = gpus.lock().unwrap_or_else(PoisonError::into_inner);
     if gpus.contains(&gpu_id) {
         return Ok(());
@@ -65,7 +65,7 @@ pub fn map_to(driver: &Driver, handle: u64, gpus: &Gpus, gpu_id: u32) -> Result<
 
 /// A buffer without a reference to its driver; its owner must call [`Buffer::free`].
 #[derive(Debug)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     handle: u64,
     len_bytes: u64,
     gpus: Gpus,

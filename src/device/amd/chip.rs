@@ -98,7 +98,7 @@ impl Chip {
 
     /// Alignment of a wave's scratch in bytes.
     #[must_use]
-    pub fn scratch_align(&self) -> u64 {
+    pub(crate) fn scratch_align(&self) -> u64 {
         u64::from(self.gfx.table().scratch_granule_bytes)
     }
 }

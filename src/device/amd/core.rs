@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// Sets the device's fault, unless it has one; the device refuses all work from then on.
-    pub fn set_fault(&self, fault: &Fault) {
+    pub(crate) fn set_fault(&self, fault: &Fault) {
         if self.fault().is_some() {
             return;
         }
@@ -207,7 +207,7 @@ impl Core {
     }
 
     /// As [`Core::set_fault`], with a text.
-    pub fn set_fault_text(&self, text: String) {
+    pub(crate) fn set_fault_text(&self, text: String) {
         self.health.set_fault(text);
     }
 
@@ -217,14 +217,14 @@ impl Core {
     }
 
     /// Records that code was loaded: the instruction cache may be stale.
-    pub fn note_code(&self) {
+    pub(crate) fn note_code(&self) {
         // ORDER: release; the code has been written before.
         self.code.fetch_add(1, Ordering::Release);
     }
 
     /// Changes whenever code is loaded; never 0.
     #[must_use]
-    pub fn code_loaded(&self) -> u64 {
+    pub(crate) fn code_loaded(&self) -> u64 {
         self.code.load(Ordering::Acquire)
     }
 
@@ -239,7 +239,7 @@ impl Core {
     }
 
     #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.health.is_closed()
     }
 }

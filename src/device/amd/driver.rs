@@ -141,7 +141,7 @@ impl Driver {
 
     /// The last calls, oldest first.
     #[must_use]
-    pub fn recent_calls(&self) -> String {
+    pub(crate) fn recent_calls(&self) -> String {
         self.last_calls.line()
     }
 
@@ -199,7 +199,7 @@ impl Driver {
     }
 
     /// Records a buffer.
-    pub fn note_buffer(&self, va: u64, len_bytes: u64, handle: u64, gpus: &Gpus) {
+    pub(crate) fn note_buffer(&self, va: u64, len_bytes: u64, handle: u64, gpus: &Gpus) {
         self.buffer_map().note(va, len_bytes, (handle, Gpus::clone(gpus)));
     }
 
@@ -212,14 +212,14 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's: `EINVAL` for memory of a device without a link to this one.
-    pub fn map_peer(&self, va: u64, gpu_id: u32) -> Result<bool, CallError> {
+    pub(crate) fn map_peer(&self, va: u64, gpu_id: u32) -> Result<bool, CallError> {
         let found = self.buffer_map().containing(va).map(|(_, _, (handle, gpus))| (*handle, Gpus::clone(gpus)));
         let Some((handle, gpus)) = found else { return Ok(false) };
         super::bo::map_to(self, handle, &gpus, gpu_id).map(|()| true)
     }
 
     /// Records that a buffer was freed.
-    pub fn forget_buffer(&self, va: u64) {
+    pub(crate) fn forget_buffer(&self, va: u64) {
         self.buffer_map().forget(va);
     }
 

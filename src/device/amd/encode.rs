@@ -20,7 +20,7 @@ const PIECE_PACKETS: usize = 16;
 
 /// A list: its dwords, and where each piece ends.
 #[derive(Clone, Debug, Default)]
-pub struct List {
+pub(crate) struct List {
     words: Vec<u32>,
     ends: Vec<usize>,
 }
@@ -65,13 +65,13 @@ impl List {
 
 /// Address and size of scratch, as register values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScratchRegs {
+pub(crate) struct ScratchRegs {
     pub tmpring_size: u32,
     pub base: u64,
 }
 
 /// Memory for indirect buffers: stores dwords where the device can read them, and returns their address.
-pub trait IbMemory<E> {
+pub(crate) trait IbMemory<E> {
     /// # Errors
     /// The implementation's error when there is no room.
     fn place(&mut self, words: &[u32]) -> Result<u64, E>;
@@ -79,7 +79,7 @@ pub trait IbMemory<E> {
 
 /// Encodes for the compute ring.
 #[derive(Debug)]
-pub struct Compute {
+pub(crate) struct Compute {
     chip: &'static Chip,
     xcc_count: u32,
     pub list: List,
@@ -273,7 +273,7 @@ impl Compute {
 
 /// A cache operation of the copy engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyCaches {
+pub(crate) enum CopyCaches {
     /// Before copies: makes others' writes visible to the engine.
     Invalidate,
     /// After copies: makes their writes visible to others.
@@ -293,7 +293,7 @@ impl CopyCaches {
 
 /// Encodes for the copy ring.
 #[derive(Debug)]
-pub struct Copy {
+pub(crate) struct Copy {
     engine: sdma::Sdma,
     pub list: List,
 }
@@ -371,7 +371,7 @@ impl Copy {
 
 /// Low dword of an address, then the high one: two user SGPRs.
 #[must_use]
-pub fn sgpr_pair(va: u64) -> [u32; 2] {
+pub(crate) fn sgpr_pair(va: u64) -> [u32; 2] {
     split(va)
 }
 

@@ -101,7 +101,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's.
-    pub fn faults_so_far(&self) -> Result<FaultMark, CallError> {
+    pub(crate) fn faults_so_far(&self) -> Result<FaultMark, CallError> {
         let mut inner = self.events.lock();
         if inner.memory != 0 && inner.hw_exception != 0 {
             let mut data = [inner.memory, inner.hw_exception].map(wait_entry);
@@ -160,7 +160,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's.
-    pub fn fault_now(&self, event: SignalEvent) -> Result<Option<Fault>, CallError> {
+    pub(crate) fn fault_now(&self, event: SignalEvent) -> Result<Option<Fault>, CallError> {
         self.faults_so_far()?;
         Ok(self.events.lock().fault_of(&event))
     }

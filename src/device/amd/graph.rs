@@ -41,7 +41,7 @@ impl IbMemory<DeviceError> for OwnIbs {
 
 /// Layout of a launch's argument block.
 #[derive(Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     lds_bytes: u32,
     /// Its offset in the list's arguments.
     at: u64,
@@ -52,7 +52,7 @@ pub struct Layout {
 
 /// One copy of the data that the GPU reads.
 #[derive(Debug)]
-pub struct Image {
+pub(crate) struct Image {
     kernargs_va: u64,
     kernargs: View,
     /// Indirect buffers: address, dwords. PM4 rings.

@@ -19,7 +19,7 @@ const ENTRY_ALIGN: u64 = 256;
 
 /// A parsed image before it has an address, and the kernel's position in it.
 #[derive(Clone, Debug)]
-pub struct ParsedImage {
+pub(crate) struct ParsedImage {
     content: Content,
     pub descriptor: KernelDescriptor,
     pub descriptor_offset: u64,

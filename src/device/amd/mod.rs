@@ -89,7 +89,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// `Unavailable`: the topology cannot be read, for example because there is no driver.
-pub fn usable_nodes(name: &str, port: &dyn Port) -> Result<Vec<Node>, DeviceError> {
+pub(crate) fn usable_nodes(name: &str, port: &dyn Port) -> Result<Vec<Node>, DeviceError> {
     let nodes = read_nodes(port).map_err(|errno| {
         let hint = if errno == Errno::ENOENT { " (no amdgpu driver)" } else { "" };
         DeviceError::Unavailable { name: name.into(), why: format!("read {}: {errno}{hint}", topology::NODES) }

@@ -14,7 +14,7 @@ use doorbell_hcq::packet::{EmitError, GpuVa, aql};
 use smallvec::SmallVec;
 
 /// Alignment of argument blocks.
-pub const KERNARG_ALIGN: usize = 64;
+pub(crate) const KERNARG_ALIGN: usize = 64;
 /// Most work-items of a workgroup.
 const MAX_WORK_ITEMS: u128 = 1024;
 /// Bytes of the hidden arguments.
@@ -27,14 +27,14 @@ fn has(d: &KernelDescriptor, property: BitField) -> bool {
 
 /// Offset and length of an argument in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArgRange {
+pub(crate) struct ArgRange {
     pub offset: usize,
     pub len: usize,
 }
 
 /// A loaded kernel. The buffer of its code is freed with the last handle.
 #[derive(Debug)]
-pub struct LoadedKernel {
+pub(crate) struct LoadedKernel {
     pub name: std::sync::Arc<str>,
     pub descriptor: KernelDescriptor,
     /// Its arguments, in order; `None` if the object does not declare them.
@@ -50,7 +50,7 @@ pub struct LoadedKernel {
 
 /// One checked launch.
 #[derive(Debug)]
-pub struct Launch<'a> {
+pub(crate) struct Launch<'a> {
     pub program: &'a LoadedKernel,
     pub geometry: Geometry,
     /// Total LDS of a workgroup.
@@ -64,7 +64,7 @@ pub struct Launch<'a> {
 /// An argument block under construction: explicit arguments, hidden ones, and the dispatch packet for kernels that need
 /// its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Block {
+pub(crate) struct Block {
     /// Padded to a multiple of [`KERNARG_ALIGN`].
     pub bytes: SmallVec<[u8; 192]>,
     /// Offset of each argument.
@@ -76,7 +76,7 @@ pub struct Block {
 ///
 /// # Errors
 /// A message that says what the kernel or the chip does not support.
-pub fn check(program: &LoadedKernel, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
+pub(crate) fn check(program: &LoadedKernel, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
     let d = &program.descriptor;
     let items: u128 = geometry.local.iter().map(|n| u128::from(*n)).product();
     let lds_bytes = d.group_segment_bytes.saturating_add(geometry.local_bytes);

@@ -32,11 +32,11 @@ const SLICE_MS: u128 = 20; // TIMEOUT: the delay in that case.
 const IB_BYTES: u64 = 1 << 20;
 
 /// A queue of this device.
-pub type AmdQueue = GpuQueue<Packets>;
+pub(crate) type AmdQueue = GpuQueue<Packets>;
 
 /// The list of packets under construction, and the ring that it will be submitted to.
 #[derive(Debug)]
-pub struct Packets {
+pub(crate) struct Packets {
     ring: HwRing,
     engine: Engine,
     kernargs: Kernargs,
@@ -73,7 +73,7 @@ impl Engine {
 
 /// The event on which a waiting host sleeps.
 #[derive(Debug)]
-pub struct Event(SignalEvent);
+pub(crate) struct Event(SignalEvent);
 
 /// Indirect buffers in a ring of device-visible words.
 struct IbRing<'a> {
@@ -91,7 +91,7 @@ impl IbMemory<DeviceError> for IbRing<'_> {
 }
 
 /// No memory for indirect buffers: a PM4 ring does not need any.
-pub struct NoIb;
+pub(crate) struct NoIb;
 
 impl IbMemory<DeviceError> for NoIb {
     fn place(&mut self, _words: &[u32]) -> Result<u64, DeviceError> {
@@ -111,7 +111,7 @@ fn put_words(ring: &mut Kernargs, words: &[u64], context: &SubmitContext<'_, Cor
 ///
 /// # Errors
 /// `Driver` with the call that was refused.
-pub fn open(core: &Arc<Core>, kind: QueueKind) -> Result<Arc<AmdQueue>, DeviceError> {
+pub(crate) fn open(core: &Arc<Core>, kind: QueueKind) -> Result<Arc<AmdQueue>, DeviceError> {
     let is_pm4 = core.chip.format == super::chip::QueueFormat::Pm4;
     let ring_kind = match kind {
         QueueKind::Compute if is_pm4 => RingKind::Pm4,

@@ -169,7 +169,7 @@ impl HwRing {
 
     /// The longest packet sequence that can ever be pushed at once, in dwords.
     #[must_use]
-    pub fn max_dwords(&self) -> u64 {
+    pub(crate) fn max_dwords(&self) -> u64 {
         self.size_bytes / 8
     }
 
@@ -314,5 +314,5 @@ fn init_aql(core: &Core, ring: &View, page: &View, base: u64, size_bytes: u64) -
 }
 
 /// Bits 63:32 of the apertures' addresses on gfx9 and later.
-pub const APERTURE_LDS_HI: u32 = 0x1_0000;
-pub const APERTURE_SCRATCH_HI: u32 = 0x2_0000;
+pub(crate) const APERTURE_LDS_HI: u32 = 0x1_0000;
+pub(crate) const APERTURE_SCRATCH_HI: u32 = 0x2_0000;

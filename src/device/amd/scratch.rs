@@ -20,7 +20,7 @@ const MAX_WAVES: u64 = 4095;
 
 /// The scratch of one ring.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     #[allow(dead_code)] // keeps the buffer
     bo: Option<Bo>,
     lane_bytes: u64,
@@ -29,7 +29,7 @@ pub struct Scratch {
 
 /// The sizes that follow from a kernel's scratch on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Bytes per lane, rounded up.
     pub lane_bytes: u64,
     pub wave_bytes: u64,

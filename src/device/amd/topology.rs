@@ -10,7 +10,7 @@ use doorbell_ioctl::port::{Errno, Port};
 use std::collections::BTreeMap;
 
 /// Folder of the nodes.
-pub const NODES: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
+pub(crate) const NODES: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
 
 /// One GPU of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

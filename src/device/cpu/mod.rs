@@ -20,7 +20,7 @@ mod queue;
 pub use alloc::MemoryCounters;
 pub use doorbell_ioctl::port::machine_memory_bytes;
 pub use exec::InPlace;
-pub use options::{ARCH_AVX2, ARCH_AVX512, ARCHS, CpuOptions, choose_arch};
+pub use options::{ARCHS, CpuOptions, choose_arch};
 
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses};

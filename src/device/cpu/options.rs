@@ -52,7 +52,7 @@ impl Default for CpuOptions {
 impl CpuOptions {
     /// `threads`, with 0 replaced by the cores that the process may use.
     #[must_use]
-    pub fn resolved_threads(&self) -> u32 {
+    pub(crate) fn resolved_threads(&self) -> u32 {
         if self.threads != 0 {
             return self.threads;
         }
@@ -61,15 +61,15 @@ impl CpuOptions {
 }
 
 /// AVX2 and FMA: the minimum.
-pub const ARCH_AVX2: &str = "x86_64-avx2";
+pub(crate) const ARCH_AVX2: &str = "x86_64-avx2";
 /// AVX-512 F, BW, CD, DQ and VL.
-pub const ARCH_AVX512: &str = "x86_64-avx512";
+pub(crate) const ARCH_AVX512: &str = "x86_64-avx512";
 /// Also AMX tiles with bf16, if the kernel permits the process to use them.
-pub const ARCH_AMX: &str = "x86_64-amx";
+pub(crate) const ARCH_AMX: &str = "x86_64-amx";
 /// Valid names, for messages.
 pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512, x86_64-amx, aarch64-neon";
 /// Armv8.0-A with Advanced SIMD: every 64-bit Arm processor that runs an operating system.
-pub const ARCH_NEON: &str = "aarch64-neon";
+pub(crate) const ARCH_NEON: &str = "aarch64-neon";
 
 /// The features that this machine lacks for AVX2 code and for AVX-512 code.
 #[cfg(target_arch = "x86_64")]

@@ -10,7 +10,7 @@ const REMEMBERED: usize = 64;
 
 /// Buffers by address, each with the driver's data `T`; address and length of freed ones.
 #[derive(Debug)]
-pub struct BufferMap<T> {
+pub(crate) struct BufferMap<T> {
     live: BTreeMap<u64, (u64, T)>,
     freed: VecDeque<(u64, u64)>,
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The state that the queues of one open GPU share.
-pub trait GpuCore: Debug + Send + Sync + 'static {
+pub(crate) trait GpuCore: Debug + Send + Sync + 'static {
     fn tag(&self) -> &DeviceTag;
     fn health(&self) -> &Health;
     /// How long a submission waits for ring space, and a host copy for a staging buffer.
@@ -60,7 +60,7 @@ pub trait GpuCore: Debug + Send + Sync + 'static {
 }
 
 /// A vendor's part of a loaded kernel.
-pub trait GpuProgram: Any + Send + Sync {
+pub(crate) trait GpuProgram: Any + Send + Sync {
     fn name(&self) -> &Arc<str>;
     /// Address of the first instruction.
     fn entry(&self) -> u64;
@@ -70,7 +70,7 @@ pub trait GpuProgram: Any + Send + Sync {
 
 /// The submission being encoded: its device, its timeline, and the value that it will signal.
 #[derive(Debug)]
-pub struct SubmitContext<'a, C> {
+pub(crate) struct SubmitContext<'a, C> {
     pub core: &'a C,
     pub timeline: &'a Arc<Timeline>,
     pub value: u64,
@@ -81,7 +81,7 @@ pub struct SubmitContext<'a, C> {
 ///
 /// For each submission: `begin`, `open`, a `wait` for each signal, `acquire`, the commands, `seal`, and `push` until
 /// everything is in the ring. A list may be abandoned before `push`; the next `begin` then discards it.
-pub trait Encode: Debug + Send + Sized + 'static {
+pub(crate) trait Encode: Debug + Send + Sized + 'static {
     type Core: GpuCore;
     type Program: GpuProgram;
     type Watch: Watch<Self>;
@@ -165,7 +165,7 @@ pub trait Encode: Debug + Send + Sized + 'static {
 }
 
 /// The vendor's part of a queue outside its lock: how a waiting host sleeps and checks for faults.
-pub trait Watch<E: Encode>: Debug + Send + Sync {
+pub(crate) trait Watch<E: Encode>: Debug + Send + Sync {
     /// A host's state between sleeps.
     type Nap: Default;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The buffers in use.
 #[derive(Debug)]
-pub struct HostBuffers<B>(Mutex<Vec<B>>);
+pub(crate) struct HostBuffers<B>(Mutex<Vec<B>>);
 
 impl<B> Default for HostBuffers<B> {
     fn default() -> Self {

@@ -8,7 +8,7 @@ const REMEMBERED: usize = 8;
 
 /// The last calls, oldest first.
 #[derive(Debug, Default)]
-pub struct LastCalls(Mutex<VecDeque<String>>);
+pub(crate) struct LastCalls(Mutex<VecDeque<String>>);
 
 impl LastCalls {
     /// Adds a call, with its error if it failed.

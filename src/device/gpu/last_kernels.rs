@@ -9,11 +9,11 @@ use std::sync::Arc;
 const REMEMBERED: usize = 4;
 
 /// A kernel's name and entry.
-pub type NamedKernel = (Arc<str>, u64);
+pub(crate) type NamedKernel = (Arc<str>, u64);
 
 /// The last kernels of a list.
 #[must_use]
-pub fn last_of(kernels: impl DoubleEndedIterator<Item = NamedKernel>) -> Arc<[NamedKernel]> {
+pub(crate) fn last_of(kernels: impl DoubleEndedIterator<Item = NamedKernel>) -> Arc<[NamedKernel]> {
     let mut last: Vec<NamedKernel> = kernels.rev().take(REMEMBERED).collect();
     last.reverse();
     last.into()
@@ -27,7 +27,7 @@ enum Entry {
 
 /// The last kernels and lists, oldest first; consecutive launches of one kernel are one entry.
 #[derive(Debug, Default)]
-pub struct LastKernels(VecDeque<Entry>);
+pub(crate) struct LastKernels(VecDeque<Entry>);
 
 impl LastKernels {
     fn push(&mut self, last: Entry) {

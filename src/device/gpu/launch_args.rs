@@ -19,7 +19,7 @@ struct Launch {
 
 /// The arguments of all launches, in order.
 #[derive(Debug, Default)]
-pub struct LaunchArgs {
+pub(crate) struct LaunchArgs {
     /// The bytes of all launches, one after another.
     image: Vec<u8>,
     launches: Vec<Launch>,

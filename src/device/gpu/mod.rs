@@ -5,18 +5,18 @@
 //! that a device combines: memory ([`pool`], [`host_buffers`], [`staging`], [`signal_pages`]), and parts of reports
 //! ([`last_kernels`], [`last_calls`], [`buffer_map`]).
 
-pub mod buffer_map;
-pub mod clock;
-pub mod encode;
-pub mod host_buffers;
-pub mod last_calls;
-pub mod last_kernels;
-pub mod launch_args;
-pub mod pool;
-pub mod queue;
-pub mod recorded;
-pub mod signal_pages;
-pub mod staging;
+pub(crate) mod buffer_map;
+pub(crate) mod clock;
+pub(crate) mod encode;
+pub(crate) mod host_buffers;
+pub(crate) mod last_calls;
+pub(crate) mod last_kernels;
+pub(crate) mod launch_args;
+pub(crate) mod pool;
+pub(crate) mod queue;
+pub(crate) mod recorded;
+pub(crate) mod signal_pages;
+pub(crate) mod staging;
 
 #[cfg(test)]
 mod tests;

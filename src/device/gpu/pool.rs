@@ -27,7 +27,7 @@ pub trait Buffer: Send + Sync + std::fmt::Debug {
 }
 
 /// The source of buffers, with properties of the device.
-pub trait Source: Send + Sync + std::fmt::Debug {
+pub(crate) trait Source: Send + Sync + std::fmt::Debug {
     fn device(&self) -> &str;
     /// Bytes of the device's memory; 0 if unknown.
     fn memory_bytes(&self) -> u64;
@@ -71,7 +71,7 @@ struct State {
 
 /// The allocator of one device.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     source: Arc<dyn Source>,
     state: Mutex<State>,
 }

@@ -21,7 +21,7 @@ const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is reporte
 
 /// State for submitting, under the queue's lock.
 #[derive(Debug)]
-pub struct Producer<E> {
+pub(crate) struct Producer<E> {
     // None once the queue is closed.
     encoder: Option<E>,
     in_flight: InFlight,
@@ -36,7 +36,7 @@ impl<E> Producer<E> {
 }
 
 /// A queue of a GPU.
-pub struct GpuQueue<E: Encode> {
+pub(crate) struct GpuQueue<E: Encode> {
     core: Arc<E::Core>,
     kind: QueueKind,
     timeline: Arc<Timeline>,
@@ -52,7 +52,7 @@ impl<E: Encode> Debug for GpuQueue<E> {
 
 /// The name of a queue's timeline.
 #[must_use]
-pub fn name_of(tag: &DeviceTag, kind: QueueKind) -> String {
+pub(crate) fn name_of(tag: &DeviceTag, kind: QueueKind) -> String {
     match kind {
         QueueKind::Compute => format!("{tag}/compute"),
         QueueKind::Copy => format!("{tag}/copy"),
@@ -244,7 +244,7 @@ impl<E: Encode> GpuQueue<E> {
 ///
 /// # Errors
 /// The errors of a submission; an invalid command is refused before the first run is submitted.
-pub fn submit_runs<E: Encode>(
+pub(crate) fn submit_runs<E: Encode>(
     compute: &GpuQueue<E>,
     copies: &GpuQueue<E>,
     commands: &[Command],
@@ -264,7 +264,7 @@ pub fn submit_runs<E: Encode>(
 ///
 /// # Errors
 /// `Wait` after `timeout`, or when a queue has ended.
-pub fn synchronize<E: Encode>(
+pub(crate) fn synchronize<E: Encode>(
     queues: impl IntoIterator<Item = Arc<GpuQueue<E>>>,
     timeout: Duration,
 ) -> Result<(), DeviceError> {
@@ -278,7 +278,7 @@ pub fn synchronize<E: Encode>(
 
 /// A submission under construction, under the queue's lock.
 #[derive(Debug)]
-pub struct Submission<'a, E: Encode> {
+pub(crate) struct Submission<'a, E: Encode> {
     queue: &'a GpuQueue<E>,
     pub context: SubmitContext<'a, E::Core>,
     pub encoder: &'a mut E,

@@ -20,7 +20,7 @@ const COPIES: usize = 4;
 
 /// A launch's arguments, as its kernel reads them.
 #[derive(Debug)]
-pub struct LaidOut<L> {
+pub(crate) struct LaidOut<L> {
     pub bytes: Vec<u8>,
     /// Offset in these bytes and length of each argument.
     pub arg_ranges: Vec<(usize, usize)>,
@@ -29,7 +29,7 @@ pub struct LaidOut<L> {
 
 /// One launch of a list.
 #[derive(Debug)]
-pub struct Step<L> {
+pub(crate) struct Step<L> {
     pub kernel: Kernel,
     pub geometry: Geometry,
     pub stamp: Option<Stamp>,
@@ -39,13 +39,13 @@ pub struct Step<L> {
 
 /// The launches of a list, in order.
 #[derive(Debug)]
-pub struct Launches<L> {
+pub(crate) struct Launches<L> {
     pub steps: Vec<Step<L>>,
     pub args: LaunchArgs,
 }
 
 /// The vendor's part of a recorded list: packets prepared in memory of their own, and how a submission runs them.
-pub trait EncodeList: Encode {
+pub(crate) trait EncodeList: Encode {
     /// Layout of a launch's data in an image.
     type Layout: Debug + Send;
     /// One copy of the data that the GPU reads: arguments and packets.
@@ -110,7 +110,7 @@ struct Copy<I> {
 
 /// A recorded list on a GPU.
 #[derive(Debug)]
-pub struct GpuList<E: EncodeList> {
+pub(crate) struct GpuList<E: EncodeList> {
     queue: Arc<GpuQueue<E>>,
     launches: Launches<E::Layout>,
     /// Number of patches so far and, for each launch, the number of the last one that changed it.

@@ -39,7 +39,7 @@ fn holds<B: Buffer>(page: &B, signal: &Signal) -> bool {
 
 /// Pages of signals, shared with the pool that divides them.
 #[derive(Debug)]
-pub struct SignalPages<B>(Arc<Mutex<Vec<Arc<B>>>>);
+pub(crate) struct SignalPages<B>(Arc<Mutex<Vec<Arc<B>>>>);
 
 impl<B> Clone for SignalPages<B> {
     fn clone(&self) -> Self {

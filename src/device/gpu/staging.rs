@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Memory mapped for both device and host; freed when `keep` is dropped.
 #[derive(Clone, Debug)]
-pub struct SharedBuffer {
+pub(crate) struct SharedBuffer {
     /// Address as the device sees it.
     pub va: u64,
     pub view: View,
@@ -32,7 +32,7 @@ struct Slot {
 
 /// Both buffers, allocated on first use.
 #[derive(Debug, Default)]
-pub struct Staging(Mutex<Option<Slots>>);
+pub(crate) struct Staging(Mutex<Option<Slots>>);
 
 impl Staging {
     /// Copies host bytes to memory. Returns once `src` has been read; the memory's uses show when the copy is done.
@@ -165,7 +165,7 @@ impl Slots {
 ///
 /// # Errors
 /// As [`Device::copy_in`]; `Wait`.
-pub fn upload_code(device: &impl Device, va: u64, bytes: &[u8], timeout: Duration) -> Result<(), DeviceError> {
+pub(crate) fn upload_code(device: &impl Device, va: u64, bytes: &[u8], timeout: Duration) -> Result<(), DeviceError> {
     // A temporary handle, which frees nothing when it is dropped.
     let (tag, uses) = (device.tag().clone(), Uses::new(None));
     let parts = MemoryParts { device: tag, va, len_bytes: bytes.len() as u64, host: None, uses, release: None };

@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// An archive and its file.
 #[derive(Debug)]
-pub struct ArchiveFile {
+pub(crate) struct ArchiveFile {
     path: PathBuf,
     archive: Owned<Archive>,
     /// Holds pipelines that the file does not.
@@ -24,7 +24,7 @@ pub struct ArchiveFile {
 }
 
 /// The place of a file. Call it in a pool.
-pub fn url(runtime: &'static Runtime, path: &Path) -> Option<Owned<NsUrl>> {
+pub(crate) fn url(runtime: &'static Runtime, path: &Path) -> Option<Owned<NsUrl>> {
     NsUrl::of_file(runtime, &string(runtime, path.to_str()?)?)?.0
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// What a device and its queues share.
 #[derive(Debug)]
-pub struct Common {
+pub(crate) struct Common {
     pub name: String,
     pub tag: DeviceTag,
     pub runtime: &'static Runtime,
@@ -26,7 +26,7 @@ pub struct Common {
 }
 
 /// What all handles of an open device share.
-pub struct Core {
+pub(crate) struct Core {
     pub common: Arc<Common>,
     /// Bytes of memories that are alive.
     pub used_bytes: AtomicU64,
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Core {
     }
 }
 
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -320,14 +320,14 @@ impl Core {
 }
 
 /// What a submission begins after.
-pub struct Start {
+pub(crate) struct Start {
     /// The event's value of the command buffer before it.
     pub after: u64,
     /// Other queues of the device, each with its event's value.
     pub waits: Vec<(Arc<Queue>, u64)>,
 }
 
-pub fn stamp_of(command: &Command) -> Option<&Stamp> {
+pub(crate) fn stamp_of(command: &Command) -> Option<&Stamp> {
     match command {
         Command::Exec { stamp, .. } | Command::Copy { stamp, .. } => stamp.as_ref(),
         Command::Wait(_) => None,
@@ -345,7 +345,7 @@ fn runs(commands: &[Command]) -> Vec<&[Command]> {
 }
 
 /// The kernels of a command buffer, for its errors.
-pub fn label(run: &[Command]) -> String {
+pub(crate) fn label(run: &[Command]) -> String {
     let mut label = String::new();
     for command in run {
         let name = match command {

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// `MTLIndirectCommandTypeConcurrentDispatch`.
-pub const CONCURRENT_DISPATCH: u64 = 32;
+pub(crate) const CONCURRENT_DISPATCH: u64 = 32;
 /// `MTLResourceUsageRead | MTLResourceUsageWrite`.
 const READ_WRITE: u64 = 3;
 /// Bytes from one variable to the next.
@@ -55,7 +55,7 @@ struct Copy {
 
 /// A recorded list.
 #[derive(Debug)]
-pub struct IndirectList {
+pub(crate) struct IndirectList {
     core: Arc<Core>,
     commands: Vec<Command>,
     label: String,

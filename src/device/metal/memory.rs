@@ -18,9 +18,9 @@ const BUFFER_STEP: u64 = 16;
 /// A page of Apple's chips: where memory of the program can be used in place, it is whole pages.
 const PAGE: u64 = 16 << 10;
 /// Memory that host and GPU share, with hazards tracked by the framework.
-pub const SHARED: u64 = 0;
+pub(crate) const SHARED: u64 = 0;
 /// Memory of the GPU alone (`MTLResourceStorageModePrivate`).
-pub const PRIVATE: u64 = 2 << 4;
+pub(crate) const PRIVATE: u64 = 2 << 4;
 /// Copies of a blit encoder begin and end at multiples of this on a Mac.
 const COPY_STEP: u64 = 4;
 /// Bytes that are copied at a time between the host and private memory.

@@ -22,7 +22,8 @@ mod select;
 mod tests;
 
 pub use replay::{family_of, replay};
-pub use select::{SOFTWARE_FAMILIES, Selector};
+pub(crate) use select::SOFTWARE_FAMILIES;
+pub use select::Selector;
 
 use self::archive::ArchiveFile;
 use self::core::{Common, Core, lock};
@@ -77,7 +78,7 @@ fn find(name: &str, runtime: &'static Runtime, selector: &Selector) -> Result<Ow
 
 /// The arch of a family of Apple's GPUs: 7 for Apple7.
 #[must_use]
-pub fn arch_of_family(family: u32) -> &'static str {
+pub(crate) fn arch_of_family(family: u32) -> &'static str {
     let has = |known: &&(i64, &str)| known.0 <= 1000 + i64::from(family);
     FAMILIES.iter().find(has).map_or("", |(_, arch)| arch)
 }

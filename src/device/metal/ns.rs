@@ -8,13 +8,13 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// A class or protocol of the list of messages.
-pub trait Class {
+pub(crate) trait Class {
     /// Its name.
     const NAME: &'static str;
 }
 
 /// A reference to an object of class `C`, released when it is dropped.
-pub struct Owned<C> {
+pub(crate) struct Owned<C> {
     pub(super) runtime: &'static Runtime,
     pub(super) id: Id,
     of: PhantomData<fn() -> C>,
@@ -76,7 +76,7 @@ impl<C> Drop for Owned<C> {
 }
 
 /// A type in the encoding of a message.
-pub trait Encode: Copy {
+pub(crate) trait Encode: Copy {
     /// Objective-C's code for it.
     const CODE: &'static str;
 
@@ -95,7 +95,7 @@ pub trait Encode: Copy {
 
 /// What values that were made up point at.
 #[derive(Debug)]
-pub struct Keep {
+pub(crate) struct Keep {
     pub(super) runtime: &'static Runtime,
     texts: Vec<CString>,
     bytes: Vec<Vec<u8>>,
@@ -112,7 +112,7 @@ impl Keep {
 }
 
 /// What may be an argument.
-pub trait Argument {
+pub(crate) trait Argument {
     /// What is passed.
     type Raw: Encode;
     /// The class of an object; empty for what is none.
@@ -122,7 +122,7 @@ pub trait Argument {
 }
 
 /// What may be a result.
-pub trait Outcome: Sized {
+pub(crate) trait Outcome: Sized {
     /// What is returned.
     type Raw: Encode;
     /// Who owns a returned object: `+1` the caller, `+0` somebody else; empty for what is no object.
@@ -213,7 +213,7 @@ fn shown(at: *const i8) -> Option<String> {
 /// A block of code. The only one that is ever passed is none: 0.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block(pub usize);
+pub(crate) struct Block(pub usize);
 
 impl Encode for Block {
     const CODE: &'static str = "@?";
@@ -267,12 +267,12 @@ impl Encode for *mut Id {
 /// `MTLSize`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub [u64; 3]);
+pub(crate) struct Size(pub [u64; 3]);
 
 /// `NSRange`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     /// The first byte.
     pub location: u64,
     /// How many.
@@ -282,7 +282,7 @@ pub struct Range {
 /// `BOOL`, one byte everywhere; the list has arm64's code for it (x86-64 has `c`).
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bool(pub u8);
+pub(crate) struct Bool(pub u8);
 
 impl Encode for Bool {
     const CODE: &'static str = "B";
@@ -343,7 +343,7 @@ impl<C: Class> Argument for Option<&Owned<C>> {
 
 /// Where a message stores an error, which belongs to the thread's pool.
 #[derive(Debug)]
-pub struct ErrorSlot(Id);
+pub(crate) struct ErrorSlot(Id);
 
 impl Argument for &mut ErrorSlot {
     type Raw = *mut Id;
@@ -355,7 +355,7 @@ impl Argument for &mut ErrorSlot {
 /// No place for a result that nobody asks for: 0.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub struct NoPlace(pub usize);
+pub(crate) struct NoPlace(pub usize);
 
 impl Encode for NoPlace {
     const CODE: &'static str = "^@";
@@ -391,10 +391,10 @@ impl ErrorSlot {
 }
 
 /// A result that the caller owns.
-pub type New<C> = Option<Owned<C>>;
+pub(crate) type New<C> = Option<Owned<C>>;
 
 /// A result that somebody else owns: retained at once, since the pool lets go of it.
-pub struct Lent<C>(pub Option<Owned<C>>);
+pub(crate) struct Lent<C>(pub Option<Owned<C>>);
 
 impl<C: Class> Outcome for New<C> {
     type Raw = Id;
@@ -418,7 +418,7 @@ impl<C: Class> Outcome for Lent<C> {
 
 /// What an `NSError` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorText {
+pub(crate) struct ErrorText {
     /// Its domain.
     pub domain: String,
     /// Its code.
@@ -444,7 +444,7 @@ impl ErrorText {
 
 /// The text of a string.
 #[must_use]
-pub fn text_of(string: &Owned<NsString>) -> String {
+pub(crate) fn text_of(string: &Owned<NsString>) -> String {
     let bytes = string.utf8();
     if bytes.is_null() {
         return String::new();
@@ -455,7 +455,7 @@ pub fn text_of(string: &Owned<NsString>) -> String {
 
 /// A new string. Call it in a pool. `None` without the class, or for text with a zero byte.
 #[must_use]
-pub fn string(runtime: &'static Runtime, text: &str) -> Option<Owned<NsString>> {
+pub(crate) fn string(runtime: &'static Runtime, text: &str) -> Option<Owned<NsString>> {
     let text = CString::new(text).ok()?;
     NsString::with_utf8(runtime, text.as_ptr().cast())?.0
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A kernel that can be launched.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     pub pipeline: Owned<Pipeline>,
     /// Most threads of a threadgroup, which is less than the device's limit where a kernel needs many registers.
     pub max_threads: u64,
@@ -21,14 +21,14 @@ pub struct Program {
 }
 
 /// MSL versions, as the compiler's options have them: the first with what our kernels use, and the first with `bfloat`.
-pub const MSL_3_0: u64 = 3 << 16;
-pub const MSL_3_1: u64 = 3 << 16 | 1;
+pub(crate) const MSL_3_0: u64 = 3 << 16;
+pub(crate) const MSL_3_1: u64 = 3 << 16 | 1;
 /// The first bytes of a library that Apple's tools have compiled.
 const METALLIB: &[u8] = b"MTLB";
 /// `MTLPipelineOptionFailOnBinaryArchiveMiss`.
-pub const FAIL_ON_MISS: u64 = 4;
+pub(crate) const FAIL_ON_MISS: u64 = 4;
 /// `MTLMathModeSafe`.
-pub const MATH_SAFE: i64 = 0;
+pub(crate) const MATH_SAFE: i64 = 0;
 /// Where a source says that arithmetic must be exact, near its beginning.
 const SAFE_MATH: &str = "math_mode(safe)";
 

@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Command buffers that a queue may have in flight.
-pub const MAX_IN_FLIGHT: usize = 512;
+pub(crate) const MAX_IN_FLIGHT: usize = 512;
 /// What the framework is asked for: more than we use, since it blocks a thread instead of refusing one too many.
-pub const MAX_COMMAND_BUFFERS: u64 = 1024;
+pub(crate) const MAX_COMMAND_BUFFERS: u64 = 1024;
 
 /// States of a command buffer (`MTLCommandBufferStatus`).
-pub const COMPLETED: u64 = 4;
-pub const FAILED: u64 = 5;
+pub(crate) const COMPLETED: u64 = 4;
+pub(crate) const FAILED: u64 = 5;
 
 // TIMEOUT: a wake-up of a blocked thread takes some 100 us, half of which spinning saves.
 const SPIN: Duration = Duration::from_micros(50);
@@ -32,7 +32,7 @@ const SLICE_MS: u64 = 50;
 const MOMENT: Duration = Duration::from_micros(20);
 
 /// A queue.
-pub struct Queue {
+pub(crate) struct Queue {
     pub common: Arc<Common>,
     pub timeline: Arc<Timeline>,
     /// Held from the first to the last step of a submission.
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Queue {
 
 /// The state of who submits.
 #[derive(Debug, Default)]
-pub struct Producer {
+pub(crate) struct Producer {
     pub in_flight: InFlight,
     /// The event's value that the last command buffer signals.
     pub signalled: u64,
@@ -61,7 +61,7 @@ pub struct Producer {
 
 /// A committed command buffer.
 #[derive(Debug)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub buffer: Owned<CommandBuffer>,
     /// The event's value that it signals.
     pub event_value: u64,

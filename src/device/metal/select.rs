@@ -12,7 +12,7 @@ pub enum Selector {
 }
 
 /// Families of software GPUs.
-pub const SOFTWARE_FAMILIES: &[u32] = &[5, 7, 8, 9];
+pub(crate) const SOFTWARE_FAMILIES: &[u32] = &[5, 7, 8, 9];
 /// Software GPUs of a family.
 const SOFTWARE_GPUS: u32 = 4;
 /// The family of `METAL:emu`.

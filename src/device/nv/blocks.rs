@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// A checked launch: QMD and bank, without the bank's address and the arguments.
 #[derive(Debug)]
-pub struct Template {
+pub(crate) struct Template {
     /// Unique within the process; 0 means no template.
     id: u64,
     geometry: Geometry,
@@ -77,7 +77,7 @@ impl Template {
 
 /// The ring of launch blocks.
 #[derive(Debug)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     ring: Kernargs,
     /// For each unit of [`ALIGN_BYTES`]: the id of the template last written there, and the unit's index within its
     /// block.
@@ -127,7 +127,7 @@ impl Blocks {
 
 /// Layout of a launch block: the QMD, then the bank, both aligned to 256 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockLayout {
+pub(crate) struct BlockLayout {
     pub bank_offset: u64,
     pub len_bytes: u64,
 }
@@ -150,7 +150,7 @@ impl BlockLayout {
 
 /// A block's contents as 64-bit words: QMD, then bank.
 #[must_use]
-pub fn block_words(plan: &Plan, layout: BlockLayout) -> SmallVec<[u64; 160]> {
+pub(crate) fn block_words(plan: &Plan, layout: BlockLayout) -> SmallVec<[u64; 160]> {
     let mut bytes: SmallVec<[u8; 1280]> = SmallVec::new();
     bytes.extend_from_slice(bytemuck::cast_slice(plan.qmd.words()));
     bytes.resize(layout.bank_offset as usize, 0);

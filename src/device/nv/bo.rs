@@ -15,7 +15,7 @@ use doorbell_ioctl::port::{CallError, Errno, Mapped};
 use std::sync::Arc;
 
 /// Page size of VRAM buffers that have at least this size; their addresses are aligned to it.
-pub const HUGE_PAGE: u64 = 2 << 20;
+pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
 /// NVOS32_ALLOC_FLAGS: IGNORE_BANK_PLACEMENT, ALIGNMENT_FORCE, MEMORY_HANDLE_PROVIDED, MAP_NOT_REQUIRED.
 const FLAGS: u32 = 0x1 | 0x100 | 0x4000 | 0x8000;

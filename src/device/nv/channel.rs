@@ -157,7 +157,7 @@ impl Group {
     ///
     /// # Errors
     /// The driver's.
-    pub fn of_copy_engine(core: &Core, engine_type: u32) -> Result<Arc<Self>, DeviceError> {
+    pub(crate) fn of_copy_engine(core: &Core, engine_type: u32) -> Result<Arc<Self>, DeviceError> {
         let (gpu, driver) = (&core.gpu, &core.gpu.driver);
         let refused = |e| core.refused("make a group of a copy engine", e);
         let mut params = nvrm::ChannelGroupAlloc { h_va_space: gpu.vaspace, engine_type, ..Default::default() };
@@ -398,7 +398,7 @@ impl Engine {
     ///
     /// # Errors
     /// The driver's.
-    pub fn of_gpu(core: &Core) -> Result<Vec<Self>, DeviceError> {
+    pub(crate) fn of_gpu(core: &Core) -> Result<Vec<Self>, DeviceError> {
         let gpu = &core.gpu;
         let refused = |e| core.refused("ask for copy engines", e);
         let mut engines = nvrm::Engines::default();

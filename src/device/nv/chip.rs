@@ -134,8 +134,8 @@ pub const CHIPS: &[Chip] = &[
 
 impl Chip {
     /// Finds a chip by name, such as `sm_90` or `sm_90a`.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<&'static Chip> {
+    #[cfg(test)]
+    pub(crate) fn of_name(name: &str) -> Option<&'static Chip> {
         let plain = name.trim_end_matches(['a', 'f']);
         CHIPS.iter().find(|c| c.name == plain)
     }
@@ -157,7 +157,7 @@ impl Chip {
 
     /// Local memory in bytes of a TPC (two SMs), and of a chip with `tpcs` TPCs, for `thread_bytes` per thread.
     #[must_use]
-    pub fn local_memory_bytes(&self, thread_bytes: u32, tpcs: u32) -> [u64; 2] {
+    pub(crate) fn local_memory_bytes(&self, thread_bytes: u32, tpcs: u32) -> [u64; 2] {
         let warp = (32 * u64::from(thread_bytes.next_multiple_of(32))).next_multiple_of(0x200);
         let tpc = (warp * u64::from(self.sm_warps) * 2).next_multiple_of(0x8000);
         [tpc, (tpc * u64::from(tpcs)).next_multiple_of(0x2_0000)]

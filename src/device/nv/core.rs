@@ -183,7 +183,7 @@ impl Core {
     ///
     /// # Errors
     /// `Driver` for a buffer that is not mapped for the host.
-    pub fn view_of(&self, what: &'static str, bo: &Bo) -> Result<View, DeviceError> {
+    pub(crate) fn view_of(&self, what: &'static str, bo: &Bo) -> Result<View, DeviceError> {
         bo.view().map_err(|source| DeviceError::Driver { device: self.tag.name().into(), what, source })
     }
 
@@ -218,18 +218,18 @@ impl Core {
     }
 
     /// Frees the events. No wait may be sleeping any more.
-    pub fn end_events(&self) {
+    pub(crate) fn end_events(&self) {
         *self.wakes.lock().unwrap_or_else(PoisonError::into_inner) = Wakes::Nothing;
     }
 
     /// Records that code was loaded: instruction caches may be stale.
-    pub fn note_code(&self) {
+    pub(crate) fn note_code(&self) {
         self.fresh_code.store(true, Ordering::Release);
     }
 
     /// Whether instruction caches must be invalidated; reading it clears the flag.
     #[must_use]
-    pub fn take_fresh_code(&self) -> bool {
+    pub(crate) fn take_fresh_code(&self) -> bool {
         // The flag is nearly always clear, so a plain load comes first.
         self.fresh_code.load(Ordering::Acquire) && self.fresh_code.swap(false, Ordering::AcqRel)
     }

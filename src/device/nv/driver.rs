@@ -80,15 +80,15 @@ impl std::fmt::Display for Outcome {
 }
 
 /// An object's handle.
-pub type Handle = u32;
+pub(crate) type Handle = u32;
 
 /// A GPU's UUID, as UVM uses it.
-pub type Uuid = [u8; 16];
+pub(crate) type Uuid = [u8; 16];
 
 /// A buffer's memory object, and the GPUs in whose page tables UVM has mapped it: the owner first; empty if RM manages
 /// the page tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MappedMemory {
+pub(crate) struct MappedMemory {
     pub memory: Handle,
     pub is_vram: bool,
     pub gpus: Vec<Uuid>,
@@ -269,7 +269,7 @@ impl Driver {
 
     /// Whether UVM can manage page tables: it is present and has created an address space.
     #[must_use]
-    pub fn has_uvm(&self) -> bool {
+    pub(crate) fn has_uvm(&self) -> bool {
         self.uvm.is_some()
     }
 
@@ -307,19 +307,19 @@ impl Driver {
 
     /// When the connection was made, by the monotonic clock.
     #[must_use]
-    pub fn opened_ns(&self) -> u64 {
+    pub(crate) fn opened_ns(&self) -> u64 {
         self.opened_ns
     }
 
     /// A new handle, unique within this client.
     #[must_use]
-    pub fn own_handle(&self) -> Handle {
+    pub(crate) fn own_handle(&self) -> Handle {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The last calls, oldest first.
     #[must_use]
-    pub fn recent_calls(&self) -> String {
+    pub(crate) fn recent_calls(&self) -> String {
         self.last_calls.line()
     }
 
@@ -421,7 +421,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's; of the first form if it refuses both.
-    pub fn by_form<R>(
+    pub(crate) fn by_form<R>(
         &self,
         since: u32,
         new: impl Fn() -> Result<R, RmError>,
@@ -442,7 +442,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's.
-    pub fn control_of<T: Pod>(
+    pub(crate) fn control_of<T: Pod>(
         &self,
         object: Handle,
         control: &Control<T>,
@@ -464,7 +464,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's.
-    pub fn open_card(&self, card: &Card) -> Result<Fd, RmError> {
+    pub(crate) fn open_card(&self, card: &Card) -> Result<Fd, RmError> {
         let fd = self.open_file(&card.path())?;
         let mut args = nvrm::RegisterFd { ctl_fd: self.ctl.0 };
         if let Err(error) = self.call(fd, &nvrm::REGISTER_FD, &mut args, "", |_| 0) {
@@ -478,7 +478,7 @@ impl Driver {
     ///
     /// # Errors
     /// The port's error, explained.
-    pub fn open_file(&self, path: &str) -> Result<Fd, RmError> {
+    pub(crate) fn open_file(&self, path: &str) -> Result<Fd, RmError> {
         let opened = self.port.open(path, OpenFlags::DEVICE);
         opened.map_err(|errno| RmError { call: explain(&*self.port, path, errno), outcome: Outcome::Errno(errno) })
     }
@@ -527,7 +527,7 @@ impl Driver {
     }
 
     /// Records which memory object is mapped at a reserved range.
-    pub fn note_memory(&self, va: u64, len_bytes: u64, mapped: MappedMemory) {
+    pub(crate) fn note_memory(&self, va: u64, len_bytes: u64, mapped: MappedMemory) {
         self.buffer_map().note(va, len_bytes, Some(mapped));
     }
 
@@ -536,7 +536,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's: `NV_ERR_NOT_SUPPORTED` for VRAM of a GPU without a link to this one.
-    pub fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
+    pub(crate) fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
         let mut buffers = self.buffer_map();
         let found = buffers.containing(va).and_then(|(at, len, mapped)| Some((at, len, mapped.clone()?)));
         let Some((at, len_bytes, mut mapped)) = found else { return Ok(false) };
@@ -567,7 +567,7 @@ impl Driver {
     }
 
     /// Forgets a GPU that was unregistered: its peer pairs, and its mappings of other GPUs' memory.
-    pub fn forget_gpu(&self, gpu: Uuid) {
+    pub(crate) fn forget_gpu(&self, gpu: Uuid) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|pair| !pair.contains(&gpu));
         for mapped in self.buffer_map().values_mut().flatten() {
             let owner = mapped.gpus.first().copied();
@@ -576,13 +576,13 @@ impl Driver {
     }
 
     /// The GPU with this `gpu_id` if it is already open. UVM registers a GPU only once, so opening it again shares it.
-    pub fn find_open_gpu(&self, gpu_id: u32) -> Option<Arc<Gpu>> {
+    pub(crate) fn find_open_gpu(&self, gpu_id: u32) -> Option<Arc<Gpu>> {
         let up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
         up.iter().find(|(id, _)| *id == gpu_id).and_then(|(_, gpu)| gpu.upgrade())
     }
 
     /// Records a GPU as open.
-    pub fn note_gpu(&self, gpu_id: u32, gpu: &Arc<Gpu>) {
+    pub(crate) fn note_gpu(&self, gpu_id: u32, gpu: &Arc<Gpu>) {
         let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
         up.retain(|(id, known)| *id != gpu_id && known.strong_count() > 0);
         up.push((gpu_id, Arc::downgrade(gpu)));

@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes reserved at the end of the ring of push buffers, for the methods that wake a waiting host.
-pub const WAKE_BYTES: u64 = 64;
+pub(crate) const WAKE_BYTES: u64 = 64;
 /// After this many consecutive waits that ended without their event, interrupts are assumed not to arrive.
 const MAX_MISSED: u32 = 3;
 
@@ -159,7 +159,7 @@ impl Events {
     }
 
     /// Records a wait that ended without its interrupt being received.
-    pub fn note_missed(&self) {
+    pub(crate) fn note_missed(&self) {
         if self.missed.fetch_add(1, Ordering::Relaxed) + 1 == MAX_MISSED {
             log::warn!("{}: interrupts of channels do not arrive; waits poll instead", self.gpu.card.bdf);
             self.is_broken.store(true, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Events {
 
     /// Whether events do not arrive, so that sleeping on them is useless.
     #[must_use]
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
 }
@@ -194,7 +194,7 @@ impl Drop for Events {
 ///
 /// # Errors
 /// `at` is outside the push buffers.
-pub fn wake_entry(push_view: &View, at: u64) -> Result<[u32; 2], DeviceError> {
+pub(crate) fn wake_entry(push_view: &View, at: u64) -> Result<[u32; 2], DeviceError> {
     let mut list = PushBuffer::new();
     host::Action::WaitIdle { all: false }.emit(&mut list)?;
     host::Action::Interrupt.emit(&mut list)?;

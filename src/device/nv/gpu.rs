@@ -363,7 +363,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`Driver::map_peer`].
-    pub fn map_peer(&self, va: u64) -> Result<bool, RmError> {
+    pub(crate) fn map_peer(&self, va: u64) -> Result<bool, RmError> {
         if self.uses_uvm { self.driver.map_peer(va, self.uuid) } else { Ok(false) }
     }
 
@@ -462,14 +462,14 @@ fn refuse_confidential(driver: &Driver) -> Result<(), OpenError> {
 
 /// The file that memory is mapped through: the card's for registers and VRAM, the control file for RM's system memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapFile {
+pub(crate) enum MapFile {
     Card,
     Ctl,
 }
 
 /// A memory object mapped for the host.
 #[derive(Debug)]
-pub struct CpuMap {
+pub(crate) struct CpuMap {
     pub mapped: Arc<Mapped>,
     fd: Fd,
     memory: Handle,

@@ -27,7 +27,7 @@ const PIECE_DWORDS: usize = 1 << 18;
 
 /// Position and layout of a launch's block.
 #[derive(Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// Offset of the block, and its layout.
     at: u64,
     block: BlockLayout,
@@ -43,7 +43,7 @@ impl Layout {
 
 /// One copy of the data that the GPU reads.
 #[derive(Debug)]
-pub struct Image {
+pub(crate) struct Image {
     blocks: View,
     /// Ring entries for its push buffers.
     entries: Vec<[u32; 2]>,

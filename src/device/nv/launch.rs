@@ -8,7 +8,7 @@ use doorbell_hcq::packet::GpuVa;
 use doorbell_hcq::packet::nv::qmd::{Constant, Dependent, FieldError, Invalidate, Launch, Qmd, Release};
 
 /// Stack bytes of a thread whose kernel does not declare a bound.
-pub const DEFAULT_STACK_BYTES: u32 = 1 << 10;
+pub(crate) const DEFAULT_STACK_BYTES: u32 = 1 << 10;
 /// Bytes above a thread's initial stack pointer.
 const STACK_HEAD_BYTES: u32 = 0x240;
 /// The window of a thread's local memory, less [`STACK_HEAD_BYTES`].

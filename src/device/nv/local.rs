@@ -18,7 +18,7 @@ const MIN_BYTES: u32 = 0x400;
 
 /// The local memory of one channel.
 #[derive(Debug, Default)]
-pub struct Local {
+pub(crate) struct Local {
     bo: Option<Bo>,
     thread_bytes: u32,
     tpc_bytes: u64,

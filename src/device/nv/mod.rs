@@ -39,7 +39,7 @@ pub use events::Events;
 pub use faults::{code_name, describe, kernel_log};
 pub use find::{Card, Selector, cards, uuid_text};
 pub use gpu::{Gpu, GpuProperties, OpenError, STEPS, Step};
-pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
+pub use launch::{LaunchError, Plan, Request, local_bytes};
 pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
 pub use paging::PageTables;
 pub use telemetry::Telemetry;

@@ -40,7 +40,7 @@ pub enum PageTables {
 
 /// How a buffer is mapped in a GPU's page table.
 #[derive(Debug)]
-pub enum Mapping {
+pub(crate) enum Mapping {
     /// By a UVM range.
     Uvm,
     /// By this RM range.
@@ -141,7 +141,13 @@ fn map_by_rm(gpu: &Gpu, range: Handle, va: u64, length: u64, page: u32, h_memory
 ///
 /// # Errors
 /// The driver's.
-pub fn map_by_uvm(driver: &Driver, base: u64, length: u64, memory: Handle, gpu_uuid: Uuid) -> Result<(), RmError> {
+pub(crate) fn map_by_uvm(
+    driver: &Driver,
+    base: u64,
+    length: u64,
+    memory: Handle,
+    gpu_uuid: Uuid,
+) -> Result<(), RmError> {
     let gpu_mapping_type = uvm::MAPPING_READ_WRITE_ATOMIC;
     let attributes = uvm::GpuMappingAttributes { gpu_uuid, gpu_mapping_type, ..Default::default() };
     if driver.release().major < 550 {

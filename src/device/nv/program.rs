@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A loaded kernel. The buffer of its code is freed with the last kernel of the image.
 #[derive(Debug)]
-pub struct LoadedKernel {
+pub(crate) struct LoadedKernel {
     pub name: Arc<str>,
     pub kernel: Kernel,
     /// Compute capability of the code.
@@ -31,7 +31,7 @@ pub struct LoadedKernel {
 /// A kernel's checked launches. Nearly all kernels are always launched with the same geometry; that template is found
 /// without a lock.
 #[derive(Debug, Default)]
-pub struct Templates {
+pub(crate) struct Templates {
     first: OnceLock<Template>,
     /// The last template for another geometry.
     last: Mutex<Option<Template>>,
@@ -39,7 +39,7 @@ pub struct Templates {
 
 /// A parsed cubin and one of its kernels, before they have an address on the device.
 #[derive(Clone, Debug)]
-pub struct CubinImage {
+pub(crate) struct CubinImage {
     pub cubin: Cubin,
     pub kernel: Kernel,
 }
@@ -106,7 +106,7 @@ impl<'a> ArgumentLayout<'a> {
 }
 
 /// The bytes of the arguments, as the kernel reads them.
-pub type Arguments = SmallVec<[u8; 64]>;
+pub(crate) type Arguments = SmallVec<[u8; 64]>;
 
 /// `len_bytes` zero bytes. Most kernels' arguments fit inline, without an allocation.
 fn zeros(len_bytes: usize) -> Arguments {

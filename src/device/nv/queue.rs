@@ -37,11 +37,11 @@ const PIECE_DWORDS: usize = 1 << 14;
 const PUSH_ALIGN_WORDS: u64 = 2;
 
 /// A queue of this device.
-pub type NvQueue = GpuQueue<Methods>;
+pub(crate) type NvQueue = GpuQueue<Methods>;
 
 /// The list of methods under construction, and the channel that it will be submitted to.
 #[derive(Debug)]
-pub struct Methods {
+pub(crate) struct Methods {
     channel: Channel,
     kind: QueueKind,
     copy_payload: Payload,
@@ -81,7 +81,7 @@ fn invalidate(instruction: bool) -> compute::Action {
 ///
 /// # Errors
 /// `Rm` with the call that was refused.
-pub fn open(core: &Arc<Core>, group: &Arc<Group>, kind: QueueKind) -> Result<Arc<NvQueue>, DeviceError> {
+pub(crate) fn open(core: &Arc<Core>, group: &Arc<Group>, kind: QueueKind) -> Result<Arc<NvQueue>, DeviceError> {
     let timeline = Timeline::new(name_of(&core.tag, kind), core.signals.signal()?);
     let methods = Methods::new(core, group, kind)?;
     let watch = ChannelWatch::new(&methods.channel);
@@ -92,14 +92,14 @@ pub fn open(core: &Arc<Core>, group: &Arc<Group>, kind: QueueKind) -> Result<Arc
 ///
 /// # Errors
 /// The errors of a submission; `Wait` with a report on a timeout.
-pub fn start(queue: &NvQueue) -> Result<(), DeviceError> {
+pub(crate) fn start(queue: &NvQueue) -> Result<(), DeviceError> {
     let point = queue.submit(&[], &[])?;
     Ok(point.wait(queue.core().options.submit_timeout)?)
 }
 
 /// The channel and its engine's object, for a debugger.
 #[must_use]
-pub fn engine_of(queue: &NvQueue) -> Option<[Handle; 2]> {
+pub(crate) fn engine_of(queue: &NvQueue) -> Option<[Handle; 2]> {
     queue.lock().encoder().map(|methods| [methods.channel.handle(), methods.channel.engine()])
 }
 
@@ -107,7 +107,13 @@ pub fn engine_of(queue: &NvQueue) -> Option<[Handle; 2]> {
 ///
 /// # Errors
 /// As a submission.
-pub fn fill(queue: &NvQueue, dst: &Location, value: u64, element: Element, count: u64) -> Result<Point, DeviceError> {
+pub(crate) fn fill(
+    queue: &NvQueue,
+    dst: &Location,
+    value: u64,
+    element: Element,
+    count: u64,
+) -> Result<Point, DeviceError> {
     let len_bytes = count.saturating_mul(element.len_bytes().into());
     queue.check_range(dst, len_bytes, "fill")?;
     queue.submit_on(&dst.memory, |methods, _| {

@@ -37,7 +37,7 @@ struct Watched {
 
 /// Watches one channel for errors.
 #[derive(Debug)]
-pub struct ChannelWatch {
+pub(crate) struct ChannelWatch {
     /// None once the queue is closed.
     watched: Mutex<Option<Watched>>,
     debugger: OnceLock<Debugger>,
@@ -47,7 +47,7 @@ pub struct ChannelWatch {
 
 /// State of a waiting host between sleeps.
 #[derive(Debug)]
-pub struct Nap {
+pub(crate) struct Nap {
     longest: Duration,
     backoff: Backoff,
 }

@@ -15,9 +15,9 @@ mod software;
 
 #[cfg(feature = "metal")]
 pub use metal::{EmulateMetal, TapMessages};
+pub use name::DeviceName;
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub(crate) use name::software_index;
-pub use name::{DeviceName, VALID};
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub use software::CARDS as SOFTWARE_CARDS;
 

@@ -14,7 +14,7 @@ use crate::nv;
 use std::path::PathBuf;
 
 /// Names that can be opened, for messages.
-pub const VALID: &str = "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100, \
+pub(crate) const VALID: &str = "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100, \
      NV, NV:n, NV:bdf=0000:03:00.0, NV:uuid=GPU-01234567, NV:emu=sm_90, \
      METAL, METAL:n, METAL:emu, METAL:emu=apple9";
 /// Known names that this build does not support.

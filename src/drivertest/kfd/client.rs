@@ -12,23 +12,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages of host and card.
-pub const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 /// Host memory as queues need it: coherent, uncached, not substituted, writable, executable.
-pub const HOST: u32 = k::ALLOC_MEM_FLAGS_GTT
+pub(crate) const HOST: u32 = k::ALLOC_MEM_FLAGS_GTT
     | k::ALLOC_MEM_FLAGS_UNCACHED
     | k::ALLOC_MEM_FLAGS_COHERENT
     | k::ALLOC_MEM_FLAGS_NO_SUBSTITUTE
     | k::ALLOC_MEM_FLAGS_EXECUTABLE
     | k::ALLOC_MEM_FLAGS_WRITABLE;
 /// The card's memory, seen by the host.
-pub const CARD: u32 = k::ALLOC_MEM_FLAGS_VRAM | k::ALLOC_MEM_FLAGS_PUBLIC | k::ALLOC_MEM_FLAGS_WRITABLE;
+pub(crate) const CARD: u32 = k::ALLOC_MEM_FLAGS_VRAM | k::ALLOC_MEM_FLAGS_PUBLIC | k::ALLOC_MEM_FLAGS_WRITABLE;
 const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
 /// The slots of signal events.
-pub const EVENT_PAGE_BYTES: u64 = k::SIGNAL_EVENT_LIMIT as u64 * 8;
+pub(crate) const EVENT_PAGE_BYTES: u64 = k::SIGNAL_EVENT_LIMIT as u64 * 8;
 
 /// A buffer at the host's address.
 #[derive(Clone, Debug)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     /// The driver's name for it.
     pub handle: u64,
     /// Where it is, on host and card.
@@ -39,7 +39,7 @@ pub struct Buffer {
 
 /// Which packets a queue takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ring {
+pub(crate) enum Ring {
     /// Of the command processor.
     Pm4,
     /// Of the copy engine.
@@ -61,7 +61,7 @@ impl Ring {
 }
 
 /// A queue with its ring.
-pub struct Queue {
+pub(crate) struct Queue {
     /// The driver's name for it.
     pub id: u32,
     /// Its packets.
@@ -88,7 +88,7 @@ struct Made {
 
 /// Generation of a card, as far as packets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gfx {
+pub(crate) enum Gfx {
     /// gfx11.
     Gfx11,
     /// gfx942.
@@ -98,7 +98,7 @@ pub enum Gfx {
 }
 
 /// A process on a card.
-pub struct Kfd<'b> {
+pub(crate) struct Kfd<'b> {
     /// The case's bench.
     pub bench: &'b Bench,
     /// `/dev/kfd`.
@@ -376,7 +376,7 @@ impl<'b> Kfd<'b> {
 
     /// UPDATE_QUEUE's struct for a queue as it is.
     #[must_use]
-    pub fn update_args(queue: &Queue) -> k::UpdateQueue {
+    pub(crate) fn update_args(queue: &Queue) -> k::UpdateQueue {
         k::UpdateQueue {
             ring_base_address: queue.ring.va,
             queue_id: queue.id,
@@ -511,7 +511,7 @@ impl<'b> Kfd<'b> {
 
 /// The cards of the topology: id and properties.
 #[must_use]
-pub fn cards(port: &dyn Port) -> Vec<(u32, BTreeMap<String, u64>)> {
+pub(crate) fn cards(port: &dyn Port) -> Vec<(u32, BTreeMap<String, u64>)> {
     let nodes = port.read_dir(TOPOLOGY).unwrap_or_default();
     let text = |node: &str, file: &str| {
         let bytes = port.read_file(&format!("{TOPOLOGY}/{node}/{file}")).ok()?;
@@ -531,7 +531,7 @@ pub fn cards(port: &dyn Port) -> Vec<(u32, BTreeMap<String, u64>)> {
 
 /// An element of WAIT_EVENTS for an event.
 #[must_use]
-pub fn asked(event_id: u32) -> EventData {
+pub(crate) fn asked(event_id: u32) -> EventData {
     EventData { event_id, ..Default::default() }
 }
 
@@ -563,11 +563,6 @@ impl Queue {
     /// Rings the doorbell.
     pub fn ring(&self) {
         self.doorbell.ring(if self.kind == Ring::Aql { self.put.wrapping_sub(1) } else { self.put });
-    }
-
-    /// Rings it with a value.
-    pub fn ring_with(&self, value: u64) {
-        self.doorbell.ring(value);
     }
 
     /// Dwords and doorbell.

@@ -21,7 +21,7 @@ const COPIES: &[(u32, u64, u64)] = &[
     (1 << 20, 0, 0),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = COPIES.iter().map(|(bytes, src, dst)| copy(*bytes, *src, *dst)).collect();
     all.extend(sdma());
     all.extend(pm4());

@@ -23,7 +23,7 @@ fn now(kfd: &Kfd<'_>, events: &[u32], all: bool) -> Step<u32> {
     Ok(kfd.wait(&mut data, all, 0)?)
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = made();
     all.extend(waits());
     all.extend(refusals());

@@ -25,7 +25,7 @@ const BAD: &[(&str, &[u32])] = &[
     ("wait-for-unknown-register", &[0xc005_3c00, 0x03, 0x99, 0, 0, 0, 4]),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = BAD.iter().map(|(name, words)| bad(name, words)).collect();
     all.extend(page_faults());
     all.extend(kernels());

@@ -48,7 +48,7 @@ fn short_name(desc: &Desc) -> String {
     desc.name.trim_start_matches("AMDKFD_IOC_").to_lowercase().replace('_', "-")
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = ZEROS.iter().flat_map(|(desc, answers)| sizes(desc, answers)).collect();
     all.extend(numbers());
     all.extend(pointers());

@@ -6,7 +6,7 @@ use super::packets::{dispatch, hi, lo, release_mem, rsrc, store_kernel};
 use crate::case::{Case, Step, same};
 
 /// Code 0x100 into a buffer of its own.
-pub fn upload(kfd: &Kfd<'_>, code: &[u8]) -> Step<Buffer> {
+pub(crate) fn upload(kfd: &Kfd<'_>, code: &[u8]) -> Step<Buffer> {
     let buffer = kfd.buffer(PAGE, HOST)?;
     buffer.view.copy_from_slice(0x100, code)?;
     Ok(buffer)
@@ -15,7 +15,7 @@ pub fn upload(kfd: &Kfd<'_>, code: &[u8]) -> Step<Buffer> {
 /// Name, workgroups of 64 lanes.
 const SHAPES: &[(&str, u32)] = &[("one-group", 1), ("four-groups", 4), ("hundred-groups", 100)];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = SHAPES
         .iter()
         .map(|(name, groups)| {

@@ -25,7 +25,7 @@ const KINDS: &[(&str, u32, u64)] = &[
     ("vram-contiguous", CARD | k::ALLOC_MEM_FLAGS_CONTIGUOUS, 64 << 10),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = KINDS.iter().map(|(name, flags, bytes)| kind(name, *flags, *bytes)).collect();
     all.extend(refusals());
     all.extend(mappings());

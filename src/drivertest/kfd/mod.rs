@@ -4,7 +4,7 @@
 //! expects. Every body works on the running kernel as on the software machine, and skips with a key where a chip or a
 //! second card is missing.
 
-pub mod client;
+pub(crate) mod client;
 mod engines;
 mod events;
 mod faults;
@@ -12,7 +12,7 @@ mod hostile;
 mod kernels;
 mod memory;
 mod open;
-pub mod packets;
+pub(crate) mod packets;
 mod processes;
 mod queues;
 mod threads;
@@ -22,7 +22,7 @@ use client::Kfd;
 
 /// All cases.
 #[must_use]
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let families =
         [open::cases, memory::cases, queues::cases, events::cases, engines::cases, kernels::cases, faults::cases];
     let mut all: Vec<Case> = families.into_iter().flat_map(|family| family()).collect();

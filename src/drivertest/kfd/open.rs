@@ -6,7 +6,7 @@ use crate::case::{Case, Change, holds, same};
 use doorbell_ioctl::abi::kfd as k;
 use doorbell_ioctl::port::{Errno, OpenFlags};
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = files();
     all.extend(binding());
     all.extend(facts());

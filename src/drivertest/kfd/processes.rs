@@ -38,7 +38,7 @@ const PHASES: &[(&str, &str)] = &[
     ("wait", "A process that is killed while it waits for an event leaves nothing; a new one works"),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = PHASES
         .iter()
         .map(|(phase, what)| on_card(&format!("kill.{phase}"), what, move |kfd| killed(kfd, phase)))

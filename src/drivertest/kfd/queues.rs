@@ -48,7 +48,7 @@ const WRONG: &[Wrong] = &[
     ("unknown-engine", |a, _| (a.queue_type, a.sdma_engine_id) = (k::QUEUE_TYPE_SDMA_BY_ENG_ID, 99), Errno::EINVAL),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let refused = |(name, spoil, errno): &Wrong| {
         let (spoil, errno) = (*spoil, *errno);
         on_card(&format!("queue.refuse-{name}"), "CREATE_QUEUE refuses it and makes no queue", move |kfd| {

@@ -17,7 +17,7 @@ fn together(count: usize, body: impl Fn(usize) -> Step + Sync) -> Step {
     })
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         on_card("threads.buffers", "Four threads make, map and free buffers, none sees another's", |kfd| {
             together(4, |n| {

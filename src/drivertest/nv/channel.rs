@@ -5,10 +5,10 @@ use crate::case::Step;
 use doorbell_ioctl::port::{Doorbell, drain_stores};
 
 /// Entries of a case's rings.
-pub const ENTRIES: u32 = 64;
+pub(crate) const ENTRIES: u32 = 64;
 
 /// A channel ready for work.
-pub struct Channel {
+pub(crate) struct Channel {
     /// Handle.
     pub handle: u32,
     /// Its group's.

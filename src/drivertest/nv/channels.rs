@@ -28,7 +28,7 @@ const UNSEEN: &[Unseen] = &[
     ("no-userd", |p| p.h_userd_memory[0] = 0),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let refuse = |(name, spoil, status): &Wrong| {
         let (spoil, status) = (*spoil, *status);
         on_card(&format!("channel.refuse-{name}"), "ALLOC of a channel refuses it", move |device| {

@@ -3,10 +3,11 @@
 //! RM's objects end with their client, UVM's ranges and registrations with their file; the end of a case frees them one
 //! by one nevertheless, since every one of these calls is a driver's to get right.
 
-pub use super::channel::{Channel, ENTRIES};
-pub use super::code;
-pub use super::methods::{acquire, copy, release, windows};
-pub use super::outcome::{outcome, refused, refused_as, want};
+pub(crate) use super::channel::{Channel, ENTRIES};
+pub(crate) use super::code;
+pub(crate) use super::methods::{acquire, copy, release, windows};
+pub(crate) use super::outcome::refused_as;
+pub(crate) use super::outcome::{outcome, refused, want};
 use crate::bench::{Bench, forget_one};
 use crate::case::{Problem, Step, holds, same};
 use bytemuck::Pod;
@@ -16,9 +17,9 @@ use doorbell_ioctl::port::{DeviceView, Doorbell, Errno, Fd, MapRequest, Mapped, 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages of the card: small, and huge.
-pub const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 /// See above.
-pub const HUGE: u64 = 2 << 20;
+pub(crate) const HUGE: u64 = 2 << 20;
 /// Where a case's buffers and channels' contexts are.
 const BUFFERS: u64 = 0x20_0000_0000;
 const CONTEXTS: u64 = 0x30_0000_0000;
@@ -31,7 +32,7 @@ const USERMODE_BYTES: u64 = 0x1_0000;
 const DOORBELL: u64 = 0x90;
 
 /// Control file and root client of a process.
-pub struct Client<'b> {
+pub(crate) struct Client<'b> {
     /// The case's bench.
     pub bench: &'b Bench,
     /// `/dev/nvidiactl`.
@@ -94,7 +95,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn close_file(&self, fd: Fd) -> Step {
+    pub(crate) fn close_file(&self, fd: Fd) -> Step {
         forget_one(&mut lock(&self.files), |open| *open == fd);
         Ok(self.bench.port.close(fd)?)
     }
@@ -259,7 +260,7 @@ impl<'b> Client<'b> {
 }
 
 /// Memory mapped for the card and the host.
-pub struct Buffer {
+pub(crate) struct Buffer {
     /// Handle of its memory.
     pub handle: u32,
     /// Where the card has it.
@@ -269,7 +270,7 @@ pub struct Buffer {
 }
 
 /// A process with a card and a registered address space.
-pub struct Device<'b> {
+pub(crate) struct Device<'b> {
     /// Files and objects.
     pub client: Client<'b>,
     /// `/dev/nvidia0`.
@@ -319,7 +320,7 @@ const COPY: u32 = 0xb5;
 
 /// Externally owned, with replayable faults, all of its bits but the lowest page.
 #[must_use]
-pub fn space_params() -> rm::VaSpaceAlloc {
+pub(crate) fn space_params() -> rm::VaSpaceAlloc {
     rm::VaSpaceAlloc { flags: 0x48, va_base: 0x1000, va_size: 0x1_ffff_fb00_0000, ..Default::default() }
 }
 
@@ -433,7 +434,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn unmap_range(&self, base: u64, length: u64) -> Result<(), Status> {
+    pub(crate) fn unmap_range(&self, base: u64, length: u64) -> Result<(), Status> {
         let mut args = uvm::UnmapExternal { base, length, gpu_uuid: self.uuid, ..Default::default() };
         self.uvm_call(&uvm::UNMAP_EXTERNAL, &mut args, |a| a.rm_status)
     }
@@ -480,7 +481,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn small_object(&self, handle: u32) -> Result<u32, Status> {
+    pub(crate) fn small_object(&self, handle: u32) -> Result<u32, Status> {
         let class = pick(&self.classes, &USERMODES).map_err(|_| code::INVALID_CLASS)?;
         self.client.alloc_raw(self.client.root, self.subdevice, handle, class, 0)
     }
@@ -489,7 +490,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// A skip for a card that has none of these.
-    pub fn small_class(&self) -> Step<u32> {
+    pub(crate) fn small_class(&self) -> Step<u32> {
         pick(&self.classes, &USERMODES)
     }
 
@@ -534,7 +535,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// A skip for a card that has none of these.
-    pub fn channel_class(&self) -> Step<u32> {
+    pub(crate) fn channel_class(&self) -> Step<u32> {
         pick(&self.classes, &CHANNELS)
     }
 
@@ -591,7 +592,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn copy_object(&self, channel: u32, engine_type: u32) -> Result<u32, Status> {
+    pub(crate) fn copy_object(&self, channel: u32, engine_type: u32) -> Result<u32, Status> {
         let class = self.class_ending(COPY).map_err(|_| code::INVALID_CLASS)?;
         self.client.alloc_with(channel, class, &mut rm::CopyAlloc { version: 1, engine_type })
     }
@@ -640,7 +641,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn unregister_channel(&self, h_channel: u32) -> Result<(), Status> {
+    pub(crate) fn unregister_channel(&self, h_channel: u32) -> Result<(), Status> {
         let (gpu_uuid, h_client) = (self.uuid, self.client.root);
         let mut args = uvm::UnregisterChannel { gpu_uuid, h_client, h_channel, ..Default::default() };
         self.uvm_call(&uvm::UNREGISTER_CHANNEL, &mut args, |a| a.rm_status)?;
@@ -683,7 +684,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn copy_on(&self, engine: u32) -> Step<Channel> {
+    pub(crate) fn copy_on(&self, engine: u32) -> Step<Channel> {
         let (group, class) = (self.group(engine, self.space)?, self.copy_class()?);
         let mut channel = self.channel_with(group, 0, |channel| self.copy_object(channel, engine))?;
         want("GROUP_GPFIFO_SCHEDULE", self.schedule(group))?;
@@ -713,7 +714,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// None, as the record is there.
-    pub fn is_well(&self, channel: &Channel) -> Step {
+    pub(crate) fn is_well(&self, channel: &Channel) -> Step {
         same("the error record", channel.notifier.view.read_u16(14)?, 0)
     }
 
@@ -761,7 +762,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn unregister_space(&self) -> Result<(), Status> {
+    pub(crate) fn unregister_space(&self) -> Result<(), Status> {
         let mut args = uvm::UnregisterGpuVaSpace { gpu_uuid: self.uuid, rm_status: 0 };
         self.uvm_call(&uvm::UNREGISTER_GPU_VASPACE, &mut args, |a| a.rm_status)
     }
@@ -770,7 +771,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn unregister_gpu(&self) -> Result<(), Status> {
+    pub(crate) fn unregister_gpu(&self) -> Result<(), Status> {
         let mut args = uvm::UnregisterGpu { gpu_uuid: self.uuid, rm_status: 0 };
         self.uvm_call(&uvm::UNREGISTER_GPU, &mut args, |a| a.rm_status)
     }

@@ -102,7 +102,7 @@ fn text(bytes: &[u8]) -> bool {
     end > 2 && bytes[..end].iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     use On::{Client, Device, Subdevice};
     let mut all = Vec::new();
     all.extend(row(

@@ -64,7 +64,7 @@ const WRONG: &[Wrong] = &[
     ("behind-the-range", |a| a.dma_offset = BASE + HUGE, code::INVALID_OFFSET),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let refuse = |(name, spoil, status): &Wrong| {
         let (spoil, status) = (*spoil, *status);
         on_card(&format!("dma.refuse-{name}"), "MAP_MEMORY_DMA refuses it", move |device| {

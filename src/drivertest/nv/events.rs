@@ -68,7 +68,7 @@ pub(super) fn listening(device: &Device<'_>, body: impl FnOnce(Fd) -> Step) -> S
     want("FREE_OS_EVENT", forget(device, file))
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         on_card("event.file-needs-a-name", "An event for a file without a name is refused", |device| {
             let file = device.client.open("/dev/nvidiactl")?;

@@ -28,7 +28,7 @@ const BAD: &[Bad] = &[
 /// Where nothing is mapped.
 const NOWHERE: u64 = 0x77_0000_1000;
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = BAD.iter().map(|(name, code, submit)| bad(name, *code, *submit)).collect();
     all.extend(accesses());
     all.extend(groups());

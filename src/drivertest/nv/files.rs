@@ -25,7 +25,7 @@ fn cards(client: &Client<'_>) -> Step<Vec<rm::CardInfo>> {
     Ok(cards.cards.iter().filter(|card| card.valid != 0).copied().collect())
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("nv.open.missing-card", "A card that is not there cannot be opened", |bench| {
             let opened = bench.port.open("/dev/nvidia200", OpenFlags::DEVICE);

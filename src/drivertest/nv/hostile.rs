@@ -87,7 +87,7 @@ fn still_works(client: &Client<'_>) -> Step {
     client.close_file(card)
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = ZEROS
         .iter()
         .map(|(desc, codes)| {

@@ -108,7 +108,7 @@ const REFUSED: &[Refused] = &[
     ("bank-that-is-nowhere", 31, |q| (q[48], q[49]) = (0, 0x3 | 0x24 << 19)),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = vec![
         on_card(
             "kernel.stores",

@@ -54,7 +54,7 @@ const WRONG: &[Wrong] = &[
     ("system-odd-alignment", false, |p| p.alignment = 5, code::INVALID_ARGUMENT),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = KINDS.iter().map(|(name, vram, bytes)| kind(name, *vram, *bytes)).collect();
     all.extend(WRONG.iter().map(|(name, vram, spoil, status)| {
         let (vram, spoil, status) = (*vram, *spoil, *status);

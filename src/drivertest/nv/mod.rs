@@ -3,10 +3,10 @@
 //! Source: docs/nv.md and NVIDIA's open kernel modules for checks and their codes. Every body works on the running
 //! kernel as on the software machine, and skips with a key where a class, a second card or a release is missing.
 
-pub mod channel;
+pub(crate) mod channel;
 mod channels;
-pub mod client;
-pub mod code;
+pub(crate) mod client;
+pub(crate) mod code;
 mod controls;
 mod dma;
 mod engines;
@@ -16,9 +16,9 @@ mod files;
 mod hostile;
 mod kernels;
 mod memory;
-pub mod methods;
+pub(crate) mod methods;
 mod objects;
-pub mod outcome;
+pub(crate) mod outcome;
 mod processes;
 mod threads;
 mod uvm;
@@ -29,7 +29,7 @@ use client::{Client, Device};
 
 /// All cases.
 #[must_use]
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let families = [
         files::cases,
         objects::cases,

@@ -91,7 +91,7 @@ const WRONG: &[Wrong] = &[
     ),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let refuse = |(name, alloc, status): &Wrong| {
         let (alloc, status) = (*alloc, *status);
         on_card(&format!("object.refuse-{name}"), "ALLOC refuses it with its code", move |device| {

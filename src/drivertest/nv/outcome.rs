@@ -4,17 +4,17 @@ use crate::case::{Problem, Step};
 use doorbell_ioctl::abi::nvrm::Status;
 
 /// A status as a result.
-pub fn outcome(status: u32) -> Result<(), Status> {
+pub(crate) fn outcome(status: u32) -> Result<(), Status> {
     if status == 0 { Ok(()) } else { Err(Status(status)) }
 }
 
 /// Turns a refusal into a failure that names the call.
-pub fn want<T>(what: &str, got: Result<T, Status>) -> Step<T> {
+pub(crate) fn want<T>(what: &str, got: Result<T, Status>) -> Step<T> {
     got.map_err(|status| Problem::Failed(format!("{what}: {status}")))
 }
 
 /// Fails unless a call was refused with this status.
-pub fn refused<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, status: Status) -> Step {
+pub(crate) fn refused<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, status: Status) -> Step {
     match got {
         Err(got) if got == status => Ok(()),
         got => Err(Problem::Failed(format!("{what}: got {got:?}, want {status}"))),
@@ -22,7 +22,7 @@ pub fn refused<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, status: S
 }
 
 /// Fails unless a call was refused with one of these statuses: what the answer depends on is said where they are listed.
-pub fn refused_as<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, statuses: &[Status]) -> Step {
+pub(crate) fn refused_as<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, statuses: &[Status]) -> Step {
     match got {
         Err(got) if statuses.contains(&got) => Ok(()),
         got => Err(Problem::Failed(format!("{what}: got {got:?}, want one of {statuses:?}"))),

@@ -35,7 +35,7 @@ const PHASES: &[(&str, &str)] = &[
     ("wait", "A process that is killed while it waits for an event leaves nothing; a new one works"),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let kill = |(phase, what): &'static (&str, &str)| {
         on_card(&format!("kill.{phase}"), what, move |device| killed(device, phase))
     };

@@ -14,7 +14,7 @@ fn together(count: usize, body: impl Fn(usize) -> Step + Sync) -> Step {
     })
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         on_card("threads.objects", "Four threads make and free objects of one client", |device: &Device<'_>| {
             together(4, |_| {

@@ -7,7 +7,7 @@ use doorbell_ioctl::abi::nvrm::{self as rm, Status};
 use doorbell_ioctl::abi::uvm;
 use doorbell_ioctl::port::Errno;
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = files();
     all.extend(registrations());
     all.extend(ranges());

@@ -127,7 +127,7 @@ const ANY_FILE: &[u32] = &[290, 291, 296, 307, 308];
 /// What a test of confidential computing says on a machine without it.
 const LOG: &[&str] = &["nvidia-uvm", "Test check failed"];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all: Vec<Case> = TESTS.iter().filter_map(|(number, asks)| case(*number, asks)).collect();
     all.push(on_card("uvm-test.switched-off", "Without the module's parameter every test is ENOSYS", |device| {
         let on = answer_on_a_fresh_file(device, 201)?.is_ok();

@@ -45,13 +45,13 @@ impl Gpu {
 
     /// The chip that the low byte of `e_flags` names.
     #[must_use]
-    pub fn from_flags(flags: u32) -> Option<Gpu> {
+    pub(crate) fn from_flags(flags: u32) -> Option<Gpu> {
         [Gpu::Gfx1100, Gpu::Gfx942, Gpu::Gfx1201].into_iter().find(|g| g.flags() & 0xff == flags & 0xff)
     }
 
     /// Vector registers a step of the granulated count.
     #[must_use]
-    pub const fn vgpr_granule(self, wave32: bool) -> u32 {
+    pub(crate) const fn vgpr_granule(self, wave32: bool) -> u32 {
         match (self, wave32) {
             (Gpu::Gfx942, _) | (_, true) => 8,
             (_, false) => 4,

@@ -23,4 +23,5 @@ pub use descriptor::{BitField, DESCRIPTOR_BYTES, KernelDescriptor, KernelSpec, p
 pub use file::{Gpu, machine_name};
 pub use load::{CodeObject, Kernel, LoadSegment, is_amdgpu};
 pub use metadata::{Arg, ArgKind};
-pub use write::{KernelCode, write, write_object};
+pub(crate) use write::write_object;
+pub use write::{KernelCode, write};

@@ -55,7 +55,7 @@ pub fn write(gpu: Gpu, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
 ///
 /// # Errors
 /// An object without kernel or name, and as [`write`].
-pub fn write_object(object: &Object) -> Result<Vec<u8>, ElfError> {
+pub(crate) fn write_object(object: &Object) -> Result<Vec<u8>, ElfError> {
     let (Some(kernel), Some(symbol)) = (&object.kernel, object.symbols.first()) else {
         return Err(ElfError::BadObject { what: "kernel", index: 0, why: "it has no description or no name" });
     };

@@ -34,7 +34,7 @@ fn half(n: usize) -> u16 {
 }
 
 /// `.nv.info`: registers and stack by the kernels' symbols.
-pub fn of_module(out: &mut Vec<u8>, module: &NewModule, symbols: &[u32]) {
+pub(crate) fn of_module(out: &mut Vec<u8>, module: &NewModule, symbols: &[u32]) {
     for (k, symbol) in module.kernels.iter().zip(symbols).rev() {
         push(out, id::REGCOUNT, &Value::Words(&[*symbol, k.registers]));
         push(out, id::FRAME_SIZE, &Value::Words(&[*symbol, k.frame_bytes]));
@@ -46,7 +46,7 @@ pub fn of_module(out: &mut Vec<u8>, module: &NewModule, symbols: &[u32]) {
 }
 
 /// `.nv.info.KERNEL`; `bank0` is the symbol of its constant bank 0.
-pub fn of_kernel(out: &mut Vec<u8>, arch: Arch, kernel: &NewKernel, bank0: u32) {
+pub(crate) fn of_kernel(out: &mut Vec<u8>, arch: Arch, kernel: &NewKernel, bank0: u32) {
     push(out, id::LANGUAGE, &Value::Words(&[3]));
     if arch.sm == 75 {
         push(out, id::SW_WAR, &Value::Words(&[1]));
@@ -117,7 +117,7 @@ fn bank(out: &mut Vec<u8>, arch: Arch, kernel: &NewKernel, bank0: u32) {
 }
 
 /// Bytes up to the parameters' end.
-pub fn param_bytes(kernel: &NewKernel) -> u32 {
+pub(crate) fn param_bytes(kernel: &NewKernel) -> u32 {
     kernel.parameters.iter().map(|p| p.offset + p.len_bytes).max().unwrap_or(0)
 }
 
@@ -137,7 +137,7 @@ fn parameters(out: &mut Vec<u8>, kernel: &NewKernel) {
 
 /// `.nv.compat` (sm_90 on): of its values only the one for "this chip only" is understood; the rest is as in ptxas's
 /// files.
-pub fn compatibility(out: &mut Vec<u8>, arch: Arch) {
+pub(crate) fn compatibility(out: &mut Vec<u8>, arch: Arch) {
     let blackwell = arch.sm >= 100;
     out.extend_from_slice(&[2, 0x09, u8::from(arch.specific), 0, 2, 0x0c, 0, 0, 2, 0x02, 1, 0, 3, 0x0d, 1, 1]);
     if blackwell {
@@ -149,7 +149,7 @@ pub fn compatibility(out: &mut Vec<u8>, arch: Arch) {
 }
 
 /// `.note.nv.cuinfo`: the chip and the toolkit's version.
-pub fn cuinfo(out: &mut Vec<u8>, arch: Arch) {
+pub(crate) fn cuinfo(out: &mut Vec<u8>, arch: Arch) {
     let chip = u16::try_from(arch.sm).unwrap_or_default();
     note(out, 1000, |out| {
         out.extend_from_slice(&2u16.to_le_bytes());
@@ -159,7 +159,7 @@ pub fn cuinfo(out: &mut Vec<u8>, arch: Arch) {
 }
 
 /// `.note.nv.tkinfo`: the tool that made the file.
-pub fn tkinfo(out: &mut Vec<u8>, arch: Arch) {
+pub(crate) fn tkinfo(out: &mut Vec<u8>, arch: Arch) {
     let target = format!("-arch {arch}");
     let texts = ["doorbell", "Doorbell", env!("CARGO_PKG_VERSION"), &target];
     note(out, 2000, |out| {
@@ -194,7 +194,7 @@ fn note(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// `.nv.callgraph`: no kernel calls another; the four pairs that every file has.
-pub fn callgraph(out: &mut Vec<u8>) {
+pub(crate) fn callgraph(out: &mut Vec<u8>) {
     for n in 1..=4 {
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&i32::to_le_bytes(-n));
@@ -202,4 +202,4 @@ pub fn callgraph(out: &mut Vec<u8>) {
 }
 
 /// `.nv.rel.action` (before sm_90): how a linker treats one relocation type; the same in every file.
-pub const REL_ACTION: [u8; 16] = [0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x25, 0, 5, 0x36];
+pub(crate) const REL_ACTION: [u8; 16] = [0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x25, 0, 5, 0x36];

@@ -7,7 +7,7 @@ use crate::num::wide;
 
 /// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in NVIDIA's
 /// naming).
-pub mod id {
+pub(crate) mod id {
     pub const MAX_THREADS: u8 = 0x05;
     pub const PARAM_CBANK: u8 = 0x0a;
     pub const REQNTID: u8 = 0x10;

@@ -15,7 +15,7 @@ pub struct Arch {
 
 impl Arch {
     /// Chips that a file can be written for.
-    pub const SUPPORTED: [u32; 6] = [75, 80, 86, 89, 90, 120];
+    pub(crate) const SUPPORTED: [u32; 6] = [75, 80, 86, 89, 90, 120];
 
     /// The chip of a name like `sm_90a`.
     #[must_use]

@@ -11,8 +11,8 @@ use super::rows::{Entry, Format, Table};
 use super::sem::{Form, Sem};
 
 /// Flat addresses of LDS and of scratch, as the kernel driver sets the apertures.
-pub const SHARED_APERTURE: u64 = 1 << 48;
-pub const PRIVATE_APERTURE: u64 = 2 << 48;
+pub(crate) const SHARED_APERTURE: u64 = 1 << 48;
+pub(crate) const PRIVATE_APERTURE: u64 = 2 << 48;
 
 /// Bits of a word, both ends included.
 pub(super) fn bits(word: u32, lo: u32, hi: u32) -> u32 {

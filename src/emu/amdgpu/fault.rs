@@ -77,7 +77,7 @@ pub enum FaultKind {
 impl FaultKind {
     /// Whether only strict mode stops there: hardware goes on, with a result that the program does not expect.
     #[must_use]
-    pub fn is_finding(&self) -> bool {
+    pub(crate) fn is_finding(&self) -> bool {
         matches!(
             self,
             Self::MisalignedTuple { .. }

@@ -59,7 +59,7 @@ mod wave;
 
 pub use block::HotCode;
 pub use bus::{Access, Bus, BusFault, Memory, Rows, Window};
-pub use decode::{PRIVATE_APERTURE, SHARED_APERTURE, disassemble};
+pub use decode::disassemble;
 pub use dispatch::{Dispatch, Stats, run, run_hot};
 pub use fault::{FaultKind, WaveFault};
 pub use plain_bus::{PlainBus, SharedBytes};

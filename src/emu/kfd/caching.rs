@@ -13,7 +13,7 @@ use std::sync::{PoisonError, RwLock};
 
 /// Where a buffer's pages are, seen from a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub(crate) enum Home {
     Card,
     Peer,
     Host,
@@ -21,7 +21,7 @@ pub enum Home {
 
 /// The driver's memory type for a buffer's flags.
 #[must_use]
-pub fn policy(chip: Chip, home: Home, flags: u32) -> Policy {
+pub(crate) fn policy(chip: Chip, home: Home, flags: u32) -> Policy {
     let uncached = flags & (ALLOC_MEM_FLAGS_UNCACHED | ALLOC_MEM_FLAGS_EXT_COHERENT) != 0;
     let coherent = flags & ALLOC_MEM_FLAGS_COHERENT != 0;
     let l2 = match (chip, home) {

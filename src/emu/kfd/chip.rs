@@ -35,15 +35,15 @@ pub struct ChipFacts {
 }
 
 /// EOP buffer size that the kernel requires, on all three.
-pub const EOP_BYTES: u64 = 4096;
+pub(crate) const EOP_BYTES: u64 = 4096;
 /// LDS of a workgroup, on all three.
-pub const LDS_BYTES: u32 = 0x1_0000;
+pub(crate) const LDS_BYTES: u32 = 0x1_0000;
 /// Waves of a CU that may have scratch.
-pub const MAX_SLOTS_SCRATCH_CU: u32 = 32;
+pub(crate) const MAX_SLOTS_SCRATCH_CU: u32 = 32;
 /// Lanes of a workgroup.
-pub const MAX_WORKGROUP: u32 = 1024;
+pub(crate) const MAX_WORKGROUP: u32 = 1024;
 /// Unit of the LDS size in RSRC2, in bytes.
-pub const LDS_GRANULE: u32 = 512;
+pub(crate) const LDS_GRANULE: u32 = 512;
 
 /// RDNA3, 96 CUs.
 const GFX1100: ChipFacts = ChipFacts {
@@ -128,7 +128,7 @@ impl Chip {
 
 /// Sizes of the context-save area of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaveArea {
+pub(crate) struct SaveArea {
     pub ctl_stack_bytes: u32,
     pub cwsr_bytes: u32,
     pub debug_bytes: u32,
@@ -149,7 +149,7 @@ impl ChipFacts {
 
     /// The size that a kernel with such pages requires for a queue's context-save area (docs/amd.md 1.6).
     #[must_use]
-    pub const fn save_area(&self, page_bytes: u64) -> SaveArea {
+    pub(crate) const fn save_area(&self, page_bytes: u64) -> SaveArea {
         let page = page_bytes as u32;
         let cu = self.cu_per_xcc();
         let is_gfx9 = matches!(self.gfx, Gfx::Gfx9);
@@ -169,7 +169,7 @@ impl ChipFacts {
 
     /// Queues that all SDMA engines of this kind carry together.
     #[must_use]
-    pub const fn sdma_queues(&self, xgmi: bool) -> u32 {
+    pub(crate) const fn sdma_queues(&self, xgmi: bool) -> u32 {
         let engines = if xgmi { self.num_sdma_xgmi_engines } else { self.num_sdma_engines };
         engines * self.num_sdma_queues_per_engine
     }

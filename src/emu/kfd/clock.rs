@@ -4,7 +4,7 @@ use doorbell_ioctl::port::monotonic_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Hertz.
-pub const GPU_CLOCK_HZ: u64 = 100_000_000;
+pub(crate) const GPU_CLOCK_HZ: u64 = 100_000_000;
 const NS_PER_TICK: u64 = 10;
 
 /// Never 0, and every reading is larger than the one before: an end is after its start.

@@ -1,7 +1,7 @@
 //! The interface to the compute units: a dispatch with all its registers, and the reasons it stops.
 //!
 //! The command processors make [`Dispatch`]es; an implementation of [`Compute`] runs them to their end:
-//! [`super::ComputeUnits`], or a test.
+//! `ComputeUnits`, or a test.
 
 pub use crate::amdgpu::{Dispatch, ShadowMemory};
 

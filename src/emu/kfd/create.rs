@@ -19,7 +19,7 @@ use doorbell_ioctl::port::{CpuPtr, Errno, read_process};
 use std::sync::Arc;
 
 /// The kernel's ENOTSUPP, which user space has no name for.
-pub const ENOTSUPP: Errno = Errno(524);
+pub(crate) const ENOTSUPP: Errno = Errno(524);
 /// First address that no process may use.
 const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 /// Doorbells of compute queues, then those of SDMA queues, 8 bytes each.

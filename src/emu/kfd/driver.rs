@@ -35,7 +35,7 @@ const RUNTIME_MODE_ENABLE: u32 = 1;
 
 /// The process's state on one card.
 #[derive(Debug)]
-pub struct Device {
+pub(crate) struct Device {
     /// Open file of the render node that the address space belongs to.
     pub vm_file: Option<u64>,
     pub bos: BTreeMap<u32, Bo>,
@@ -49,7 +49,7 @@ pub struct Device {
 
 /// An open file.
 #[derive(Clone, Debug)]
-pub enum Open {
+pub(crate) enum Open {
     /// /dev/kfd, and the process that opened it.
     Kfd { pid: u32 },
     /// A render node; every open is a file of its own.
@@ -60,7 +60,7 @@ pub enum Open {
 
 /// A doorbell slice that the process has mapped.
 #[derive(Clone, Copy, Debug)]
-pub struct DoorbellMap {
+pub(crate) struct DoorbellMap {
     pub at: CpuPtr,
     pub len_bytes: u64,
     pub gpu: usize,
@@ -68,7 +68,7 @@ pub struct DoorbellMap {
 
 /// The driver's state.
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     pub files: BTreeMap<i32, Open>,
     pub next_file: u64,
     pub devices: Vec<Device>,
@@ -137,12 +137,12 @@ impl State {
 }
 
 /// Which card has the id.
-pub fn device_index(driver: &SoftKfd, gpu_id: u32) -> Option<usize> {
+pub(crate) fn device_index(driver: &SoftKfd, gpu_id: u32) -> Option<usize> {
     driver.gpus.iter().position(|gpu| gpu.gpu_id == gpu_id)
 }
 
 /// Refuses a card whose address space was not acquired.
-pub fn bound(state: &State, index: usize, errno: Errno) -> Result<(), Errno> {
+pub(crate) fn bound(state: &State, index: usize, errno: Errno) -> Result<(), Errno> {
     state.devices.get(index).and_then(|d| d.vm_file).map(|_| ()).ok_or(errno)
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A slot that was not signalled.
-pub const UNSIGNALED_EVENT_SLOT: u64 = u64::MAX;
+pub(crate) const UNSIGNALED_EVENT_SLOT: u64 = u64::MAX;
 /// Id 0 is reserved for interrupts without a context.
 const FIRST_SIGNAL_ID: u32 = 1;
 const FIRST_NONSIGNAL_ID: u32 = 0x8000_0000;
@@ -57,7 +57,7 @@ struct Inner {
 
 /// A process's events.
 #[derive(Debug, Default)]
-pub struct Events {
+pub(crate) struct Events {
     inner: Mutex<Inner>,
     changed: Condvar,
     /// Signal events carry an age (1.14).
@@ -67,7 +67,7 @@ pub struct Events {
 }
 
 /// How a wait ended: `WAIT_RESULT_*`.
-pub type WaitResult = u32;
+pub(crate) type WaitResult = u32;
 
 impl Inner {
     /// The kernel's set_event: an event with auto reset stays signalled only when no thread waits for it.
@@ -148,7 +148,7 @@ impl Events {
     ///
     /// # Errors
     /// `EINVAL` when there is one already or the buffer holds too few slots.
-    pub fn set_page(&self, page: DeviceView, handle: u64) -> Result<(), Errno> {
+    pub(crate) fn set_page(&self, page: DeviceView, handle: u64) -> Result<(), Errno> {
         let mut inner = self.lock();
         let bytes = u64::from(SIGNAL_EVENT_LIMIT) * 8;
         if inner.page.is_some() || page.fill(0, bytes, 0xff).is_err() {
@@ -222,13 +222,13 @@ impl Events {
     }
 
     /// Sets an event regardless of its slot: exceptions that the kernel delivers by id.
-    pub fn deliver(&self, id: u32) {
+    pub(crate) fn deliver(&self, id: u32) {
         self.lock().set(id);
         self.changed.notify_all();
     }
 
     /// A page fault of a card: all memory events.
-    pub fn memory_fault(&self, exception: MemoryException) {
+    pub(crate) fn memory_fault(&self, exception: MemoryException) {
         self.raise(EVENT_MEMORY, |event| event.memory = exception);
     }
 
@@ -256,7 +256,7 @@ impl Events {
     }
 
     /// The next wait that sleeps is begun again, as when a signal that nobody handles arrives.
-    pub fn restart_next_wait(&self) {
+    pub(crate) fn restart_next_wait(&self) {
         self.lock().restarts += 1;
         self.changed.notify_all();
     }

@@ -24,7 +24,7 @@ const PAGE_MASK: u64 = !0xfff;
 
 /// A card.
 #[derive(Debug)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     pub gpu_id: u32,
     pub chip: Chip,
     pub vm: Vm,
@@ -80,7 +80,7 @@ impl Gpu {
 
     /// The last page fault.
     #[must_use]
-    pub fn last_fault(&self) -> Option<VmFault> {
+    pub(crate) fn last_fault(&self) -> Option<VmFault> {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

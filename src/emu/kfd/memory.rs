@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// First address of the window that buffers may lie in, and the last.
-pub const GPUVM_BASE: u64 = 0x4000;
-pub const GPUVM_LIMIT: u64 = 0x7fff_ffff_ffff;
+pub(crate) const GPUVM_BASE: u64 = 0x4000;
+pub(crate) const GPUVM_LIMIT: u64 = 0x7fff_ffff_ffff;
 /// Of EXPORT_DMABUF's flags: those of open(2).
 const O_CLOEXEC: u32 = 0o2_000_000;
 /// mmap offsets of the render node start here.
@@ -29,7 +29,7 @@ const FIRST_MMAP_OFFSET: u64 = 0x1_0000_0000;
 
 /// The memory of a buffer.
 #[derive(Clone, Debug)]
-pub enum Backing {
+pub(crate) enum Backing {
     Shared(Arc<SharedMemory>),
     /// The process's own pages, mapped a second time.
     User(CpuPtr),
@@ -37,7 +37,7 @@ pub enum Backing {
 
 /// A buffer.
 #[derive(Clone, Debug)]
-pub struct Bo {
+pub(crate) struct Bo {
     pub va: u64,
     pub len_bytes: u64,
     pub flags: u32,
@@ -53,7 +53,7 @@ pub struct Bo {
 
 /// The card's id in a handle or mmap offset.
 #[must_use]
-pub fn handle_gpu(handle: u64) -> u32 {
+pub(crate) fn handle_gpu(handle: u64) -> u32 {
     (handle >> 32) as u32
 }
 
@@ -63,7 +63,7 @@ fn handle_index(handle: u64) -> u32 {
 
 /// The gpu id's bits 61:46 of an mmap offset of the kfd file.
 #[must_use]
-pub fn mmap_gpu_bits(gpu_id: u32) -> u64 {
+pub(crate) fn mmap_gpu_bits(gpu_id: u32) -> u64 {
     u64::from(gpu_id & 0xffff) << 46
 }
 

@@ -6,16 +6,16 @@
 //! numbers. Left out: what the module heads list; GPU stores to doorbells do not wake queues. A port is one process;
 //! [`SoftKfd::another_process`] is one beside it.
 //!
-//! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → [`cp`] (packets, one thread a queue) →
+//! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → `cp` (packets, one thread a queue) →
 //! compute units.
 
-pub mod caching;
-pub mod chip;
+mod caching;
+mod chip;
 mod clock;
 mod compared;
 pub mod compute;
 mod config;
-pub mod cp;
+mod cp;
 mod create;
 mod defect;
 mod driver;
@@ -32,11 +32,11 @@ mod units;
 pub use super::vm;
 
 pub use chip::Chip;
-pub use clock::{GPU_CLOCK_HZ, GpuClock};
+pub use clock::GpuClock;
 pub use config::Config;
 pub use defect::Defect;
 pub use report::{Report, ReportKind};
-pub use units::ComputeUnits;
+pub(crate) use units::ComputeUnits;
 
 use compute::Compute;
 use doorbell_ioctl::abi::kfd::{MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The packet format of a queue's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Pm4,
     Aql,
     Sdma { xgmi: bool },
@@ -16,7 +16,7 @@ pub enum Kind {
 
 /// What CREATE_QUEUE fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub(crate) struct Setup {
     pub id: u32,
     pub kind: Kind,
     pub read_ptr_va: u64,
@@ -34,7 +34,7 @@ pub struct Setup {
 
 /// The mutable state of a queue.
 #[derive(Debug)]
-pub struct Control {
+pub(crate) struct Control {
     pub ring_va: u64,
     pub ring_bytes: u64,
     /// UPDATE_QUEUE gave it a share and a ring.
@@ -54,7 +54,7 @@ pub struct Control {
 
 /// A queue.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     pub setup: Setup,
     control: Mutex<Control>,
     wake: Condvar,
@@ -71,7 +71,7 @@ const LONGEST_NAP: Duration = Duration::from_micros(320);
 
 /// How a queue ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub(crate) struct End {
     /// A packet or kernel had stopped it.
     pub hung: bool,
     /// The engine itself failed.
@@ -117,7 +117,7 @@ impl Queue {
         self.change(|control| control.put = control.put.max(put));
     }
 
-    pub fn set_thread(&self, thread: JoinHandle<()>) {
+    pub(crate) fn set_thread(&self, thread: JoinHandle<()>) {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
 
@@ -141,7 +141,7 @@ impl Queue {
 
     /// Sleeps until there is work: returns ring and write pointer, or `None` when the queue ends. A queue that starved
     /// at `starved` needs a later doorbell.
-    pub fn next_work(&self, starved: Option<u64>) -> Option<Work> {
+    pub(crate) fn next_work(&self, starved: Option<u64>) -> Option<Work> {
         let mut control = self.control();
         loop {
             if control.destroyed {
@@ -191,7 +191,7 @@ impl Queue {
 
 /// What an engine may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub(crate) struct Work {
     pub ring_va: u64,
     pub ring_bytes: u64,
     pub put: u64,

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
 /// First render node's minor.
-pub const FIRST_RENDER_MINOR: usize = 128;
+pub(crate) const FIRST_RENDER_MINOR: usize = 128;
 const FIRST_BUS: usize = 3;
 const HEAP_SYSTEM: u32 = 0;
 const HEAP_PUBLIC: u32 = 1;
@@ -25,13 +25,13 @@ const MINOR_WITH_SAVE_SIZES: u32 = 17;
 
 /// The files, with the error of those that may not be read.
 #[derive(Debug, Default)]
-pub struct Sysfs {
+pub(crate) struct Sysfs {
     files: BTreeMap<String, Result<Vec<u8>, Errno>>,
 }
 
 /// A card's id: 16 bits, never 0.
 #[must_use]
-pub fn gpu_id(gpu: usize) -> u32 {
+pub(crate) fn gpu_id(gpu: usize) -> u32 {
     0xb1d5 ^ ((gpu as u32 & 0xff) * 0x0101)
 }
 

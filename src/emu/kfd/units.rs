@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Compute units that execute what they are given.
 #[derive(Debug)]
-pub struct ComputeUnits {
+pub(crate) struct ComputeUnits {
     strict: Strict,
     hot: HotCode,
     twice: bool,

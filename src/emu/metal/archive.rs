@@ -27,7 +27,7 @@ impl Body for Descriptor {
 }
 
 /// An archive.
-pub struct Archive(Mutex<BTreeSet<u64>>);
+pub(crate) struct Archive(Mutex<BTreeSet<u64>>);
 
 impl Body for Archive {
     const CLASS: Class = Class::MTLBinaryArchive;
@@ -72,7 +72,7 @@ fn keys_of(family: u32, bytes: &[u8]) -> Result<BTreeSet<u64>, &'static str> {
     if rest.is_empty() { Ok(keys.iter().map(|key| u64::from_le_bytes(*key)).collect()) } else { Err("it is cut off") }
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let descriptor = Class::MTLBinaryArchiveDescriptor;
     all.on_class(descriptor, "new", new_descriptor as extern "C" fn(_, _) -> _);
     all.on(descriptor, "setUrl:", set_url as extern "C" fn(_, _, _));

@@ -15,7 +15,7 @@ const PAGE_BYTES: usize = 16 << 10;
 const FRESH: u8 = 0xaa;
 
 /// A buffer.
-pub struct Buffer {
+pub(crate) struct Buffer {
     at: NonNull<u8>,
     /// `None`: the memory is the program's.
     layout: Option<Layout>,
@@ -30,7 +30,7 @@ pub struct Buffer {
 
 /// How a buffer is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     pub is_tracked: bool,
     pub is_private: bool,
 }
@@ -176,7 +176,7 @@ impl Memory for Buffer {
     }
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     all.on(Class::MTLBuffer, "contents", contents as extern "C" fn(_, _) -> _);
     all.on(Class::MTLBuffer, "length", length as extern "C" fn(_, _) -> _);
 }

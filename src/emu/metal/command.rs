@@ -29,7 +29,7 @@ const FAILED: u64 = 5;
 
 /// What is bound to a slot.
 #[derive(Clone)]
-pub enum Bound {
+pub(crate) enum Bound {
     /// A buffer from an offset on.
     Buffer(Arc<Own>, u64),
     /// Bytes copied when they were set.
@@ -37,7 +37,7 @@ pub enum Bound {
 }
 
 /// A launch.
-pub struct Dispatch {
+pub(crate) struct Dispatch {
     pub pipeline: Arc<Own>,
     pub bound: Vec<Option<Bound>>,
     pub threadgroup: Vec<u64>,
@@ -46,7 +46,7 @@ pub struct Dispatch {
 }
 
 /// A command.
-pub enum Command {
+pub(crate) enum Command {
     Wait(Own, u64),
     Signal(Own, u64),
     Dispatch(Dispatch),
@@ -56,7 +56,7 @@ pub enum Command {
 }
 
 /// A command buffer.
-pub struct CommandBuffer {
+pub(crate) struct CommandBuffer {
     queue: Own,
     pending: Arc<AtomicU64>,
     state: Mutex<State>,
@@ -64,7 +64,7 @@ pub struct CommandBuffer {
 }
 
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     status: u64,
     error: Option<Own>,
     label: String,
@@ -120,7 +120,7 @@ fn seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let class = Class::MTLCommandBuffer;
     all.on(class, "computeCommandEncoder", compute as extern "C" fn(_, _) -> _);
     all.on(class, "blitCommandEncoder", blit as extern "C" fn(_, _) -> _);
@@ -238,7 +238,7 @@ struct Broken(Failure, String);
 
 /// What a step of a command buffer has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// There are more commands.
     Going,
     /// That was the last one, or it failed.
@@ -246,7 +246,7 @@ pub enum Step {
 }
 
 /// A committed command buffer on its queue.
-pub struct Run {
+pub(crate) struct Run {
     buffer: Own,
     number: u64,
     /// Command buffers that it runs after because of tracked resources.

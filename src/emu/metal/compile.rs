@@ -47,7 +47,7 @@ impl Body for Function {
 }
 
 /// A kernel that can be launched.
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     pub kernel: Kernel,
     /// Most threads of a threadgroup.
     pub limit: u64,
@@ -80,7 +80,7 @@ impl Body for Pipeline {
     const CLASS: Class = Class::MTLComputePipelineState;
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let options = Class::MTLCompileOptions;
     all.on_class(options, "new", new_options as extern "C" fn(_, _) -> _);
     all.on(options, "setLanguageVersion:", set_version as extern "C" fn(_, _, _));
@@ -243,7 +243,7 @@ extern "C" fn set_archives(this: Id, _: Sel, archives: Id) {
 }
 
 /// What an archive knows the function of a descriptor by; 0 for none.
-pub fn key_of_descriptor(descriptor: Id) -> u64 {
+pub(crate) fn key_of_descriptor(descriptor: Id) -> u64 {
     object::get::<PipelineDescriptor>(descriptor).map_or(0, |descriptor| {
         let described = descriptor.lock();
         key_of(described.function.as_ref().map_or(Id::NIL, |f| f.0), described.is_indirect)

@@ -12,26 +12,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of threadgroup memory.
-pub const THREADGROUP_BYTES: u64 = 32 << 10;
+pub(crate) const THREADGROUP_BYTES: u64 = 32 << 10;
 
 /// A GPU of its machine, by its number.
-pub struct Device(pub u32);
+pub(crate) struct Device(pub u32);
 
 impl Body for Device {
     const CLASS: Class = Class::MTLDevice;
 }
 
 /// A device with one reference, or nil.
-pub fn create(machine: &Arc<Machine>, gpu: u32) -> Id {
+pub(crate) fn create(machine: &Arc<Machine>, gpu: u32) -> Id {
     if machine.knobs().nil_device { Id::NIL } else { object::create(machine, Device(gpu)) }
 }
 
 /// The number of a device's GPU.
-pub fn gpu_of(device: Id) -> u32 {
+pub(crate) fn gpu_of(device: Id) -> u32 {
     object::get::<Device>(device).map_or(0, |device| device.0)
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let class = Class::MTLDevice;
     all.on(class, "name", name as extern "C" fn(_, _) -> _);
     all.on(class, "registryID", registry_id as extern "C" fn(_, _) -> _);

@@ -5,17 +5,17 @@ use crate::object::Id;
 /// A selector: a number of `send`'s list.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sel(pub u64);
+pub(crate) struct Sel(pub u64);
 
 /// Three numbers by value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub [u64; 3]);
+pub(crate) struct Size(pub [u64; 3]);
 
 /// A part of a buffer, by value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     pub location: u64,
     pub length: u64,
 }
@@ -23,12 +23,12 @@ pub struct Range {
 /// A block of code, or 0 for none.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block(pub usize);
+pub(crate) struct Block(pub usize);
 
 /// `BOOL`: one byte.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bool(pub u8);
+pub(crate) struct Bool(pub u8);
 
 impl From<bool> for Bool {
     fn from(is: bool) -> Self {
@@ -37,7 +37,7 @@ impl From<bool> for Bool {
 }
 
 /// A type that a message may have as an argument or a result.
-pub trait Encode {
+pub(crate) trait Encode {
     /// Its code.
     const CODE: &'static str;
 }
@@ -66,7 +66,7 @@ codes! {
 }
 
 /// A function that answers a message.
-pub trait Method: Copy {
+pub(crate) trait Method: Copy {
     /// The codes of its result, of the receiver, of the selector and of the arguments.
     fn encoding(self) -> String;
     /// Where it is.

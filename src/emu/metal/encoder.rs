@@ -19,7 +19,7 @@ const SLOTS: u64 = 31;
 const SET_BYTES: u64 = 4 << 10;
 
 /// An encoder of dispatches.
-pub struct ComputeEncoder {
+pub(crate) struct ComputeEncoder {
     buffer: Own,
     state: Mutex<Compute>,
 }
@@ -55,7 +55,7 @@ impl ComputeEncoder {
 }
 
 /// An encoder of copies.
-pub struct BlitEncoder {
+pub(crate) struct BlitEncoder {
     buffer: Own,
     ended: Mutex<bool>,
 }
@@ -98,7 +98,7 @@ fn push(buffer: &Own, command: Command) {
     }
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let class = Class::MTLComputeCommandEncoder;
     all.on(class, "setComputePipelineState:", set_pipeline as extern "C" fn(_, _, _));
     all.on(class, "setBuffer:offset:atIndex:", set_buffer as extern "C" fn(_, _, _, _, _));

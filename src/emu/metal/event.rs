@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// An event.
 #[derive(Default)]
-pub struct Event {
+pub(crate) struct Event {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -74,7 +74,7 @@ impl Event {
     }
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let class = Class::MTLSharedEvent;
     all.on(class, "signaledValue", value as extern "C" fn(_, _) -> _);
     all.on(class, "setSignaledValue:", set_value as extern "C" fn(_, _, _));

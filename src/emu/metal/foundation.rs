@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A reference of an object to another one.
 #[derive(Debug)]
-pub struct Own(pub Id);
+pub(crate) struct Own(pub Id);
 
 impl Own {
     /// Adds a reference.
@@ -27,7 +27,7 @@ impl Drop for Own {
 }
 
 /// A string.
-pub struct Text(CString);
+pub(crate) struct Text(CString);
 
 impl Body for Text {
     const CLASS: Class = Class::NSString;
@@ -40,13 +40,13 @@ impl Text {
 }
 
 /// A new string with one reference.
-pub fn string(machine: &Arc<Machine>, text: &str) -> Id {
+pub(crate) fn string(machine: &Arc<Machine>, text: &str) -> Id {
     let bytes = text.bytes().filter(|b| *b != 0).collect::<Vec<u8>>();
     object::create(machine, Text(CString::new(bytes).unwrap_or_default()))
 }
 
 /// An error.
-pub struct Error {
+pub(crate) struct Error {
     domain: String,
     code: i64,
     text: String,
@@ -57,12 +57,12 @@ impl Body for Error {
 }
 
 /// A new error with one reference.
-pub fn error(machine: &Arc<Machine>, domain: &str, code: i64, text: String) -> Id {
+pub(crate) fn error(machine: &Arc<Machine>, domain: &str, code: i64, text: String) -> Id {
     object::create(machine, Error { domain: domain.into(), code, text })
 }
 
 /// Stores an error where a caller wants it, left to the thread's pool.
-pub fn give_error(slot: *mut Id, machine: &Arc<Machine>, domain: &str, code: i64, text: String) {
+pub(crate) fn give_error(slot: *mut Id, machine: &Arc<Machine>, domain: &str, code: i64, text: String) {
     if slot.is_null() {
         return;
     }
@@ -72,14 +72,14 @@ pub fn give_error(slot: *mut Id, machine: &Arc<Machine>, domain: &str, code: i64
 }
 
 /// A list of objects.
-pub struct Array(Vec<Own>);
+pub(crate) struct Array(Vec<Own>);
 
 impl Body for Array {
     const CLASS: Class = Class::NSArray;
 }
 
 /// A new list with one reference, which takes over those of its items.
-pub fn array(machine: &Arc<Machine>, items: Vec<Own>) -> Id {
+pub(crate) fn array(machine: &Arc<Machine>, items: Vec<Own>) -> Id {
     object::create(machine, Array(items))
 }
 
@@ -91,7 +91,7 @@ impl Array {
 }
 
 /// The place of a file.
-pub struct Url(PathBuf);
+pub(crate) struct Url(PathBuf);
 
 impl Body for Url {
     const CLASS: Class = Class::NSURL;
@@ -104,12 +104,12 @@ impl Url {
 }
 
 /// What `MTLCopyAllDevices` gives.
-pub fn array_of_devices(machine: &Arc<Machine>) -> Id {
+pub(crate) fn array_of_devices(machine: &Arc<Machine>) -> Id {
     let devices = (0..machine.config.gpus).map(|gpu| device::create(machine, gpu));
     array(machine, devices.filter(|device| !device.is_nil()).map(Own).collect())
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     all.on_class(Class::NSString, "stringWithUTF8String:", string_with as extern "C" fn(_, _, _) -> _);
     all.on(Class::NSString, "UTF8String", utf8 as extern "C" fn(_, _) -> _);
     let made = error_with as extern "C" fn(_, _, _, _, _) -> _;

@@ -51,7 +51,7 @@ struct Indirect {
 }
 
 /// An indirect command buffer.
-pub struct IndirectBuffer {
+pub(crate) struct IndirectBuffer {
     commands: Mutex<Vec<Indirect>>,
     max_buffers: u64,
     /// Buffers or pipelines are the encoder's, which is not modelled.
@@ -85,7 +85,7 @@ impl Body for IndirectCommand {
 }
 
 /// The execution of a range of commands by an encoder.
-pub struct Execute {
+pub(crate) struct Execute {
     pub indirect: Arc<Own>,
     pub range: Range<usize>,
     pub resident: Vec<Arc<Own>>,
@@ -173,7 +173,7 @@ impl Execute {
     }
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     let descriptor = Class::MTLIndirectCommandBufferDescriptor;
     all.on_class(descriptor, "new", new_descriptor as extern "C" fn(_, _) -> _);
     all.on(descriptor, "setCommandTypes:", set_types as extern "C" fn(_, _, _));

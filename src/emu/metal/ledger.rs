@@ -13,14 +13,14 @@ use std::time::Duration;
 
 /// A resource that a command buffer uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Use {
+pub(crate) struct Use {
     pub resource: Id,
     pub is_tracked: bool,
 }
 
 /// Command buffers by their number in the order of commits, from 0 on.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<State>);
+pub(crate) struct Ledger(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -133,7 +133,7 @@ impl Ledger {
 
 /// Wakes the threads of queues when something has changed that a command buffer may wait for.
 #[derive(Debug, Default)]
-pub struct Pulse {
+pub(crate) struct Pulse {
     count: Mutex<u64>,
     changed: Condvar,
 }

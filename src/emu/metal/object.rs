@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 /// twice.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id(pub u64);
+pub(crate) struct Id(pub u64);
 
 impl Id {
     pub const NIL: Id = Id(0);
@@ -36,7 +36,7 @@ impl Id {
 /// The classes. Their names are the protocols' that the framework's own classes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::upper_case_acronyms)] // Apple's names
-pub enum Class {
+pub(crate) enum Class {
     NSString,
     NSError,
     NSArray,
@@ -118,7 +118,7 @@ impl Class {
 }
 
 /// What an object of one class holds.
-pub trait Body: Any + Send + Sync {
+pub(crate) trait Body: Any + Send + Sync {
     const CLASS: Class;
 
     /// Called at the last release.
@@ -149,7 +149,7 @@ fn object(id: Id) -> Option<Arc<Object>> {
 }
 
 /// A living object, for as long as a method works on it.
-pub struct Held<T> {
+pub(crate) struct Held<T> {
     object: Arc<Object>,
     of: PhantomData<T>,
 }
@@ -172,14 +172,14 @@ impl<T: Body> Deref for Held<T> {
 }
 
 /// A living object of a class.
-pub fn get<T: Body>(id: Id) -> Option<Held<T>> {
+pub(crate) fn get<T: Body>(id: Id) -> Option<Held<T>> {
     let object = object(id)?;
     let body: &dyn Any = &*object.body;
     body.is::<T>().then(|| Held { object, of: PhantomData })
 }
 
 /// As `get`, for an argument: another object, or nil, is a fault.
-pub fn argument<T: Body>(machine: &Machine, what: &str, id: Id) -> Option<Held<T>> {
+pub(crate) fn argument<T: Body>(machine: &Machine, what: &str, id: Id) -> Option<Held<T>> {
     let found = get(id);
     if found.is_none() {
         let is = match id.class() {
@@ -193,7 +193,7 @@ pub fn argument<T: Body>(machine: &Machine, what: &str, id: Id) -> Option<Held<T
 }
 
 /// A new object with one reference.
-pub fn create<T: Body>(machine: &Arc<Machine>, body: T) -> Id {
+pub(crate) fn create<T: Body>(machine: &Arc<Machine>, body: T) -> Id {
     static SERIAL: AtomicU64 = AtomicU64::new(1);
     let id = Id(SERIAL.fetch_add(1, Ordering::Relaxed) << 12 | T::CLASS.id().0);
     let object = Object { machine: Arc::clone(machine), count: AtomicU64::new(1), body: Box::new(body) };
@@ -203,7 +203,7 @@ pub fn create<T: Body>(machine: &Arc<Machine>, body: T) -> Id {
 }
 
 /// Adds a reference.
-pub fn retain(id: Id) -> Id {
+pub(crate) fn retain(id: Id) -> Id {
     if let Some(object) = object(id) {
         object.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -211,7 +211,7 @@ pub fn retain(id: Id) -> Id {
 }
 
 /// Takes a reference away. The last one's object is dead; what its body holds is released after the table's lock.
-pub fn release(id: Id) {
+pub(crate) fn release(id: Id) {
     let Some(found) = object(id) else { return };
     if found.count.fetch_sub(1, Ordering::AcqRel) > 1 {
         return;
@@ -224,7 +224,7 @@ pub fn release(id: Id) {
 }
 
 /// Records a message that nobody answers.
-pub fn dead(id: Id, selector: &str) {
+pub(crate) fn dead(id: Id, selector: &str) {
     let class = id.class().map_or("", Class::name);
     let (kind, what) = match id.class() {
         Some(_) => (FaultKind::DeadObject, format!("-[{class} {selector}] was sent to a dead object")),
@@ -234,12 +234,12 @@ pub fn dead(id: Id, selector: &str) {
 }
 
 /// Whether the object lives.
-pub fn lives(id: Id) -> bool {
+pub(crate) fn lives(id: Id) -> bool {
     OBJECTS.read().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
 }
 
 /// The machine of a living object.
-pub fn machine_of(id: Id) -> Arc<Machine> {
+pub(crate) fn machine_of(id: Id) -> Arc<Machine> {
     object(id).map_or_else(Machine::of_thread, |o| Arc::clone(&o.machine))
 }
 
@@ -249,7 +249,7 @@ thread_local! {
 }
 
 /// Leaves an object's reference to the thread's innermost pool.
-pub fn autorelease(id: Id) -> Id {
+pub(crate) fn autorelease(id: Id) -> Id {
     let has_pool = POOLS.with_borrow_mut(|pools| pools.last_mut().map(|(_, all)| all.push(id)).is_some());
     if !has_pool {
         let class = id.class().map_or("", Class::name);
@@ -259,7 +259,7 @@ pub fn autorelease(id: Id) -> Id {
 }
 
 /// Begins a pool.
-pub fn push_pool() -> u64 {
+pub(crate) fn push_pool() -> u64 {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     POOLS.with_borrow_mut(|pools| pools.push((number, Vec::new())));
@@ -267,7 +267,7 @@ pub fn push_pool() -> u64 {
 }
 
 /// Ends a pool, and releases what was left to it.
-pub fn pop_pool(number: u64) {
+pub(crate) fn pop_pool(number: u64) {
     let found = POOLS.with_borrow_mut(|pools| {
         let at = pools.iter().position(|(n, _)| *n == number)?;
         let last = at + 1 == pools.len();
@@ -282,11 +282,11 @@ pub fn pop_pool(number: u64) {
 }
 
 /// `objc_autoreleasePoolPush`.
-pub extern "C" fn push_pool_entry() -> u64 {
+pub(crate) extern "C" fn push_pool_entry() -> u64 {
     push_pool()
 }
 
 /// `objc_autoreleasePoolPop`.
-pub extern "C" fn pop_pool_entry(number: u64) {
+pub(crate) extern "C" fn pop_pool_entry(number: u64) {
     pop_pool(number);
 }

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const IDLE: Duration = Duration::from_secs(1);
 
 /// A queue.
-pub struct Queue {
+pub(crate) struct Queue {
     inbox: Arc<Inbox>,
     /// Command buffers that were made and are not completed.
     pub pending: Arc<AtomicU64>,
@@ -110,7 +110,7 @@ fn step(machine: &Arc<Machine>, active: &mut [Run], draws: &mut u64) -> Option<(
     order.into_iter().find_map(|at| active[at].step(machine, is_whole).map(|step| (at, step)))
 }
 
-pub fn methods(all: &mut Methods) {
+pub(crate) fn methods(all: &mut Methods) {
     all.on(Class::MTLCommandQueue, "commandBuffer", command_buffer as extern "C" fn(_, _) -> _);
 }
 

@@ -189,7 +189,7 @@ struct Entry {
 
 /// Collects the methods of all classes.
 #[derive(Default)]
-pub struct Methods(Vec<Entry>);
+pub(crate) struct Methods(Vec<Entry>);
 
 impl Methods {
     /// A method of objects.

@@ -151,7 +151,7 @@ fn allows(parent: Parent, body: &Body) -> bool {
 }
 
 /// An ALLOC, whichever of its two structs brought it.
-pub struct Request {
+pub(crate) struct Request {
     pub root: u32,
     pub parent: u32,
     pub handle: u32,
@@ -595,16 +595,7 @@ fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let gpu = &nv.gpus[group.gpu];
     let id = gpu.free_channel_id().ok_or(status::INSUFFICIENT_RESOURCES)?;
     let engine_type = group.engine_type;
-    let setup = Setup {
-        id,
-        handle: making.handle,
-        engine_type,
-        ring_va: params.gp_fifo_offset,
-        entries,
-        userd,
-        space,
-        notifier,
-    };
+    let setup = Setup { id, engine_type, ring_va: params.gp_fifo_offset, entries, userd, space, notifier };
     // What is in USERD is of an earlier channel.
     let _inside = setup.userd.write_u64(doorbell_hcq::packet::nv::gpfifo::USERD_GP_GET, 0);
     let channel = Arc::new(Channel::new(setup, Arc::clone(&group)));

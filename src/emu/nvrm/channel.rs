@@ -1,7 +1,6 @@
 //! A channel and its group as driver and engine share them: where ring and USERD are, pending doorbells, whether it may
 //! run.
 
-use super::engine::Stop;
 use super::space::VaSpace;
 use doorbell_ioctl::port::DeviceView;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -10,17 +9,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Types of engines, as NV2080_ENGINE_TYPE numbers them.
-pub const ENGINE_GR0: u32 = 1;
+pub(crate) const ENGINE_GR0: u32 = 1;
 
 /// NV2080_ENGINE_TYPE of a copy engine: ten, and from there on elsewhere.
 #[must_use]
-pub fn copy_engine_type(index: u32) -> u32 {
+pub(crate) fn copy_engine_type(index: u32) -> u32 {
     if index < 10 { 0x09 + index } else { 0x34 + index - 10 }
 }
 
 /// The index of the copy engine of an engine type.
 #[must_use]
-pub fn copy_engine_index(engine_type: u32) -> Option<u32> {
+pub(crate) fn copy_engine_index(engine_type: u32) -> Option<u32> {
     match engine_type {
         0x09..=0x12 => Some(engine_type - 0x09),
         0x34..=0x3d => Some(engine_type - 0x34 + 10),
@@ -30,10 +29,9 @@ pub fn copy_engine_index(engine_type: u32) -> Option<u32> {
 
 /// What the allocation fixed.
 #[derive(Debug)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// Of the card's channels.
     pub id: u32,
-    pub handle: u32,
     pub engine_type: u32,
     pub ring_va: u64,
     /// A power of two.
@@ -47,7 +45,7 @@ pub struct Setup {
 
 /// An access of this channel that the MMU refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MmuFault {
+pub(crate) struct MmuFault {
     pub va: u64,
     /// As docs/nv.md 6 numbers them.
     pub kind: u32,
@@ -56,7 +54,7 @@ pub struct MmuFault {
 
 /// The mutable state of a channel.
 #[derive(Debug, Default)]
-pub struct Control {
+pub(crate) struct Control {
     /// A doorbell that has not been handled yet.
     rung: bool,
     /// On its runlist.
@@ -74,16 +72,14 @@ pub struct Control {
 
 /// How a channel died.
 #[derive(Clone, Debug)]
-pub struct Dead {
+pub(crate) struct Dead {
     /// As the error notifier's info32.
     pub code: u32,
-    /// What stopped it, unless that was another channel of its group or the driver.
-    pub stop: Option<Box<Stop>>,
 }
 
 /// A channel.
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     pub setup: Setup,
     pub group: Arc<Group>,
     control: Mutex<Control>,
@@ -103,7 +99,7 @@ pub struct Channel {
 
 /// Channels that share an engine's time, and die together.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     pub gpu: usize,
     pub engine_type: u32,
     /// For channels without a context share.
@@ -134,7 +130,7 @@ impl Group {
 
 /// The runlist of an engine: graphics and the copy engines that share it have 0.
 #[must_use]
-pub fn runlist(engine_type: u32) -> u32 {
+pub(crate) fn runlist(engine_type: u32) -> u32 {
     copy_engine_index(engine_type).map_or(0, |index| if index < 2 { 0 } else { index - 1 })
 }
 
@@ -148,7 +144,7 @@ const GP_PUT: u64 = doorbell_hcq::packet::nv::gpfifo::USERD_GP_PUT;
 
 /// What is left of a channel that was taken off its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub(crate) struct End {
     /// The engine itself failed.
     pub panicked: bool,
 }
@@ -219,13 +215,8 @@ impl Channel {
     }
 
     /// The machine goes to sleep, or wakes up.
-    pub fn set_asleep(&self, asleep: bool) {
+    pub(crate) fn set_asleep(&self, asleep: bool) {
         self.change(|control| control.asleep = asleep);
-    }
-
-    #[must_use]
-    pub fn is_scheduled(&self) -> bool {
-        self.control().scheduled
     }
 
     /// How it died, if it did.
@@ -240,7 +231,7 @@ impl Channel {
         self.change(|control| control.dead.get_or_insert(dead).code);
     }
 
-    pub fn set_thread(&self, thread: JoinHandle<()>) {
+    pub(crate) fn set_thread(&self, thread: JoinHandle<()>) {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
 
@@ -266,7 +257,7 @@ impl Channel {
         self.control().busy
     }
 
-    pub fn set_busy(&self, busy: bool) {
+    pub(crate) fn set_busy(&self, busy: bool) {
         self.change(|control| control.busy = busy);
     }
 
@@ -286,12 +277,6 @@ impl Channel {
         true
     }
 
-    /// GPGet and GPPut, for reports.
-    #[must_use]
-    pub fn pointers(&self) -> (u32, u32) {
-        (self.control().get, self.setup.userd.read_u32(GP_PUT).unwrap_or(0))
-    }
-
     /// One more entry is done.
     pub fn advance(&self) -> u32 {
         self.change(|control| {
@@ -302,7 +287,7 @@ impl Channel {
 
     /// Sleeps until there is work: returns GPGet and GPPut, or `None` when the channel ends. GPPut counts when a
     /// doorbell has come since it was last read.
-    pub fn next_work(&self) -> Option<(u32, u32)> {
+    pub(crate) fn next_work(&self) -> Option<(u32, u32)> {
         let mut control = self.control();
         loop {
             if control.destroyed {

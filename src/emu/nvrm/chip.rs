@@ -319,7 +319,7 @@ impl ChipFacts {
 
     /// Whether the product can be cut into instances (MIG): A100, H200, B200 can.
     #[must_use]
-    pub const fn can_be_partitioned(&self) -> bool {
+    pub(crate) const fn can_be_partitioned(&self) -> bool {
         matches!(self.sm_version, 0x800 | 0x900 | 0xa00)
     }
 

@@ -42,7 +42,7 @@ struct Placed {
 
 /// Addresses that MAP_MEMORY_DMA fills; its mappings are freed with them.
 #[derive(Debug)]
-pub struct VirtualRange {
+pub(crate) struct VirtualRange {
     pub space: Arc<VaSpace>,
     va: u64,
     len_bytes: u64,
@@ -132,7 +132,7 @@ impl Drop for VirtualRange {
 }
 
 /// Makes an object of class NV50_MEMORY_VIRTUAL.
-pub fn virtual_memory(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
+pub(crate) fn virtual_memory(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     let mut params: MemoryAlloc = making.params();
     let ranged = params.range_lo != 0 || params.range_hi != 0;
     if params.internalflags != 0 || params.size == 0 {

@@ -18,7 +18,7 @@ const KEPT: usize = 4096;
 
 /// One event as a file receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occurred {
+pub(crate) struct Occurred {
     pub object: u32,
     pub notifier: u32,
     pub info32: u32,
@@ -27,7 +27,7 @@ pub struct Occurred {
 
 /// An event object: sends a subdevice's notifier to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub(crate) struct Listener {
     pub client: u32,
     pub object: u32,
     /// The subdevice.
@@ -43,7 +43,7 @@ pub struct Listener {
 
 /// A file as ALLOC_OS_EVENT has named it; a later one of the same name is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OsEvent {
+pub(crate) struct OsEvent {
     id: u64,
     file: u64,
 }
@@ -68,7 +68,7 @@ struct Inner {
 
 /// All events of a machine.
 #[derive(Debug, Default)]
-pub struct Events {
+pub(crate) struct Events {
     inner: Mutex<Inner>,
     wake: Condvar,
 }
@@ -119,7 +119,7 @@ impl Events {
     ///
     /// # Errors
     /// `INVALID_EVENT`: the client has not named that number.
-    pub fn forget_name(&self, client: u32, fd: i32) -> Result<(), Status> {
+    pub(crate) fn forget_name(&self, client: u32, fd: i32) -> Result<(), Status> {
         self.inner().named.remove(&(client, fd)).map(|_| ()).ok_or(status::INVALID_EVENT)
     }
 
@@ -144,7 +144,7 @@ impl Events {
     }
 
     /// A client is freed.
-    pub fn end_client(&self, client: u32) {
+    pub(crate) fn end_client(&self, client: u32) {
         let mut inner = self.inner();
         inner.named.retain(|(owner, _), _| *owner != client);
         inner.actions.retain(|(owner, ..), _| *owner != client);
@@ -155,7 +155,7 @@ impl Events {
     }
 
     /// An object is freed: an event, or a subdevice with events.
-    pub fn unlisten(&self, client: u32, object: u32) {
+    pub(crate) fn unlisten(&self, client: u32, object: u32) {
         let mut inner = self.inner();
         inner.listeners.retain(|l| l.client != client || l.object != object);
         inner.actions.retain(|(owner, source, _), _| (*owner, *source) != (client, object));
@@ -163,7 +163,7 @@ impl Events {
 
     /// Whether an event is plugged into a subdevice.
     #[must_use]
-    pub fn has_listener(&self, client: u32, source: u32) -> bool {
+    pub(crate) fn has_listener(&self, client: u32, source: u32) -> bool {
         self.inner().listeners.iter().any(|l| (l.client, l.source) == (client, source))
     }
 
@@ -171,7 +171,7 @@ impl Events {
     ///
     /// # Errors
     /// `INVALID_STATE`: the notifier is on already.
-    pub fn set_action(&self, client: u32, source: u32, notifier: u32, action: u32) -> Result<(), Status> {
+    pub(crate) fn set_action(&self, client: u32, source: u32, notifier: u32, action: u32) -> Result<(), Status> {
         let mut inner = self.inner();
         let old = inner.actions.entry((client, source, notifier)).or_insert(NOTIFICATION_DISABLE);
         if action != NOTIFICATION_DISABLE && *old != NOTIFICATION_DISABLE {

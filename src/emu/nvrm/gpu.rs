@@ -23,11 +23,11 @@ const NOTIFIER_FILLED: u16 = 0xffff;
 /// Faults that the debugger remembers.
 const KEPT_FAULTS: usize = 4;
 /// Channels of a card.
-pub const MAX_CHANNELS: u32 = 2048;
+pub(crate) const MAX_CHANNELS: u32 = 2048;
 
 /// A card.
 #[derive(Debug)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     pub index: usize,
     pub chip: Chip,
     pub clock: Arc<Ptimer>,
@@ -102,7 +102,7 @@ impl Gpu {
 
     /// The lowest free channel id.
     #[must_use]
-    pub fn free_channel_id(&self) -> Option<u32> {
+    pub(crate) fn free_channel_id(&self) -> Option<u32> {
         let channels = self.channels();
         (0..MAX_CHANNELS).find(|id| !channels.contains_key(id))
     }
@@ -143,18 +143,18 @@ impl Gpu {
         self.lost.store(true, Ordering::Relaxed);
         let channels: Vec<Arc<Channel>> = self.channels().values().map(Arc::clone).collect();
         for channel in channels {
-            channel.kill(Dead { code: engine::code::OFF_THE_BUS, stop: None });
+            channel.kill(Dead { code: engine::code::OFF_THE_BUS });
         }
         self.report(ReportKind::Xid(engine::code::OFF_THE_BUS), None, "the card has fallen off the bus".to_owned());
     }
 
     /// Errors of warps since the last clearing, one a SM.
     #[must_use]
-    pub fn warp_errors(&self) -> Vec<WarpError> {
+    pub(crate) fn warp_errors(&self) -> Vec<WarpError> {
         lock(&self.warp_errors).clone()
     }
 
-    pub fn clear_warp_errors(&self) {
+    pub(crate) fn clear_warp_errors(&self) {
         lock(&self.warp_errors).clear();
     }
 
@@ -188,7 +188,7 @@ impl Gpu {
             self.report(ReportKind::Unmodelled, Some(channel.setup.id), text.clone());
         }
         self.report(ReportKind::Xid(code), Some(channel.setup.id), text);
-        self.recover(channel, Dead { code, stop: Some(Box::new(stop)) });
+        self.recover(channel, Dead { code });
     }
 
     /// Takes a channel and its group off the hardware, and notifies its events.
@@ -198,7 +198,7 @@ impl Gpu {
         self.notify(channel, code);
         channel.kill(dead);
         if self.has(Defect::ErrorSpreads) {
-            let dead = || Dead { code, stop: None };
+            let dead = || Dead { code };
             self.channels().values().for_each(|other| other.kill(dead()));
         }
         for sibling in channel.group.members() {
@@ -206,7 +206,7 @@ impl Gpu {
                 continue;
             }
             self.notify(&sibling, code);
-            sibling.kill(Dead { code, stop: None });
+            sibling.kill(Dead { code });
         }
         if self.has(Defect::EventLost) {
             return;
@@ -248,10 +248,10 @@ impl Gpu {
 }
 
 /// Kinds of faults: docs/nv.md 6.
-pub const FAULT_PDE: u32 = 0;
-pub const FAULT_PTE: u32 = 2;
-pub const FAULT_RO_VIOLATION: u32 = 6;
-pub const FAULT_ATOMIC_VIOLATION: u32 = 0xf;
+pub(crate) const FAULT_PDE: u32 = 0;
+pub(crate) const FAULT_PTE: u32 = 2;
+pub(crate) const FAULT_RO_VIOLATION: u32 = 6;
+pub(crate) const FAULT_ATOMIC_VIOLATION: u32 = 0xf;
 
 /// What one table of small pages maps.
 const TABLE_BYTES: u64 = 2 << 20;

@@ -12,7 +12,7 @@ use doorbell_ioctl::port::{Backing, CpuPtr, Errno, MapRequest};
 use std::sync::Arc;
 
 /// Bytes of a usermode region.
-pub const USERMODE_BYTES: u64 = 0x1_0000;
+pub(crate) const USERMODE_BYTES: u64 = 0x1_0000;
 /// NVOS33 flags: access 1:0.
 const ACCESS_READ_ONLY: u32 = 1;
 /// Cookies look like kernel addresses, as the real ones do.
@@ -162,7 +162,7 @@ fn memory_of(state: &State, client: u32, object: u32) -> Option<Arc<Memory>> {
 }
 
 /// Doorbell mappings in this range are there no more.
-pub fn forget_doorbells(state: &mut State, at: CpuPtr, len_bytes: u64) {
+pub(crate) fn forget_doorbells(state: &mut State, at: CpuPtr, len_bytes: u64) {
     let end = at.0.saturating_add(len_bytes);
     state.doorbells.retain(|m| m.at.0 >= end || m.at.0 + m.len_bytes <= at.0);
 }

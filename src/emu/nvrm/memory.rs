@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The smallest pages of a card.
-pub const PAGE: u64 = 4096;
-pub const BIG_PAGE: u64 = 64 << 10;
-pub const HUGE_PAGE: u64 = 2 << 20;
+pub(crate) const PAGE: u64 = 4096;
+pub(crate) const BIG_PAGE: u64 = 64 << 10;
+pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
 /// Where the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
+pub(crate) enum Location {
     /// On the card.
     Vram,
     /// The driver's.
@@ -27,7 +27,7 @@ pub enum Location {
 
 /// Bytes taken from something that has only so many; given back on drop.
 #[derive(Debug)]
-pub struct Charge {
+pub(crate) struct Charge {
     used: Arc<AtomicU64>,
     bytes: u64,
 }
@@ -49,7 +49,7 @@ impl Drop for Charge {
 
 /// A memory object's pages.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// The card that owns it, or that it was allocated below.
     pub gpu: usize,
     pub location: Location,
@@ -72,8 +72,8 @@ const ATTR_LOCATION: u32 = 3 << 25;
 const ATTR_LOCATION_PCI: u32 = 1 << 25;
 const ATTR_PAGE_SIZE_SHIFT: u32 = 23;
 const ATTR2_USER_READ_ONLY: u32 = 1 << 22;
-pub const FLAG_VIRTUAL: u32 = 0x8_0000;
-pub const FLAG_FIXED_ADDRESS: u32 = 0x10;
+pub(crate) const FLAG_VIRTUAL: u32 = 0x8_0000;
+pub(crate) const FLAG_FIXED_ADDRESS: u32 = 0x10;
 
 /// What of an allocation's params is wrong for any memory.
 fn check_request(params: &MemoryAlloc) -> Result<(), Status> {

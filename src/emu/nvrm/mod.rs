@@ -6,11 +6,11 @@
 //! codes. Left out: what the module heads list; GPU stores to doorbells do not wake channels. The machine's own port is
 //! one process; [`Process`] is another.
 //!
-//! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → [`engine`] (ring,
+//! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → `engine` (ring,
 //! methods; one thread a channel) → SMs.
 
 mod alloc;
-pub mod channel;
+mod channel;
 pub mod chip;
 mod clock;
 mod compared;
@@ -19,7 +19,7 @@ mod config;
 mod control;
 mod defect;
 mod dma;
-pub mod engine;
+mod engine;
 mod event;
 mod gpu;
 mod map;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What an object is.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub(crate) enum Body {
     Client,
     Device {
         gpu: usize,
@@ -50,7 +50,7 @@ pub enum Body {
 
 /// An object of a client.
 #[derive(Clone, Debug)]
-pub struct Object {
+pub(crate) struct Object {
     pub parent: u32,
     pub class: u32,
     pub body: Body,
@@ -83,7 +83,7 @@ const FIRST_OBJECT: u32 = 0xcaf0_0000;
 
 /// A client and its objects by handle; its own handle is the root's.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     pub handle: u32,
     /// The control file that made it.
     pub file: u64,
@@ -155,7 +155,7 @@ impl Client {
 
 /// All clients.
 #[derive(Debug, Default)]
-pub struct Clients {
+pub(crate) struct Clients {
     all: BTreeMap<u32, Client>,
 }
 

@@ -5,6 +5,7 @@
 
 use super::channel::Dead;
 use super::defect::Defect;
+use super::engine::code;
 use super::memory::Location;
 use super::object::Body;
 use super::state::{FileKind, Open};
@@ -19,8 +20,6 @@ use std::time::{Duration, Instant};
 static NEXT_PID: AtomicU32 = AtomicU32::new(1 << 22);
 /// How often a wait looks whether its process is still there.
 const LOOK: Duration = Duration::from_millis(1);
-/// What channels tell that a defect stops.
-const PREEMPTIVE_REMOVAL: u32 = 45;
 
 /// A process beside the first one.
 #[derive(Debug)]
@@ -112,7 +111,7 @@ impl Process {
         self.ended.store(true, Ordering::Relaxed);
         let defect = self.machine.config.defect;
         if defect == Some(Defect::DeathSpreads) {
-            let dead = || Dead { code: PREEMPTIVE_REMOVAL, stop: None };
+            let dead = || Dead { code: code::PREEMPTIVE_REMOVAL };
             self.machine.gpus.iter().for_each(|gpu| gpu.channels().values().for_each(|channel| channel.kill(dead())));
         }
         if defect == Some(Defect::DeathKeeps) {

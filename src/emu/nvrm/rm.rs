@@ -36,7 +36,7 @@ const XFER_MOST: u32 = 1 << 20;
 
 /// A file that a call came on.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     pub file: u64,
     pub kind: FileKind,
 }

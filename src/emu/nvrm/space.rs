@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Class FERMI_VASPACE_A.
 #[derive(Debug)]
-pub struct VaSpace {
+pub(crate) struct VaSpace {
     pub gpu: usize,
     pub vm: Vm,
     /// UVM fills it.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// An open file.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub(crate) struct Open {
     /// Every open is a file of its own.
     pub file: u64,
     pub pid: u32,
@@ -17,7 +17,7 @@ pub struct Open {
 
 /// Which device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
+pub(crate) enum FileKind {
     /// /dev/nvidiactl
     Control,
     /// /dev/nvidiaN, and the control file that REGISTER_FD named.
@@ -34,7 +34,7 @@ pub enum FileKind {
 
 /// What MAP_MEMORY has armed a file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// A memory object: its key, and the offset in it.
     Memory { client: u32, object: u32, offset: u64 },
     /// A usermode region of a card.
@@ -43,7 +43,7 @@ pub enum Target {
 
 /// A mapping for the processor, from MAP_MEMORY to UNMAP_MEMORY.
 #[derive(Debug)]
-pub struct CpuMapping {
+pub(crate) struct CpuMapping {
     pub client: u32,
     pub object: u32,
     pub target: Target,
@@ -56,7 +56,7 @@ pub struct CpuMapping {
 
 /// A usermode region that the process has mapped.
 #[derive(Clone, Copy, Debug)]
-pub struct DoorbellMap {
+pub(crate) struct DoorbellMap {
     pub at: CpuPtr,
     pub len_bytes: u64,
     pub gpu: usize,
@@ -65,7 +65,7 @@ pub struct DoorbellMap {
 
 /// Everything under the drivers' lock.
 #[derive(Debug, Default)]
-pub struct State {
+pub(crate) struct State {
     pub files: BTreeMap<i32, Open>,
     pub next_file: u64,
     pub clients: Clients,

@@ -15,25 +15,25 @@ const UVM_MAJOR: u32 = 508;
 
 /// The card's place on the bus, as /sys names it.
 #[must_use]
-pub fn bdf(gpu: usize) -> String {
+pub(crate) fn bdf(gpu: usize) -> String {
     format!("0000:{:02x}:00.0", bus(gpu))
 }
 
 /// The card's bus number.
 #[must_use]
-pub fn bus(gpu: usize) -> u8 {
+pub(crate) fn bus(gpu: usize) -> u8 {
     (FIRST_BUS + gpu) as u8
 }
 
 /// RM's id of the card: domain, bus and device.
 #[must_use]
-pub fn gpu_id(gpu: usize) -> u32 {
+pub(crate) fn gpu_id(gpu: usize) -> u32 {
     u32::from(bus(gpu)) << 8
 }
 
 /// The card's UUID.
 #[must_use]
-pub fn uuid(gpu: usize) -> [u8; 16] {
+pub(crate) fn uuid(gpu: usize) -> [u8; 16] {
     let mut uuid = *b"\xd0\x0b\xe1\x10\x5e\xed\x40\x00\x90\x00soft-g";
     uuid[15] = gpu as u8;
     uuid
@@ -41,7 +41,7 @@ pub fn uuid(gpu: usize) -> [u8; 16] {
 
 /// `GPU-...`, as tools print it.
 #[must_use]
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

@@ -13,13 +13,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Offset of the doorbell.
-pub const DOORBELL: u64 = gpfifo::DOORBELL;
+pub(crate) const DOORBELL: u64 = gpfifo::DOORBELL;
 /// How often the clock's words are written while the region is mapped.
 const TICK: Duration = Duration::from_millis(2);
 
 /// Pages of the region, for each of its BARs.
 #[derive(Debug)]
-pub struct Usermode {
+pub(crate) struct Usermode {
     pub bar0: SharedMemory,
     pub bar1: SharedMemory,
     view: DeviceView,

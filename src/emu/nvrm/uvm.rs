@@ -50,7 +50,7 @@ struct Registered {
 
 /// A file's address space.
 #[derive(Debug, Default)]
-pub struct UvmSpace {
+pub(crate) struct UvmSpace {
     flags: u64,
     /// MM_INITIALIZE has come.
     mm: bool,

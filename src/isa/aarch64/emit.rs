@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 type Res<T> = Result<T, IselError>;
 
 /// A function of machine instructions that waits for registers.
-pub struct Unit {
+pub(crate) struct Unit {
     pub name: String,
     /// Has the classes and labels; `insts` are added here.
     pub func: Func,
@@ -48,7 +48,7 @@ struct Emit<'a> {
 }
 
 /// Allocates, encodes and wraps a unit.
-pub fn emit(mut unit: Unit) -> Res<MachineCode> {
+pub(crate) fn emit(mut unit: Unit) -> Res<MachineCode> {
     for inst in &unit.insts {
         unit.func.push(inst.kind, inst.flow, &inst.operands(), &[]);
     }

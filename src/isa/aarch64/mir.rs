@@ -7,28 +7,28 @@ use doorbell_codegen::regalloc::{
 use smallvec::{SmallVec, smallvec};
 
 /// Register files, in the order of [`reg_info`].
-pub const GPR: u8 = 0;
-pub const VEC: u8 = 1;
+pub(crate) const GPR: u8 = 0;
+pub(crate) const VEC: u8 = 1;
 
 /// Register classes, in the order of [`reg_info`].
-pub const CLASS_G: Class = Class(0);
-pub const CLASS_V: Class = Class(1);
+pub(crate) const CLASS_G: Class = Class(0);
+pub(crate) const CLASS_V: Class = Class(1);
 
 /// x0 and x1: the arguments.
-pub const X0: PReg = PReg { file: GPR, index: 0 };
-pub const X1: PReg = PReg { file: GPR, index: 1 };
+pub(crate) const X0: PReg = PReg { file: GPR, index: 0 };
+pub(crate) const X1: PReg = PReg { file: GPR, index: 1 };
 
 /// The caller's registers (AAPCS64): of d8 to d15 the low half.
-pub const SAVED_GPRS: std::ops::RangeInclusive<u16> = 19..=28;
-pub const SAVED_VECS: std::ops::RangeInclusive<u16> = 8..=15;
+pub(crate) const SAVED_GPRS: std::ops::RangeInclusive<u16> = 19..=28;
+pub(crate) const SAVED_VECS: std::ops::RangeInclusive<u16> = 8..=15;
 
 /// The register in which addresses beyond an instruction's reach are made.
-pub const SCRATCH: i64 = 16;
+pub(crate) const SCRATCH: i64 = 16;
 /// The stack pointer, where a base is wanted.
-pub const SP: i64 = 31;
+pub(crate) const SP: i64 = 31;
 
 /// The machine's registers. Not given out: x16 and x17 (for the emitter), x18 (the platform's), x29, x30 and sp.
-pub fn reg_info() -> RegInfo {
+pub(crate) fn reg_info() -> RegInfo {
     let class = |name, file, bytes| RegClass { name, file, width: 1, align: 1, slot_bytes: bytes, slot_align: bytes };
     RegInfo {
         files: vec![
@@ -41,7 +41,7 @@ pub fn reg_info() -> RegInfo {
 
 /// What a memory operand starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
+pub(crate) enum Base {
     /// A register.
     Reg(VReg),
     /// Bytes into the thread's scratch on the stack.
@@ -50,7 +50,7 @@ pub enum Base {
 
 /// `[base, #disp]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mem {
+pub(crate) struct Mem {
     pub base: Base,
     pub disp: i64,
 }
@@ -64,14 +64,14 @@ impl Mem {
 
 /// The instructions of an access: with an unsigned offset in units of so many bytes, and with a signed one in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Access {
+pub(crate) struct Access {
     pub rows: &'static [Row; 2],
     pub bytes: i64,
 }
 
 /// What an instruction is.
 #[derive(Clone, Copy, Debug)]
-pub enum What {
+pub(crate) enum What {
     /// Nothing but a place: the entry, a label, the return.
     Mark,
     /// A row; its registers in order are the row's, and so are the numbers.
@@ -90,7 +90,7 @@ pub enum What {
 
 /// Conditions, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cond {
+pub(crate) enum Cond {
     /// Equal.
     Eq = 0,
     /// Not equal.
@@ -127,7 +127,7 @@ impl Cond {
 
 /// How an instruction uses its register 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
+pub(crate) enum First {
     Writes,
     Modifies,
     Reads,
@@ -135,7 +135,7 @@ pub enum First {
 
 /// An instruction.
 #[derive(Clone, Debug)]
-pub struct Inst {
+pub(crate) struct Inst {
     pub what: What,
     pub regs: SmallVec<[VReg; 4]>,
     pub numbers: SmallVec<[i64; 2]>,
@@ -199,12 +199,12 @@ impl Inst {
 }
 
 /// An instruction that only marks a place.
-pub fn label(l: Label) -> Inst {
+pub(crate) fn label(l: Label) -> Inst {
     Inst::bare(What::Mark, Flow::Label(l))
 }
 
 /// A copy between registers of a class.
-pub fn copy(class: Class, to: VReg, from: VReg) -> Inst {
+pub(crate) fn copy(class: Class, to: VReg, from: VReg) -> Inst {
     let inst = if class == CLASS_G {
         Inst::new(What::Row(&rows::ADD_IMM[1]), &[to, from], &[0, 0])
     } else {
@@ -215,7 +215,7 @@ pub fn copy(class: Class, to: VReg, from: VReg) -> Inst {
 }
 
 /// Drops instructions whose result is not read (unused constants and addresses).
-pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
+pub(crate) fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     let mut reads = vec![0u32; vregs];
     for inst in insts.iter() {
         inst.reads().iter().for_each(|v| reads[v.0 as usize] += 1);

@@ -50,11 +50,11 @@ pub use finish::{CompileError, Limits, MachineCode, compile, compile_within};
 pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers, Sdwa};
 pub use listing::listing;
 pub use parse::{ParseError, parse};
-pub use print::{operand_text, print, print_true16, reg_text};
+pub use print::{operand_text, print, print_true16};
 pub use reg::{EXEC, EXEC_HI, EXEC_LO, File, M0, NULL, Operand, Reg, SCC, VCC, VCC_HI, VCC_LO, a, acc, s, ss, v, vs};
 pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot, Unit, all_rows};
 pub use source::{Assembled, SourceError, SourceKernel, assemble};
-pub use special::{hwreg, waitcnt, waitcnt_fields};
+pub use special::{hwreg, waitcnt};
 pub use target::Amdgpu;
 
 #[cfg(doctest)]

@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 /// A register as text.
 #[must_use]
-pub fn reg_text(reg: Reg) -> String {
+pub(crate) fn reg_text(reg: Reg) -> String {
     let letter = match reg.file {
         File::Vgpr => "v",
         File::Agpr => "a",

@@ -3,7 +3,7 @@
 //! Encoder, decoder, printer and parser read the same rows; a register allocator reads which operands are written and
 //! read.
 
-use super::chip::{Chip, Target};
+use super::chip::Chip;
 use super::format::{Field, Format};
 use super::table::{op, rows};
 use bitflags::bitflags;
@@ -287,16 +287,6 @@ impl Row {
     #[must_use]
     pub fn code(&self, chip: Chip) -> Option<u16> {
         Some(self.codes[chip.column()]).filter(|&c| c != NONE)
-    }
-
-    /// Registers that operand `index` covers on that target; 0 when the operand is no register tuple of fixed width.
-    #[must_use]
-    pub fn operand_words(&self, index: usize, target: Target) -> u8 {
-        match self.slots.get(index) {
-            Some(Slot { kind: Kind::Mask { .. } | Kind::Vcc | Kind::Exec, .. }) => target.mask_words(),
-            Some(slot) => slot.words,
-            None => 0,
-        }
     }
 
     /// Whether the destination's half can be selected.

@@ -29,7 +29,7 @@ const VMCNT_HIGH: Part = ("", 14, 2);
 
 /// The values of vmcnt, expcnt and lgkmcnt in an s_waitcnt immediate.
 #[must_use]
-pub fn waitcnt_fields(chip: Chip, value: u16) -> [u16; 3] {
+pub(crate) fn waitcnt_fields(chip: Chip, value: u16) -> [u16; 3] {
     let mut fields = counters(chip).map(|c| part(value, c));
     if chip.is_gfx9() {
         fields[0] |= part(value, VMCNT_HIGH) << 4;

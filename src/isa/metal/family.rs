@@ -54,7 +54,7 @@ impl Family {
 
     /// Whether the language has `bfloat` (from MSL 3.1 on, with Apple6 or newer).
     #[must_use]
-    pub const fn has_bfloat(self) -> bool {
+    pub(crate) const fn has_bfloat(self) -> bool {
         !matches!(self, Family::Apple5)
     }
 

@@ -11,7 +11,7 @@ use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 use smallvec::SmallVec;
 
 /// A function of machine instructions that waits for registers.
-pub struct Unit {
+pub(crate) struct Unit {
     pub name: String,
     pub arch: Arch,
     /// Has the classes and labels; `insts` are added here.
@@ -55,7 +55,7 @@ struct Emit<'a> {
 }
 
 /// Allocates, encodes and wraps a unit.
-pub fn emit(mut unit: Unit) -> Result<MachineCode, IselError> {
+pub(crate) fn emit(mut unit: Unit) -> Result<MachineCode, IselError> {
     for inst in &unit.insts {
         unit.func.push(inst.kind, inst.flow, &inst.operands(), &[]);
     }

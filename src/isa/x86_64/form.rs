@@ -5,7 +5,7 @@ use iced_x86::Code;
 
 /// One encoding of an operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub(crate) struct Form {
     /// iced-x86's name of it.
     pub code: Code,
     /// Kind of each register operand: x y z vector, X Y Z vector index, k mask, d q w b general, m memory only.
@@ -26,7 +26,7 @@ impl Form {
 
 /// Width of a vector operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Width {
+pub(crate) enum Width {
     /// 16 bytes, also for scalars.
     X,
     /// 32 bytes.
@@ -66,7 +66,7 @@ impl Width {
 
 /// An operation's encodings: VEX xmm, VEX ymm, EVEX xmm, EVEX ymm, EVEX zmm.
 #[derive(Clone, Copy, Debug)]
-pub struct Row(pub [Form; 5]);
+pub(crate) struct Row(pub [Form; 5]);
 
 impl Row {
     /// The encoding for a width, and a shorter one that suffices if no operand needs EVEX. VEX-only operations (masks,

@@ -5,7 +5,7 @@ use iced_x86::Code::{self, *};
 
 /// A two-operand operation `a op= b`: register or memory source, and immediate.
 #[derive(Clone, Copy, Debug)]
-pub struct Alu {
+pub(crate) struct Alu {
     rm: [Code; 2],
     imm8: [Code; 2],
     imm32: [Code; 2],
@@ -25,7 +25,7 @@ mod rows {
     pub const XOR: Alu = alu([Xor_r32_rm32, Xor_r64_rm64], [Xor_rm32_imm8, Xor_rm64_imm8], [Xor_rm32_imm32, Xor_rm64_imm32]);
     pub const CMP: Alu = alu([Cmp_r32_rm32, Cmp_r64_rm64], [Cmp_rm32_imm8, Cmp_rm64_imm8], [Cmp_rm32_imm32, Cmp_rm64_imm32]);
 }
-pub use rows::*;
+pub(crate) use rows::*;
 
 impl Alu {
     /// With a register or memory source.
@@ -41,32 +41,32 @@ impl Alu {
 }
 
 /// A form with a 32-bit and a 64-bit code.
-pub const fn pair(codes: [Code; 2], wide: bool, kinds: [&'static [u8]; 2], mem: u8) -> Form {
+pub(crate) const fn pair(codes: [Code; 2], wide: bool, kinds: [&'static [u8]; 2], mem: u8) -> Form {
     Form::gpr(codes[wide as usize], kinds[wide as usize], mem)
 }
 
 /// Forms of two registers `a, b` or of one register, by width.
-pub const fn two(codes: [Code; 2], wide: bool) -> Form {
+pub(crate) const fn two(codes: [Code; 2], wide: bool) -> Form {
     pair(codes, wide, [b"dd", b"qq"], 1)
 }
 
 /// Forms of one register.
-pub const fn one(codes: [Code; 2], wide: bool) -> Form {
+pub(crate) const fn one(codes: [Code; 2], wide: bool) -> Form {
     pair(codes, wide, [b"d", b"q"], 9)
 }
 
-pub const MOV: [Code; 2] = [Mov_r32_rm32, Mov_r64_rm64];
-pub const IMUL: [Code; 2] = [Imul_r32_rm32, Imul_r64_rm64];
-pub const IMUL_IMM: [Code; 2] = [Imul_r32_rm32_imm32, Imul_r64_rm64_imm32];
-pub const SHL_IMM: [Code; 2] = [Shl_rm32_imm8, Shl_rm64_imm8];
-pub const SHR_IMM: [Code; 2] = [Shr_rm32_imm8, Shr_rm64_imm8];
-pub const SAR_IMM: [Code; 2] = [Sar_rm32_imm8, Sar_rm64_imm8];
-pub const NEG: [Code; 2] = [Neg_rm32, Neg_rm64];
-pub const TEST: [Code; 2] = [Test_rm32_r32, Test_rm64_r64];
-pub const LEA: [Code; 2] = [Lea_r32_m, Lea_r64_m];
+pub(crate) const MOV: [Code; 2] = [Mov_r32_rm32, Mov_r64_rm64];
+pub(crate) const IMUL: [Code; 2] = [Imul_r32_rm32, Imul_r64_rm64];
+pub(crate) const IMUL_IMM: [Code; 2] = [Imul_r32_rm32_imm32, Imul_r64_rm64_imm32];
+pub(crate) const SHL_IMM: [Code; 2] = [Shl_rm32_imm8, Shl_rm64_imm8];
+pub(crate) const SHR_IMM: [Code; 2] = [Shr_rm32_imm8, Shr_rm64_imm8];
+pub(crate) const SAR_IMM: [Code; 2] = [Sar_rm32_imm8, Sar_rm64_imm8];
+pub(crate) const NEG: [Code; 2] = [Neg_rm32, Neg_rm64];
+pub(crate) const TEST: [Code; 2] = [Test_rm32_r32, Test_rm64_r64];
+pub(crate) const LEA: [Code; 2] = [Lea_r32_m, Lea_r64_m];
 /// Condition codes, with the instructions that use each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cond {
+pub(crate) enum Cond {
     /// Equal.
     E,
     /// Not equal.

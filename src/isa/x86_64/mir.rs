@@ -8,29 +8,29 @@ use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
 
 /// Register files, in the order of [`reg_info`].
-pub const GPR: u8 = 0;
-pub const VEC: u8 = 1;
-pub const MASK: u8 = 2;
-pub const TILE: u8 = 3;
+pub(crate) const GPR: u8 = 0;
+pub(crate) const VEC: u8 = 1;
+pub(crate) const MASK: u8 = 2;
+pub(crate) const TILE: u8 = 3;
 
 /// Register classes, in the order of [`reg_info`].
-pub const CLASS_G: Class = Class(0);
-pub const CLASS_X: Class = Class(1);
-pub const CLASS_Y: Class = Class(2);
-pub const CLASS_Z: Class = Class(3);
-pub const CLASS_K: Class = Class(4);
-pub const CLASS_T: Class = Class(5);
+pub(crate) const CLASS_G: Class = Class(0);
+pub(crate) const CLASS_X: Class = Class(1);
+pub(crate) const CLASS_Y: Class = Class(2);
+pub(crate) const CLASS_Z: Class = Class(3);
+pub(crate) const CLASS_K: Class = Class(4);
+pub(crate) const CLASS_T: Class = Class(5);
 
-pub const RAX: PReg = PReg { file: GPR, index: 0 };
-pub const RDX: PReg = PReg { file: GPR, index: 2 };
-pub const RSI: PReg = PReg { file: GPR, index: 6 };
-pub const RDI: PReg = PReg { file: GPR, index: 7 };
+pub(crate) const RAX: PReg = PReg { file: GPR, index: 0 };
+pub(crate) const RDX: PReg = PReg { file: GPR, index: 2 };
+pub(crate) const RSI: PReg = PReg { file: GPR, index: 6 };
+pub(crate) const RDI: PReg = PReg { file: GPR, index: 7 };
 
 /// rbx, rbp, r12-r15: the caller's (System V ABI).
-pub const CALLEE_SAVED: [u16; 6] = [3, 5, 12, 13, 14, 15];
+pub(crate) const CALLEE_SAVED: [u16; 6] = [3, 5, 12, 13, 14, 15];
 
 /// The class of a vector register.
-pub fn vec_class(width: Width) -> Class {
+pub(crate) fn vec_class(width: Width) -> Class {
     match width {
         Width::X => CLASS_X,
         Width::Y => CLASS_Y,
@@ -39,7 +39,7 @@ pub fn vec_class(width: Width) -> Class {
 }
 
 /// The machine's registers: 16 or 32 vector registers, rsp and k0 not given out.
-pub fn reg_info(vector_regs: u16) -> RegInfo {
+pub(crate) fn reg_info(vector_regs: u16) -> RegInfo {
     let class = |name, file, bytes| RegClass { name, file, width: 1, align: 1, slot_bytes: bytes, slot_align: bytes };
     let gprs = vec![0, 1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15];
     RegInfo {
@@ -63,7 +63,7 @@ pub fn reg_info(vector_regs: u16) -> RegInfo {
 
 /// What a memory operand starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
+pub(crate) enum Base {
     /// A register.
     Reg(VReg),
     /// Bytes into the constants.
@@ -74,7 +74,7 @@ pub enum Base {
 
 /// `[base + index * scale + disp]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mem {
+pub(crate) struct Mem {
     pub base: Base,
     /// Index register and its kind (q, or X Y Z of a gather).
     pub index: Option<(VReg, u8)>,
@@ -101,7 +101,7 @@ impl Mem {
 
 /// An operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Opd {
+pub(crate) enum Opd {
     /// A register, used as this kind (x y z k d q w b).
     Reg(VReg, u8),
     /// The same register as operand 0 (`vpxor x, x, x`).
@@ -112,7 +112,7 @@ pub enum Opd {
 
 /// An instruction.
 #[derive(Clone, Debug)]
-pub struct Inst {
+pub(crate) struct Inst {
     pub code: Code,
     /// A shorter encoding, if the registers and operands allow it.
     pub twin: Code,
@@ -258,12 +258,12 @@ impl Inst {
 }
 
 /// An instruction that only marks a place.
-pub fn label(l: Label) -> Inst {
+pub(crate) fn label(l: Label) -> Inst {
     Inst::bare(Code::INVALID, Flow::Label(l))
 }
 
 /// Drops instructions whose result is not read (unused constants and addresses).
-pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
+pub(crate) fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     let mut reads = vec![0u32; vregs];
     let count = |inst: &Inst, reads: &mut [u32], by: i32| {
         inst.each_read(|v| {

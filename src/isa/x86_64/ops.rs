@@ -12,7 +12,7 @@ fn by_size(rows: BySize, t: Scalar) -> Option<Row> {
 }
 
 /// Packed operation `dst = a op b` on a vector type.
-pub fn packed(op: Op, t: Scalar) -> Option<Row> {
+pub(crate) fn packed(op: Op, t: Scalar) -> Option<Row> {
     use Scalar::{F32, F64};
     let some = |a, b, c, d| [Some(a), Some(b), Some(c), Some(d)];
     match (op, t) {
@@ -45,7 +45,7 @@ pub fn packed(op: Op, t: Scalar) -> Option<Row> {
 }
 
 /// Packed minimum.
-pub fn minimum(t: Scalar) -> Option<Row> {
+pub(crate) fn minimum(t: Scalar) -> Option<Row> {
     match t {
         Scalar::F32 => Some(VMINPS),
         Scalar::F64 => Some(VMINPD),
@@ -56,7 +56,7 @@ pub fn minimum(t: Scalar) -> Option<Row> {
 }
 
 /// Shift of a vector by an immediate.
-pub fn shift_imm(op: Op, t: Scalar) -> Option<Row> {
+pub(crate) fn shift_imm(op: Op, t: Scalar) -> Option<Row> {
     match (op, t.is_unsigned()) {
         (Op::Shl, _) => by_size([None, Some(VPSLLWI), Some(VPSLLDI), Some(VPSLLQI)], t),
         (Op::Shr, true) => by_size([None, Some(VPSRLWI), Some(VPSRLDI), Some(VPSRLQI)], t),
@@ -66,7 +66,7 @@ pub fn shift_imm(op: Op, t: Scalar) -> Option<Row> {
 }
 
 /// Operation on one float in an xmm register.
-pub fn single(op: Op, t: Scalar) -> Option<Row> {
+pub(crate) fn single(op: Op, t: Scalar) -> Option<Row> {
     use Scalar::{F32, F64};
     match (op, t) {
         (Op::Add, F32) => Some(VADDSS),
@@ -86,12 +86,12 @@ pub fn single(op: Op, t: Scalar) -> Option<Row> {
 }
 
 /// The row for a float operation on one lane or on all.
-pub fn float(op: Op, t: Scalar, one: bool) -> Option<Row> {
+pub(crate) fn float(op: Op, t: Scalar, one: bool) -> Option<Row> {
     if one { single(op, t) } else { packed(op, t) }
 }
 
 /// Square root: packed, single.
-pub fn sqrt(t: Scalar, one: bool) -> Row {
+pub(crate) fn sqrt(t: Scalar, one: bool) -> Row {
     match (t, one) {
         (Scalar::F64, false) => VSQRTPD,
         (Scalar::F64, true) => VSQRTSD,
@@ -101,7 +101,7 @@ pub fn sqrt(t: Scalar, one: bool) -> Row {
 }
 
 /// Rounding by immediate: packed, single.
-pub fn round(t: Scalar, one: bool) -> Row {
+pub(crate) fn round(t: Scalar, one: bool) -> Row {
     match (t, one) {
         (Scalar::F64, false) => VROUNDPD,
         (Scalar::F64, true) => VROUNDSD,
@@ -111,7 +111,7 @@ pub fn round(t: Scalar, one: bool) -> Row {
 }
 
 /// `c += a * b` and `a = a * b + c`.
-pub fn fma(t: Scalar, one: bool) -> (Row, Row) {
+pub(crate) fn fma(t: Scalar, one: bool) -> (Row, Row) {
     match (t, one) {
         (Scalar::F64, false) => (VFMADD231PD, VFMADD213PD),
         (Scalar::F64, true) => (VFMADD231SD, VFMADD213SD),
@@ -121,7 +121,7 @@ pub fn fma(t: Scalar, one: bool) -> (Row, Row) {
 }
 
 /// Float comparison by predicate: packed, single.
-pub fn compare_float(t: Scalar, one: bool) -> Row {
+pub(crate) fn compare_float(t: Scalar, one: bool) -> Row {
     match (t, one) {
         (Scalar::F64, false) => VCMPPD,
         (Scalar::F64, true) => VCMPSD,
@@ -131,7 +131,7 @@ pub fn compare_float(t: Scalar, one: bool) -> Row {
 }
 
 /// Predicate of a float comparison: ordered and quiet for < and =, unordered for ≠.
-pub fn float_predicate(op: Op) -> i64 {
+pub(crate) fn float_predicate(op: Op) -> i64 {
     match op {
         Op::CmpLt => 17,
         Op::CmpEq => 0,
@@ -140,7 +140,7 @@ pub fn float_predicate(op: Op) -> i64 {
 }
 
 /// AVX-512 integer comparison into a mask, by predicate (1 less, 0 equal, 4 not equal).
-pub fn compare_int(t: Scalar) -> Option<Row> {
+pub(crate) fn compare_int(t: Scalar) -> Option<Row> {
     if t.is_unsigned() || t == Scalar::Bool {
         by_size([Some(VPCMPUB), Some(VPCMPUW), Some(VPCMPUD), Some(VPCMPUQ)], t)
     } else {
@@ -149,12 +149,12 @@ pub fn compare_int(t: Scalar) -> Option<Row> {
 }
 
 /// Rows by element size in bytes.
-pub fn sized(bytes: u16, rows: [Row; 4]) -> Row {
+pub(crate) fn sized(bytes: u16, rows: [Row; 4]) -> Row {
     rows[bytes.trailing_zeros() as usize & 3]
 }
 
 /// Widening of integers.
-pub fn widen(from: Scalar, to: Scalar) -> Option<Row> {
+pub(crate) fn widen(from: Scalar, to: Scalar) -> Option<Row> {
     let signed = from.is_signed();
     let pick = |s, u| Some(if signed { s } else { u });
     match (from.size_bytes(), to.size_bytes()) {
@@ -169,7 +169,7 @@ pub fn widen(from: Scalar, to: Scalar) -> Option<Row> {
 }
 
 /// Narrowing of integers (AVX-512).
-pub fn narrow(from: Scalar, to: Scalar) -> Option<Row> {
+pub(crate) fn narrow(from: Scalar, to: Scalar) -> Option<Row> {
     match (from.size_bytes(), to.size_bytes()) {
         (2, 1) => Some(VPMOVWB),
         (4, 1) => Some(VPMOVDB),
@@ -182,7 +182,7 @@ pub fn narrow(from: Scalar, to: Scalar) -> Option<Row> {
 }
 
 /// Conversions that one instruction does (AVX2 where it has them).
-pub fn convert(from: Scalar, to: Scalar) -> Option<Row> {
+pub(crate) fn convert(from: Scalar, to: Scalar) -> Option<Row> {
     use Scalar::*;
     Some(match (from, to) {
         (I32, F32) => VCVTDQ2PS,

@@ -25,7 +25,7 @@ const fn ceil_div(a: i128, b: i128) -> i128 {
 }
 
 /// `a < b` on index arithmetic.
-pub fn less(u: &UOp) -> Option<UOp> {
+pub(crate) fn less(u: &UOp) -> Option<UOp> {
     let (a, b) = (&u.src()[0], &u.src()[1]);
     if !is_index(a) {
         return None;
@@ -151,7 +151,7 @@ fn unwrap_term(u: &UOp, d: &Linear, c: i128) -> Option<UOp> {
 }
 
 /// `a != b`, `a == b` on index arithmetic.
-pub fn equal(u: &UOp) -> Option<UOp> {
+pub(crate) fn equal(u: &UOp) -> Option<UOp> {
     let (a, b) = (&u.src()[0], &u.src()[1]);
     if !is_index(a) {
         return None;
@@ -188,7 +188,7 @@ pub fn equal(u: &UOp) -> Option<UOp> {
 }
 
 /// `x + k < c` of machine integers whose bounds exclude wrap-around; `c < x + k`, `x + k == c` likewise.
-pub fn machine_compare(u: &UOp) -> Option<UOp> {
+pub(crate) fn machine_compare(u: &UOp) -> Option<UOp> {
     let (a, b) = (&u.src()[0], &u.src()[1]);
     if !a.dtype().is_int() || is_index(a) {
         return None;
@@ -219,7 +219,7 @@ pub fn machine_compare(u: &UOp) -> Option<UOp> {
 }
 
 /// A bool converted to a number and compared with a constant.
-pub fn of_bool_cast(u: &UOp) -> Option<UOp> {
+pub(crate) fn of_bool_cast(u: &UOp) -> Option<UOp> {
     let (a, b) = (&u.src()[0], &u.src()[1]);
     if a.op() != Op::Cast || !a.src()[0].dtype().is_bool() {
         return None;
@@ -239,7 +239,7 @@ pub fn of_bool_cast(u: &UOp) -> Option<UOp> {
 }
 
 /// What the bounds of both sides decide, and comparisons of a value with itself.
-pub fn by_bounds(u: &UOp) -> Option<UOp> {
+pub(crate) fn by_bounds(u: &UOp) -> Option<UOp> {
     let (a, b) = (&u.src()[0], &u.src()[1]);
     if a == b {
         return match u.op() {
@@ -256,7 +256,7 @@ pub fn by_bounds(u: &UOp) -> Option<UOp> {
 }
 
 /// `!(a < b)` of integers, `!(a == b)`, `!(a != b)`.
-pub fn negated(u: &UOp) -> Option<UOp> {
+pub(crate) fn negated(u: &UOp) -> Option<UOp> {
     let (x, t) = (&u.src()[0], &u.src()[1]);
     if u.op() != Op::CmpNe || !x.dtype().is_bool() || !t.as_const().is_some_and(ConstVal::is_one) {
         return None;
@@ -286,7 +286,7 @@ fn linear_plus_one(u: &UOp) -> UOp {
 }
 
 /// A condition on one expression as an interval: `lo <= expr <= hi`.
-pub fn as_interval(v: &UOp) -> Option<(UOp, i128, i128)> {
+pub(crate) fn as_interval(v: &UOp) -> Option<(UOp, i128, i128)> {
     let s = v.src();
     if s.len() != 2 || !s[0].dtype().is_int() {
         return None;

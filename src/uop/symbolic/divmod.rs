@@ -16,7 +16,7 @@ use crate::{Bounds, ConstVal, DType, Op, UOp, USet, floor_div, floor_mod};
 use smallvec::SmallVec;
 
 /// FloorDiv and FloorMod nodes whose sources are simplified.
-pub fn fold(u: &UOp) -> Option<UOp> {
+pub(crate) fn fold(u: &UOp) -> Option<UOp> {
     if u.dtype().scalar != DType::INDEX.scalar {
         return None;
     }
@@ -227,7 +227,7 @@ fn nest(x: &Linear, c: i128, want_mod: bool) -> Option<UOp> {
 }
 
 /// Number of distinct nodes.
-pub fn count_nodes(u: &UOp) -> usize {
+pub(crate) fn count_nodes(u: &UOp) -> usize {
     let (mut seen, mut todo) = (USet::default(), vec![u]);
     while let Some(u) = todo.pop() {
         if seen.insert(u.clone()) {

@@ -8,7 +8,7 @@ use crate::{Arg, ConstVal, DType, Op, Scalar, UOp, eval_alu, from_bits, to_bits}
 use smallvec::SmallVec;
 
 /// Elementwise ops on constants.
-pub fn constants(u: &UOp) -> Option<UOp> {
+pub(crate) fn constants(u: &UOp) -> Option<UOp> {
     let mut v: SmallVec<[ConstVal; 3]> = SmallVec::new();
     for s in u.src() {
         v.push(s.as_const()?);
@@ -29,21 +29,21 @@ pub fn constants(u: &UOp) -> Option<UOp> {
 }
 
 /// Puts a constant second. Not in a maximum of floats, where the first of two zeros is the result.
-pub fn constant_last(u: &UOp) -> Option<UOp> {
+pub(crate) fn constant_last(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
     (!(u.op() == Op::Max && u.dtype().is_float()) && a.op() == Op::Const && b.op() != Op::Const)
         .then(|| u.with_src([b.clone(), a.clone()]))
 }
 
 /// Operands of commutative index arithmetic in structural order.
-pub fn operand_order(u: &UOp) -> Option<UOp> {
+pub(crate) fn operand_order(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
     (super::sum::is_index(a) && super::order::cmp(a, b) == std::cmp::Ordering::Greater)
         .then(|| u.with_src([b.clone(), a.clone()]))
 }
 
 /// An integer or bool whose bounds leave one value.
-pub fn single_value(u: &UOp) -> Option<UOp> {
+pub(crate) fn single_value(u: &UOp) -> Option<UOp> {
     let t = u.dtype();
     ((t.is_int() || t.is_bool()) && u.vmin() == u.vmax() && !reads_memory(u))
         .then(|| if t.is_bool() { UOp::constant(t, u.vmin() == 1) } else { UOp::constant(t, ConstVal::Int(u.vmin())) })
@@ -53,7 +53,7 @@ fn reads_memory(u: &UOp) -> bool {
 }
 
 /// Max: equal operands, disjoint bounds, two constants.
-pub fn maximum(u: &UOp) -> Option<UOp> {
+pub(crate) fn maximum(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
     if a == b {
         return Some(a.clone());
@@ -75,7 +75,7 @@ pub fn maximum(u: &UOp) -> Option<UOp> {
 }
 
 /// And, Or, Xor, shifts of integers.
-pub fn bits(u: &UOp) -> Option<UOp> {
+pub(crate) fn bits(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
     let t = u.dtype();
     if !t.is_int() {
@@ -138,7 +138,7 @@ pub const fn lossless(a: Scalar, b: Scalar) -> bool {
 }
 
 /// Casts and bitcasts of casts and bitcasts.
-pub fn casts(u: &UOp) -> Option<UOp> {
+pub(crate) fn casts(u: &UOp) -> Option<UOp> {
     let x = &u.src()[0];
     let to = u.dtype();
     if x.dtype() == to {
@@ -168,7 +168,7 @@ const fn width(s: Scalar) -> usize {
 }
 
 /// i64 arithmetic whose operands and result fit i32 is done in i32, if the operands were widened from it.
-pub fn narrow_math(u: &UOp) -> Option<UOp> {
+pub(crate) fn narrow_math(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
     if a.dtype().scalar != Scalar::I64 {
         return None;
@@ -189,7 +189,7 @@ pub fn narrow_math(u: &UOp) -> Option<UOp> {
 }
 
 /// Identities of floats that hold for NaN, infinities and both zeros.
-pub fn float_exact(u: &UOp) -> Option<UOp> {
+pub(crate) fn float_exact(u: &UOp) -> Option<UOp> {
     if !u.dtype().is_float() {
         return None;
     }
@@ -232,11 +232,11 @@ fn reciprocal_is_exact(f: f64, t: DType) -> bool {
 }
 
 /// `Trunc` of an integer.
-pub fn trunc_of_int(u: &UOp) -> Option<UOp> {
+pub(crate) fn trunc_of_int(u: &UOp) -> Option<UOp> {
     (u.dtype().is_int() || u.dtype().is_bool()).then(|| u.src()[0].clone())
 }
 /// -(-x) of machine integers, -(x - y).
-pub fn machine_neg(u: &UOp) -> Option<UOp> {
+pub(crate) fn machine_neg(u: &UOp) -> Option<UOp> {
     let x = &u.src()[0];
     if !u.dtype().is_int() {
         return None;
@@ -249,7 +249,7 @@ pub fn machine_neg(u: &UOp) -> Option<UOp> {
 }
 
 /// The 64-bit value made of two 32-bit halves, taken apart again.
-pub fn unpack_halves(u: &UOp) -> Option<UOp> {
+pub(crate) fn unpack_halves(u: &UOp) -> Option<UOp> {
     let x = &u.src()[0];
     let widened =
         |v: &UOp| (v.op() == Op::Cast && v.src()[0].dtype().scalar == Scalar::U32).then(|| v.src()[0].clone());
@@ -273,7 +273,7 @@ pub fn unpack_halves(u: &UOp) -> Option<UOp> {
 }
 
 /// A lane of something whose lanes are known.
-pub fn lanes(u: &UOp) -> Option<UOp> {
+pub(crate) fn lanes(u: &UOp) -> Option<UOp> {
     let x = &u.src()[0];
     let Arg::Axes(pick) = u.arg() else { return None };
     let identity = pick.len() == x.dtype().lanes as usize && pick.iter().enumerate().all(|(k, l)| k == *l as usize);

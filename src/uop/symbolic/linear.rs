@@ -78,7 +78,7 @@ impl Linear {
         Some(())
     }
     /// Adds `coef * o`.
-    pub fn add_linear(&mut self, o: &Linear, coef: i128) -> Option<()> {
+    pub(crate) fn add_linear(&mut self, o: &Linear, coef: i128) -> Option<()> {
         for (t, c) in &o.terms {
             self.add_term(t, c.checked_mul(coef)?)?;
         }
@@ -124,11 +124,11 @@ impl Linear {
 }
 
 /// `t * c`, or `t` for one.
-pub fn scaled(t: &UOp, c: i128) -> UOp {
+pub(crate) fn scaled(t: &UOp, c: i128) -> UOp {
     if c == 1 { t.clone() } else { t.binary(Op::Mul, &UOp::constant(t.dtype(), ConstVal::Int(c))) }
 }
 
-pub fn gcd(a: i128, b: i128) -> i128 {
+pub(crate) fn gcd(a: i128, b: i128) -> i128 {
     let (mut a, mut b) = (a.abs(), b.abs());
     while b != 0 {
         (a, b) = (b, a % b);
@@ -205,18 +205,8 @@ impl Product {
     }
 }
 
-/// `x / d` where that is exact by structure: every term of the sum x has the factors of d.
-pub fn divide_exact(x: &UOp, d: &UOp) -> Option<UOp> {
-    let (lx, pd) = (Linear::of(x)?, Product::of(d)?);
-    divide_linear(&lx, &pd).map(Linear::build).or_else(|| {
-        // The whole sum may be a multiple of the sum d.
-        let p = Product::of(x)?.divide(&pd)?;
-        Some(p.build(x.dtype()))
-    })
-}
-
 /// Each term divided; `None` if one does not divide.
-pub fn divide_linear(x: &Linear, d: &Product) -> Option<Linear> {
+pub(crate) fn divide_linear(x: &Linear, d: &Product) -> Option<Linear> {
     let mut out = Linear::zero(x.dtype);
     for (t, c) in &x.terms {
         let mut p = Product::of(t)?;
@@ -234,7 +224,7 @@ pub fn divide_linear(x: &Linear, d: &Product) -> Option<Linear> {
 }
 
 /// Greatest factor common to every term of these nodes.
-pub fn common_factor(nodes: &[&UOp]) -> Option<Product> {
+pub(crate) fn common_factor(nodes: &[&UOp]) -> Option<Product> {
     let mut g: Option<Product> = None;
     for n in nodes {
         let l = Linear::of(n)?;

@@ -33,7 +33,7 @@ pub fn clauses(u: &UOp, op: Op) -> SmallVec<[UOp; 6]> {
 }
 
 /// Add, Max are Or; Mul is And; comparison with a constant is the value or its negation.
-pub fn spelling(u: &UOp) -> Option<UOp> {
+pub(crate) fn spelling(u: &UOp) -> Option<UOp> {
     let (a, b) = (u.src().first()?, u.src().get(1)?);
     if !a.dtype().is_bool() {
         return None;
@@ -55,7 +55,7 @@ pub fn spelling(u: &UOp) -> Option<UOp> {
 }
 
 /// And, Or of bools: constants, repeated and opposite clauses, intervals of the same expression.
-pub fn and_or(u: &UOp) -> Option<UOp> {
+pub(crate) fn and_or(u: &UOp) -> Option<UOp> {
     if !u.dtype().is_bool() {
         return None;
     }
@@ -192,7 +192,7 @@ fn pairwise(kept: &mut SmallVec<[UOp; 6]>, f: impl Fn((i128, i128), (i128, i128)
 }
 
 /// Where with known condition, equal arms, negated condition, bool arms.
-pub fn where_simple(u: &UOp) -> Option<UOp> {
+pub(crate) fn where_simple(u: &UOp) -> Option<UOp> {
     let [c, t, f] = u.src() else { return None };
     if t == f {
         return Some(t.clone());
@@ -216,7 +216,7 @@ pub fn where_simple(u: &UOp) -> Option<UOp> {
 }
 
 /// Where inside Where with a shared arm; maximum written as a comparison.
-pub fn where_nested(u: &UOp) -> Option<UOp> {
+pub(crate) fn where_nested(u: &UOp) -> Option<UOp> {
     let [c, t, f] = u.src() else { return None };
     if t.op() == Op::Where && t.src()[2] == *f && t.src()[0].dtype() == c.dtype() {
         return Some(c.and(&t.src()[0]).select(&t.src()[1], f));
@@ -252,7 +252,7 @@ pub fn where_nested(u: &UOp) -> Option<UOp> {
 const CLOSURE_BUDGET: usize = 96;
 
 /// Inside the arms the condition's value is known.
-pub fn where_closure(u: &UOp) -> Option<UOp> {
+pub(crate) fn where_closure(u: &UOp) -> Option<UOp> {
     let [c, t, f] = u.src() else { return None };
     let nt = assume(t, c, true);
     let nf = assume(f, c, false);
@@ -314,7 +314,7 @@ fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
 
 /// An op on two Wheres with the same condition, or on a Where and a constant, moves inside when an arm becomes
 /// constant. A machine division is executed whatever the condition is, so it keeps the divisor that a Where makes safe.
-pub fn alu_of_wheres(u: &UOp) -> Option<UOp> {
+pub(crate) fn alu_of_wheres(u: &UOp) -> Option<UOp> {
     let (a, b) = (u.src().first()?, u.src().get(1)?);
     let constant = |x: &UOp| x.op() == Op::Const;
     if a.op() != Op::Where || (matches!(u.op(), Op::CDiv | Op::CMod) && !constant(b)) {

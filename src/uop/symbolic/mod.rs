@@ -19,12 +19,10 @@ mod valid;
 #[cfg(test)]
 mod tests;
 
-pub use divmod::count_nodes;
 pub use fast::{fast, fast_symbolic};
 pub use fold::lossless;
-pub use linear::{Linear, Product, divide_exact};
+pub use linear::{Linear, Product};
 pub use logic::clauses;
-pub use order::cmp as structural_cmp;
 pub use valid::simplify_given;
 
 use super::observe::Observers;

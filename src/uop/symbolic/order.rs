@@ -17,7 +17,7 @@ const fn rank(op: Op) -> u8 {
     }
 }
 
-pub fn cmp(a: &UOp, b: &UOp) -> Ordering {
+pub(crate) fn cmp(a: &UOp, b: &UOp) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
         if a == b {

@@ -8,12 +8,12 @@
 use super::linear::{self, Linear, Product};
 use crate::{ConstVal, Op, UOp, USet, floor_div};
 
-pub fn is_index(u: &UOp) -> bool {
+pub(crate) fn is_index(u: &UOp) -> bool {
     u.dtype() == crate::DType::INDEX.vec(u.dtype().lanes)
 }
 
 /// Add, Sub, Neg, Mul and Shl of index arithmetic in normal form.
-pub fn normal_sum(u: &UOp) -> Option<UOp> {
+pub(crate) fn normal_sum(u: &UOp) -> Option<UOp> {
     if !is_index(u) {
         return None;
     }
@@ -36,7 +36,7 @@ pub fn normal_sum(u: &UOp) -> Option<UOp> {
 
 /// The terms of an index sum that has not been simplified: each is simplified once, and the sum is built once, instead
 /// of at each of its additions. `None`: not a sum of at least three parts.
-pub fn sum_of_parts(u: &UOp) -> Option<Linear> {
+pub(crate) fn sum_of_parts(u: &UOp) -> Option<Linear> {
     if u.op() != Op::Add || !is_index(u) || !u.src().iter().any(|s| s.op() == Op::Add) {
         return None;
     }
@@ -44,7 +44,7 @@ pub fn sum_of_parts(u: &UOp) -> Option<Linear> {
 }
 
 /// The sum of these parts once they are simplified; `None` if a rule other than the normal form may apply.
-pub fn join_parts(parts: &Linear, simplest: &dyn Fn(&UOp) -> UOp) -> Option<UOp> {
+pub(crate) fn join_parts(parts: &Linear, simplest: &dyn Fn(&UOp) -> UOp) -> Option<UOp> {
     let mut l = Linear::constant(parts.dtype, parts.konst);
     for (t, c) in &parts.terms {
         l.add(&simplest(t), *c)?;
@@ -173,7 +173,7 @@ fn merge_wheres(l: &Linear) -> Option<Linear> {
 }
 
 /// Sums of machine integers: terms and constants collected where that makes the sum shorter.
-pub fn machine_sum(u: &UOp) -> Option<UOp> {
+pub(crate) fn machine_sum(u: &UOp) -> Option<UOp> {
     let t = u.dtype();
     if !t.is_int() || is_index(u) {
         return None;
@@ -254,7 +254,7 @@ fn times_const(u: &UOp) -> (&UOp, i128) {
 }
 
 /// Products, quotients and shifts of machine integers by constants.
-pub fn machine_product(u: &UOp) -> Option<UOp> {
+pub(crate) fn machine_product(u: &UOp) -> Option<UOp> {
     let t = u.dtype();
     if !t.is_int() || is_index(u) {
         return None;
@@ -296,7 +296,7 @@ pub fn machine_product(u: &UOp) -> Option<UOp> {
 }
 
 /// `x % y` and `x // y` of machine integers whose quotient is known from the bounds.
-pub fn bounded_division(u: &UOp) -> Option<UOp> {
+pub(crate) fn bounded_division(u: &UOp) -> Option<UOp> {
     let (x, y) = (&u.src()[0], &u.src()[1]);
     if !u.dtype().is_int() || y.vmin() <= 0 {
         return None;

@@ -1,6 +1,6 @@
 //! The simplifier against known cases and against evaluation.
 
-use super::count_nodes;
+use super::divmod::count_nodes;
 use crate::{AxisKind, ConstVal, DType, Op, UMap, UOp, eval_alu};
 use smallvec::SmallVec;
 use std::collections::HashMap;

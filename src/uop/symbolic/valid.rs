@@ -224,7 +224,7 @@ fn back(n: UOp, f: &UOp, x: &UOp) -> UOp {
 }
 
 /// A conjunction of integer conditions, each simplified given the others.
-pub fn conjunction(u: &UOp) -> Option<UOp> {
+pub(crate) fn conjunction(u: &UOp) -> Option<UOp> {
     if !u.dtype().is_bool() || u.op() != Op::And {
         return None;
     }

@@ -19,7 +19,7 @@ pub use control::*;
 pub use control_names::CONTROLS;
 pub use escape::*;
 pub use notify::*;
-pub use release::{CHANNELS_MOVED, GROWN, KNOWN_MAJORS, Release, ReleaseError};
+pub use release::{CHANNELS_MOVED, Release, ReleaseError};
 pub use status::{STATUSES, Status};
 
 use super::{Count, Desc, Dir, Element, Embedded, Ioctl, Kind, Layout};
@@ -27,7 +27,7 @@ use super::{Count, Desc, Dir, Element, Embedded, Ioctl, Kind, Layout};
 const F: u8 = b'F';
 
 /// Places in one CARD_INFO.
-pub const MAX_CARDS: usize = 32;
+pub(crate) const MAX_CARDS: usize = 32;
 
 abi_struct! {
     /// The cards of a machine; places without one have `valid` 0.

@@ -16,7 +16,7 @@ pub struct Release {
 }
 
 /// Releases whose structs are known: by major number, each as it is in the public headers or in nvproxy's tables.
-pub const KNOWN_MAJORS: &[std::ops::RangeInclusive<u32>] = &[535..=595, 610..=610, 615..=615, 620..=620];
+pub(crate) const KNOWN_MAJORS: &[std::ops::RangeInclusive<u32>] = &[535..=595, 610..=610, 615..=615, 620..=620];
 /// The release that moved the fields of NV_CHANNEL_ALLOC_PARAMS.
 pub const CHANNELS_MOVED: u32 = 610;
 
@@ -47,7 +47,7 @@ impl Release {
     /// The same if its structs are known.
     ///
     /// # Errors
-    /// `Untested` outside of [`KNOWN_MAJORS`].
+    /// `Untested` for a major number whose structs are not known.
     pub fn known(self) -> Result<Self, ReleaseError> {
         let is_known = KNOWN_MAJORS.iter().any(|range| range.contains(&self.major));
         if is_known { Ok(self) } else { Err(ReleaseError::Untested(self)) }
@@ -62,7 +62,7 @@ impl Release {
 }
 
 /// Structs that grew at their end: name, the major that brought the longer form, bytes before.
-pub const GROWN: &[(&str, u32, u32)] = &[
+pub(crate) const GROWN: &[(&str, u32, u32)] = &[
     ("NV_MEMORY_ALLOCATION_PARAMS", 545, 120),
     ("NV_CHANNEL_ALLOC_PARAMS", 570, 360),
     ("NV_VASPACE_ALLOCATION_PARAMETERS", 580, 48),

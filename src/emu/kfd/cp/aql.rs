@@ -64,7 +64,7 @@ fn queue_struct(queue: &Queue) -> u64 {
 }
 
 /// Stores an error mask into the inactive signal of an AQL queue, as far as there is one.
-pub fn signal_inactive(gpu: &Gpu, queue: &Queue, mask: u64) {
+pub(crate) fn signal_inactive(gpu: &Gpu, queue: &Queue, mask: u64) {
     if queue.setup.kind != Kind::Aql {
         return;
     }

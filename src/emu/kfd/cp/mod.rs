@@ -11,8 +11,8 @@ mod pm4;
 mod sdma;
 mod stale;
 
-pub use aql::signal_inactive;
-pub use stale::Caches;
+pub(crate) use aql::signal_inactive;
+pub(crate) use stale::Caches;
 
 use super::compute::ComputeFault;
 use super::defect::Defect;
@@ -235,7 +235,7 @@ impl Processor {
 }
 
 /// The main loop of an engine: takes work from its queue until the queue is destroyed.
-pub fn run(gpu: &Gpu, queue: &Queue) {
+pub(crate) fn run(gpu: &Gpu, queue: &Queue) {
     let site = Site { gpu, queue };
     let mut processor = match queue.setup.kind {
         Kind::Pm4 => Processor::Pm4(Box::new(pm4::Pm4::new(gpu.chip, 1))),

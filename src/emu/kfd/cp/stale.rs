@@ -130,7 +130,7 @@ pub(super) fn interrupts(gpu: &Gpu, queue: &Queue, packet: &'static str) -> Resu
 
 /// The caches of a card.
 #[derive(Debug, Default)]
-pub struct Caches {
+pub(crate) struct Caches {
     lines: Mutex<Lines>,
 }
 
@@ -184,7 +184,7 @@ impl Caches {
     }
 
     /// An AQL packet with an acquire scope.
-    pub fn acquire_scope(&self) {
+    pub(crate) fn acquire_scope(&self) {
         self.lines().arguments.clear();
     }
 

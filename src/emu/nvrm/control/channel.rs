@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row(&nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN, |ask| {
         let channel = channel(ask)?;
         // The token holds the runlist.
@@ -81,7 +81,7 @@ pub const ROWS: &[Row] = &[
         if params.engine_id != own {
             return Err(status::OBJECT_NOT_FOUND);
         }
-        ask.nv.gpus[gpu].recover(channel(ask)?, Dead { code: code::RESET_CHANNEL, stop: None });
+        ask.nv.gpus[gpu].recover(channel(ask)?, Dead { code: code::RESET_CHANNEL });
         Ok(())
     }),
     row(&nvrm::CHANNEL_GET_DEFER_RC_STATE, |ask| {
@@ -111,7 +111,7 @@ pub const ROWS: &[Row] = &[
 ///
 /// # Errors
 /// `OBJECT_NOT_FOUND`, `INVALID_CHANNEL` for anything else's.
-pub fn channel_of(client: &Client, handle: u32) -> Result<Arc<Channel>, Status> {
+pub(crate) fn channel_of(client: &Client, handle: u32) -> Result<Arc<Channel>, Status> {
     match &client.object(handle)?.body {
         Body::Channel(channel) => Ok(Arc::clone(channel)),
         _ => Err(status::INVALID_CHANNEL),
@@ -150,7 +150,7 @@ fn schedule(group: &Group, enable: bool) -> Result<(), Status> {
 }
 
 /// PREEMPT: takes a group off its engine. Running work is waited for; work that does not end in time is reset.
-pub fn preempt(nv: &SoftNv, body: &Body, params: &nvrm::GroupPreempt) -> Result<(), Status> {
+pub(crate) fn preempt(nv: &SoftNv, body: &Body, params: &nvrm::GroupPreempt) -> Result<(), Status> {
     /// As long as the driver waits on its own.
     const DEFAULT: Duration = Duration::from_secs(1);
     const MOST_US: u32 = 1_000_000;
@@ -165,7 +165,7 @@ pub fn preempt(nv: &SoftNv, body: &Body, params: &nvrm::GroupPreempt) -> Result<
     }
     for channel in group.members() {
         if !channel.wait_for(timeout, |c| !c.is_busy() || c.death().is_some()) {
-            nv.gpus[group.gpu].recover(&channel, Dead { code: code::RESET_CHANNEL, stop: None });
+            nv.gpus[group.gpu].recover(&channel, Dead { code: code::RESET_CHANNEL });
             return Err(status::TIMEOUT);
         }
     }

@@ -5,7 +5,7 @@ use super::{Ask, Row, row};
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::{CpuPtr, write_process};
 
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row(&nvrm::SYSTEM_GET_BUILD_VERSION_V2, build_version),
     row(&nvrm::SYSTEM_GET_P2P_CAPS_V2, p2p_caps),
     row(&nvrm::SYSTEM_GET_FABRIC_STATUS, |ask| {

@@ -5,7 +5,7 @@ use super::{Ask, Body, Row, row};
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::{CpuPtr, write_process};
 
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row(&nvrm::DEBUG_READ_ALL_SM_ERROR_STATES, sm_errors),
     row(&nvrm::DEBUG_CLEAR_ALL_SM_ERROR_STATES, |ask| {
         let params: nvrm::ClearAllSmErrorStates = ask.read();

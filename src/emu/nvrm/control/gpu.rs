@@ -6,7 +6,7 @@ use super::{Ask, Row, answer_list, row};
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use std::sync::atomic::Ordering;
 
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row(&nvrm::GPU_GET_INFO_V2, |ask| {
         // SMC mode 0x2a; the others are capabilities that are absent here.
         const SMC_MODE: u32 = 0x2a;

@@ -6,7 +6,7 @@ use super::{Ask, Row, answer_list, row};
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::{CpuPtr, read_process, write_process};
 
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row(&nvrm::GR_GET_INFO, info_by_pointer),
     row(&nvrm::GR_GET_INFO_V2, |ask| {
         let count = u32::from_le_bytes([ask.params[0], ask.params[1], ask.params[2], ask.params[3]]);

@@ -11,7 +11,7 @@ mod gpu;
 mod graphics;
 mod service;
 
-pub use channel::channel_of;
+pub(crate) use channel::channel_of;
 
 use super::config::Call;
 use super::object::{Body, Client};

@@ -8,7 +8,7 @@ use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::monotonic_ns;
 use std::sync::atomic::Ordering;
 
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row(&nvrm::EVENT_SET_NOTIFICATION, |ask| {
         let params: nvrm::SetNotification = ask.read();
         let (client, subdevice, nv) = (ask.client.handle, ask.handle, ask.nv);

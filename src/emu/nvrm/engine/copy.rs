@@ -12,7 +12,7 @@ use doorbell_hcq::packet::nv::copy::{Action, Copy as Methods, Payload};
 use std::sync::atomic::Ordering;
 
 /// The copy engine of one channel.
-pub struct CopyEngine {
+pub(crate) struct CopyEngine {
     facts: &'static ChipFacts,
     methods: Methods,
     /// Work that no wait has covered yet.

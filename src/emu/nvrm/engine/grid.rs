@@ -45,7 +45,7 @@ const MAX_CLUSTER: u64 = 16;
 const PROGRAM_ALIGN: u64 = 128;
 
 /// The compute engine of one channel.
-pub struct ComputeEngine {
+pub(crate) struct ComputeEngine {
     facts: &'static ChipFacts,
     methods: Methods,
     inline: Inline,

@@ -29,7 +29,7 @@ enum Bound {
 }
 
 /// The host engine of one channel, with its compute and copy engines.
-pub struct Host {
+pub(crate) struct Host {
     facts: &'static ChipFacts,
     methods: Methods,
     bound: [Option<Bound>; 8],

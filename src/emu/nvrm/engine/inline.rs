@@ -32,7 +32,7 @@ struct Transfer {
 
 /// Methods of inline data, as far as written.
 #[derive(Debug, Default)]
-pub struct Inline {
+pub(crate) struct Inline {
     line_bytes: u32,
     lines: u32,
     out: u64,

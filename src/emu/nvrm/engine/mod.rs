@@ -24,7 +24,7 @@ use doorbell_hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
 
 /// Codes of errors, as the notifier's info32 and the kernel log's Xid: docs/nv.md 6.
-pub mod code {
+pub(crate) mod code {
     pub const NO_METHOD: u32 = 11;
     pub const GR_EXCEPTION: u32 = 13;
     pub const MMU_FAULT: u32 = 31;
@@ -48,7 +48,7 @@ pub mod code {
 /// What stopped a channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Cause {
+pub(crate) enum Cause {
     #[error("GPFIFO entry: {0}")]
     Entry(DecodeKind),
     #[error("GPPut {put} is outside of a ring of {entries} entries")]
@@ -124,7 +124,7 @@ impl From<DecodeError> for Cause {
 
 /// A cause and where it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub(crate) struct Stop {
     pub cause: Cause,
     /// Of the ring.
     pub entry: u32,
@@ -182,7 +182,7 @@ impl Site<'_> {
 }
 
 /// The main loop of an engine thread: takes entries from its channel's ring until the channel is freed.
-pub fn run(gpu: &Gpu, channel: &Channel) {
+pub(crate) fn run(gpu: &Gpu, channel: &Channel) {
     let site = Site { gpu, channel };
     let mut host = host::Host::new(gpu.facts());
     let mut pauses = Pauses::new(gpu.shuffle, channel.setup.id);

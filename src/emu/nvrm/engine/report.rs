@@ -6,7 +6,7 @@ use crate::vm::VmFault;
 
 /// A semaphore to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Semaphore {
+pub(crate) struct Semaphore {
     pub va: u64,
     pub payload: u64,
     /// 8 bytes of payload; otherwise 4, and with a time 4 zeros after them.

@@ -262,7 +262,7 @@ impl fmt::Display for KernelDispatch {
 }
 
 /// Number of signals of a barrier packet.
-pub const BARRIER_SIGNALS: usize = 5;
+pub(crate) const BARRIER_SIGNALS: usize = 5;
 
 /// Barrier-and, barrier-or: wait until all, or any, of the signals are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,6 @@
 
 /// Bytes of `amd_queue_t`.
 pub const AMD_QUEUE_BYTES: usize = 256;
-/// Bytes of `amd_signal_t`.
-pub const AMD_SIGNAL_BYTES: usize = 64;
 
 /// Byte offsets in `amd_queue_t`.
 #[allow(missing_docs)]
@@ -44,9 +42,6 @@ pub mod signal_offset {
     pub const END_TS: u64 = 40;
     pub const QUEUE_PTR: u64 = 48;
 }
-
-/// `amd_signal_t::kind` of a signal with a value.
-pub const SIGNAL_KIND_USER: i64 = 1;
 
 /// `queue_properties`: pointers have 64 bits.
 pub const QUEUE_PROPERTIES_IS_PTR64: u32 = 1 << 1;

@@ -7,7 +7,7 @@ use crate::packet::{DecodeKind, EmitError, GpuVa, check_emit_align, check_reserv
 /// Dwords of one entry.
 pub const DWORDS: usize = 2;
 /// Most dwords that one entry can fetch.
-pub const MAX_FETCH_DWORDS: u32 = (1 << 21) - 1;
+pub(crate) const MAX_FETCH_DWORDS: u32 = (1 << 21) - 1;
 /// Byte offsets of GPGet and GPPut in a channel's USERD (Blackwell has only GPPut).
 pub const USERD_GP_GET: u64 = 0x88;
 pub const USERD_GP_PUT: u64 = 0x8c;
@@ -54,7 +54,7 @@ impl Entry {
     /// The two dwords for the ring.
     ///
     /// # Errors
-    /// An address that is misaligned or not below 2^40, a length of 0 or over [`MAX_FETCH_DWORDS`].
+    /// An address that is misaligned or not below 2^40, a length of 0 or over 2^21 - 1 dwords.
     pub fn emit(&self) -> Result<[u32; DWORDS], EmitError> {
         let mut w = [0; DWORDS];
         match *self {

@@ -15,7 +15,7 @@ const ADDRESS: Field = field(0, 0, 11);
 const END_OF_BUFFER: u32 = 7;
 
 /// Most values after one header.
-pub const MAX_COUNT: usize = 0x1fff;
+pub(crate) const MAX_COUNT: usize = 0x1fff;
 
 /// A subchannel, to which an engine is bound. The numbers follow a common convention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,7 +101,7 @@ impl PushBuffer {
     /// Writes values to consecutive methods, starting at `method`.
     ///
     /// # Errors
-    /// More than [`MAX_COUNT`] values, or none.
+    /// More than 8191 values, or none.
     pub fn methods(&mut self, to: Subchannel, method: u16, values: &[u32]) -> Result<(), EmitError> {
         self.counted(1, to, method, values)
     }

@@ -14,8 +14,8 @@ pub mod compute;
 pub mod copy;
 pub mod gpfifo;
 pub mod host;
-pub mod method;
-pub mod names;
+mod method;
+mod names;
 pub mod qmd;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 /// Methods of the host engine, which are valid on any subchannel.
 #[rustfmt::skip]
-pub const HOST: &[(u16, &str)] = &[
+pub(crate) const HOST: &[(u16, &str)] = &[
     (0x0000, "SET_OBJECT"),
     (0x0008, "NOP"),
     (0x0020, "NON_STALL_INTERRUPT"),
@@ -23,7 +23,7 @@ pub const HOST: &[(u16, &str)] = &[
 
 /// Methods of the compute engine.
 #[rustfmt::skip]
-pub const COMPUTE: &[(u16, &str)] = &[
+pub(crate) const COMPUTE: &[(u16, &str)] = &[
     (0x0100, "NO_OPERATION"),
     (0x0104, "SET_NOTIFY_A"),
     (0x0108, "SET_NOTIFY_B"),
@@ -188,7 +188,7 @@ pub const COMPUTE: &[(u16, &str)] = &[
 
 /// Methods of the copy engine.
 #[rustfmt::skip]
-pub const COPY: &[(u16, &str)] = &[
+pub(crate) const COPY: &[(u16, &str)] = &[
     (0x0100, "NOP"),
     (0x0140, "PM_TRIGGER"),
     (0x021c, "SET_MONITORED_FENCE_TYPE"),
@@ -244,6 +244,6 @@ pub const COPY: &[(u16, &str)] = &[
 
 /// The name of a method among `names`.
 #[must_use]
-pub fn name_of(names: &'static [(u16, &'static str)], method: u16) -> Option<&'static str> {
+pub(crate) fn name_of(names: &'static [(u16, &'static str)], method: u16) -> Option<&'static str> {
     names.binary_search_by_key(&method, |(address, _)| *address).ok().map(|at| names[at].1)
 }

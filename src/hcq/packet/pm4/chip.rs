@@ -98,18 +98,6 @@ impl Gfx {
         }
     }
 
-    /// The family of a `gfx_target_version` (110000 is gfx1100, 90402 is gfx942), if it is supported.
-    #[must_use]
-    pub const fn of_target_version(version: u32) -> Option<Self> {
-        match version / 10_000 {
-            9 => Some(Self::Gfx9),
-            10 => Some(Self::Gfx10),
-            11 => Some(Self::Gfx11),
-            12 => Some(Self::Gfx12),
-            _ => None,
-        }
-    }
-
     /// The cache control for an acquire of this strength.
     #[must_use]
     pub const fn acquire(self, scope: AcquireScope) -> Acquire {

@@ -6,7 +6,7 @@
 //! Differences between families are in [`chip`]; registers and their names are in [`regs`].
 //! Left out: packets of graphics rings, the predicate and shader-type bits of the header (must be 0), VMID fields.
 
-pub mod cache;
+mod cache;
 pub mod chip;
 mod data;
 mod dispatch;
@@ -41,7 +41,7 @@ pub const MAX_DWORDS: usize = 1 + 0x4000;
 
 /// Opcodes, in the kernel's spelling.
 #[allow(missing_docs)]
-pub mod op {
+pub(crate) mod op {
     pub const PACKET3_NOP: u32 = 0x10;
     pub const PACKET3_DISPATCH_DIRECT: u32 = 0x15;
     pub const PACKET3_DISPATCH_INDIRECT: u32 = 0x16;
@@ -129,7 +129,7 @@ fn values<'a>(packet: &'static str, words: &'a [u32], head: usize) -> Result<&'a
 
 /// Name of an opcode, for messages about truncated packets.
 #[must_use]
-pub fn opcode_name(opcode: u32) -> Option<&'static str> {
+pub(crate) fn opcode_name(opcode: u32) -> Option<&'static str> {
     Some(match opcode {
         op::PACKET3_NOP => "NOP",
         op::PACKET3_DISPATCH_DIRECT => "DISPATCH_DIRECT",

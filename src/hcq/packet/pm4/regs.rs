@@ -13,7 +13,7 @@ pub const SH_REG_COUNT: u32 = 0x400;
 /// Dword address of the UCONFIG register space, to which SET_UCONFIG_REG's offsets are relative.
 pub const UCONFIG_REG_START: u32 = 0xc000;
 /// Registers in the UCONFIG space.
-pub const UCONFIG_REG_COUNT: u32 = 0x4000;
+pub(crate) const UCONFIG_REG_COUNT: u32 = 0x4000;
 /// User SGPRs that the hardware can load.
 pub const USER_DATA_COUNT: u32 = 16;
 
@@ -136,7 +136,7 @@ pub fn sh_reg_exists(gfx: Gfx, reg: ShReg) -> bool {
 
 /// The register's name on this family; `None` for a hole.
 #[must_use]
-pub fn sh_reg_name(gfx: Gfx, reg: ShReg) -> Option<String> {
+pub(crate) fn sh_reg_name(gfx: Gfx, reg: ShReg) -> Option<String> {
     let row = row_of(gfx, reg)?;
     let suffix = row.suffixes.get(usize::from(reg.0 - row.first))?;
     Some(format!("{}{suffix}", row.name))

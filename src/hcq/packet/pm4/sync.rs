@@ -81,7 +81,7 @@ const WRM_INTERVAL: Field = field(6, 0, 15);
 const WRM64_INTERVAL: Field = field(8, 0, 15);
 
 /// Poll interval that drivers use, in units of 16 clocks.
-pub const POLL_INTERVAL: u32 = 4;
+pub(crate) const POLL_INTERVAL: u32 = 4;
 
 /// WAIT_REG_MEM: stall this queue until a 32-bit compare holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ mod mem;
 mod order;
 
 pub use mem::{ConstFill, CopyLinear, FillSize, Write};
-pub use order::{Atomic, Fence, Gcr, HDP_FLUSH, Indirect, PollRegmem, TC_OP_ATOMIC_ADD_RTN_64, Timestamp, Trap};
+pub(crate) use order::HDP_FLUSH;
+pub use order::{Atomic, Fence, Gcr, Indirect, PollRegmem, TC_OP_ATOMIC_ADD_RTN_64, Timestamp, Trap};
 
 use super::{DecodeError, DecodeKind, EmitError, GpuVa};
 use crate::bits::{Field, field};
@@ -22,7 +23,7 @@ const HDR_SUB: Field = field(0, 8, 15);
 
 /// Opcodes, in the kernel's spelling.
 #[allow(missing_docs)]
-pub mod op {
+pub(crate) mod op {
     pub const SDMA_OP_NOP: u32 = 0;
     pub const SDMA_OP_COPY: u32 = 1;
     pub const SDMA_OP_WRITE: u32 = 2;

@@ -9,7 +9,7 @@ use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_
 use std::fmt;
 
 /// The HDP flush that AMD's runtime sends from user space.
-pub const HDP_FLUSH: [u32; 6] = [0x0000_0008, 0, 0x8000_0000, 0, 0, 0];
+pub(crate) const HDP_FLUSH: [u32; 6] = [0x0000_0008, 0, 0x8000_0000, 0, 0, 0];
 
 const IB_SIZE: Field = field(3, 0, 19);
 

@@ -117,7 +117,7 @@ pub(super) struct Select<'a> {
 }
 
 /// Selects instructions for a program.
-pub fn select(program: &Program) -> Res<Unit> {
+pub(crate) fn select(program: &Program) -> Res<Unit> {
     let mut func = Func::default();
     let (args, tid) = (func.vreg(mir::CLASS_G), func.vreg(mir::CLASS_G));
     let n = program.uops.len();

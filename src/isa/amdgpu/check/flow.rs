@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// A set of registers with numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bank {
+pub(crate) enum Bank {
     Vector,
     Accumulation,
     /// By the code in a source operand: VCC 106, M0 124, EXEC 126.
@@ -17,7 +17,7 @@ pub enum Bank {
 
 /// Registers that an instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Touch {
+pub(crate) struct Touch {
     pub bank: Bank,
     pub first: u16,
     pub count: u16,
@@ -37,7 +37,7 @@ impl Touch {
 
 /// An instruction in its place.
 #[derive(Clone, Debug)]
-pub struct At {
+pub(crate) struct At {
     pub offset: u32,
     pub inst: Inst,
     pub name: &'static str,
@@ -75,7 +75,7 @@ impl At {
 
 /// All instructions that can be reached, in order of place; the first is the entry.
 #[derive(Debug)]
-pub struct Code {
+pub(crate) struct Code {
     pub all: Vec<At>,
     target: Target,
 }

@@ -6,7 +6,7 @@ use super::CheckError;
 use super::flow::{At, Bank, Code, Touch};
 
 /// A row of the table.
-pub struct Rule {
+pub(crate) struct Rule {
     name: &'static str,
     /// The registers that an instruction leaves open under this rule.
     first: fn(&At) -> Vec<Touch>,
@@ -24,7 +24,7 @@ const fn rule(name: &'static str, first: fn(&At) -> Vec<Touch>, then: fn(&At, &T
 const FAR: u32 = 20;
 
 /// gfx942.
-pub const CDNA3: &[Rule] = &[
+pub(crate) const CDNA3: &[Rule] = &[
     rule("a vector instruction wrote the scalar that a memory access reads", vector_scalars, |_, t, n| {
         5 * u32::from(n.is_memory() && n.reads_any(t))
     }),
@@ -93,7 +93,7 @@ pub const CDNA3: &[Rule] = &[
 ];
 
 /// gfx1100 and gfx1201.
-pub const RDNA: &[Rule] = &[
+pub(crate) const RDNA: &[Rule] = &[
     Rule {
         name: "a matrix instruction reads the result of the one before as A or B",
         first: |a| if a.unit == Unit::Matrix { results(a) } else { vec![] },

@@ -62,7 +62,7 @@ const GFX9: &[(Op, Op)] = &[
 ];
 
 /// The chip's operation for gfx11's.
-pub fn on(chip: Chip, op: Op) -> Op {
+pub(crate) fn on(chip: Chip, op: Op) -> Op {
     let list = match chip {
         Chip::Gfx1201 => GFX12,
         Chip::Gfx942 => GFX9,

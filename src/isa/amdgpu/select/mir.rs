@@ -11,13 +11,13 @@ use doorbell_codegen::regalloc::{
 use smallvec::{SmallVec, smallvec};
 
 /// Register files of the allocator.
-pub const VGPR: u8 = 0;
-pub const SGPR: u8 = 1;
+pub(crate) const VGPR: u8 = 0;
+pub(crate) const SGPR: u8 = 1;
 
 /// Index of VCC (its low half) in the scalar file.
-pub const VCC_INDEX: u16 = 106;
+pub(crate) const VCC_INDEX: u16 = 106;
 /// A pair of scalar registers that is never given out: addresses of far spill slots and far jumps.
-pub const SPARE_SGPR: u16 = 100;
+pub(crate) const SPARE_SGPR: u16 = 100;
 
 /// What code may use; values that do not fit are spilled, branches that reach too little become jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +41,18 @@ impl Default for Limits {
 const WIDTHS: [u8; 6] = [1, 2, 3, 4, 8, 16];
 
 /// The class of a tuple.
-pub fn class_of(file: u8, words: u8) -> Class {
+pub(crate) fn class_of(file: u8, words: u8) -> Class {
     let at = WIDTHS.iter().position(|w| *w >= words).unwrap_or(WIDTHS.len() - 1);
     Class(file * WIDTHS.len() as u8 + at as u8)
 }
 
 /// File and words of a class.
-pub fn class_shape(class: Class) -> (u8, u8) {
+pub(crate) fn class_shape(class: Class) -> (u8, u8) {
     (class.0 / WIDTHS.len() as u8, WIDTHS[usize::from(class.0) % WIDTHS.len()])
 }
 
 /// The available registers: this many vector registers, and the scalar ones that are free within the limits.
-pub fn reg_info(target: Target, vgprs: u16, limits: Limits) -> RegInfo {
+pub(crate) fn reg_info(target: Target, vgprs: u16, limits: Limits) -> RegInfo {
     let mut classes = Vec::new();
     for (file, name) in [(VGPR, "vgpr"), (SGPR, "sgpr")] {
         for words in WIDTHS {
@@ -80,7 +80,7 @@ pub fn reg_info(target: Target, vgprs: u16, limits: Limits) -> RegInfo {
 
 /// Consecutive words of a virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Part {
+pub(crate) struct Part {
     pub reg: VReg,
     pub sub: u8,
     pub words: u8,
@@ -88,7 +88,7 @@ pub struct Part {
 
 /// An operand of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Opd {
+pub(crate) enum Opd {
     Part(Part),
     /// A constant, or a register that is not given out.
     Given(Operand),
@@ -114,7 +114,7 @@ impl From<i64> for Opd {
 
 /// One operation with its operands in the order of the assembler's text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Code {
+pub(crate) struct Code {
     pub op: Op,
     pub opds: SmallVec<[Opd; 5]>,
     pub mods: Modifiers,
@@ -145,7 +145,7 @@ impl Code {
 
 /// The values that the allocator allocates.
 #[derive(Clone, Debug)]
-pub struct Inst {
+pub(crate) struct Inst {
     pub codes: SmallVec<[Code; 1]>,
     /// Operands for the allocator; those that `codes` name, then those that are only implied.
     pub regs: SmallVec<[RegOperand; 4]>,
@@ -196,7 +196,7 @@ impl Inst {
 }
 
 /// Joins codes as one instruction; `whole` tells whether a part is its whole register, or a first write to it.
-pub fn inst(chip: Chip, codes: SmallVec<[Code; 1]>, whole: &mut dyn FnMut(Part) -> bool) -> Inst {
+pub(crate) fn inst(chip: Chip, codes: SmallVec<[Code; 1]>, whole: &mut dyn FnMut(Part) -> bool) -> Inst {
     let mut regs: SmallVec<[RegOperand; 4]> = smallvec![];
     let bundle = codes.len() > 1;
     let mut add = |part: Part, reads: bool, writes: bool| {
@@ -239,7 +239,7 @@ pub fn inst(chip: Chip, codes: SmallVec<[Code; 1]>, whole: &mut dyn FnMut(Part) 
 }
 
 /// Drops instructions whose results are not read.
-pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
+pub(crate) fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     let mut reads = vec![0u32; vregs];
     // What an instruction reads of a register that it also writes does not keep it alive.
     let read_by = |inst: &Inst| -> SmallVec<[VReg; 4]> {
@@ -271,7 +271,7 @@ pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
 }
 
 /// Passes the instructions to the allocator.
-pub fn describe(insts: &[Inst], func: &mut Func) {
+pub(crate) fn describe(insts: &[Inst], func: &mut Func) {
     for i in insts {
         func.push(i.kind, i.flow, &i.regs, &[]);
     }

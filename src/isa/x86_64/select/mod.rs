@@ -137,7 +137,7 @@ pub(super) struct Select<'a> {
 }
 
 /// Selects instructions for a program; with `stream`, large outputs are stored around the cache.
-pub fn select(program: &Program, arch: Arch, stream: bool) -> Res<Unit> {
+pub(crate) fn select(program: &Program, arch: Arch, stream: bool) -> Res<Unit> {
     let mut func = Func::default();
     let (args, tid) = (func.vreg(mir::CLASS_G), func.vreg(mir::CLASS_G));
     let n = program.uops.len();

@@ -211,7 +211,7 @@ impl Qmd {
 
     /// The first set bits that belong to no field: dword index and bits.
     #[must_use]
-    pub fn unclaimed(&self) -> Option<(usize, u32)> {
+    pub(crate) fn unclaimed(&self) -> Option<(usize, u32)> {
         let mut claimed = [0u32; MAX_DWORDS];
         for r in self.version.rows() {
             for (word, lo, max) in (0..u32::from(r.count)).filter_map(|index| r.place(index)) {

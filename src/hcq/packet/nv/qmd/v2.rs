@@ -4,7 +4,7 @@ use super::{Row, row};
 
 /// Version 2.3, Turing.
 #[rustfmt::skip]
-pub const V2_3: &[Row] = &[
+pub(crate) const V2_3: &[Row] = &[
     row("OUTER_PUT", 30, 0),
     row("OUTER_OVERFLOW", 31, 31),
     row("OUTER_GET", 62, 32),
@@ -130,7 +130,7 @@ pub const V2_3: &[Row] = &[
 
 /// Version 2.4, the older form of Ampere.
 #[rustfmt::skip]
-pub const V2_4: &[Row] = &[
+pub(crate) const V2_4: &[Row] = &[
     row("OUTER_PUT", 30, 0),
     row("OUTER_OVERFLOW", 31, 31),
     row("OUTER_GET", 62, 32),

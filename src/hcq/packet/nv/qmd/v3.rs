@@ -4,7 +4,7 @@ use super::{Row, row};
 
 /// Version 3.0, Ampere and Ada.
 #[rustfmt::skip]
-pub const V3_0: &[Row] = &[
+pub(crate) const V3_0: &[Row] = &[
     row("OUTER_PUT", 30, 0),
     row("OUTER_OVERFLOW", 31, 31),
     row("OUTER_GET", 62, 32),

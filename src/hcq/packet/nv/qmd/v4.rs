@@ -4,7 +4,7 @@ use super::{Row, row};
 
 /// Version 4.0, Hopper.
 #[rustfmt::skip]
-pub const V4_0: &[Row] = &[
+pub(crate) const V4_0: &[Row] = &[
     row("DEPENDENCE_COUNTER", 15, 0),
     row("QMD_GROUP_ID", 21, 16),
     row("ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST", 22, 22),

@@ -4,7 +4,7 @@ use super::{Row, row};
 
 /// Version 5.0, Blackwell.
 #[rustfmt::skip]
-pub const V5_0: &[Row] = &[
+pub(crate) const V5_0: &[Row] = &[
     row("HW_ONLY_SPAN_LIST_HEAD_INDEX", 29, 0),
     row("HW_ONLY_SPAN_LIST_HEAD_INDEX_VALID", 30, 30),
     row("HW_ONLY_REQUIRE_SCHEDULING_PCAS", 31, 31),
