@@ -255,7 +255,7 @@ fn check_together(devices: &str, opened: &Opened) -> Result<(), CliError> {
 fn unknown_word(filter: &Filter, machines: &[Machine]) -> Result<(), CliError> {
     let Some(word) = filter.unknown(machines) else { return Ok(()) };
     eprintln!("doorbell: no case's name contains {word:?}: `doorbell bench list` has the names");
-    Err(CliError::NoAnswer)
+    Err(CliError::Reported(2))
 }
 
 fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
@@ -382,7 +382,7 @@ fn burn_devices(args: &BurnArgs, devices: &str, output: Output) -> Result<(), Cl
     }
     let is_good = reports.iter().all(burn::Report::is_good);
     output.result(&serde_json::json!({"burn": reports, "together": args.together, "ok": is_good}));
-    if is_good { Ok(()) } else { Err(CliError::Reported) }
+    if is_good { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 fn say_burn(report: &burn::Report, output: Output) {
@@ -426,8 +426,8 @@ fn verdicts(args: &VerdictArgs, devices: &str, output: Output) -> Result<(), Cli
     output.result(&serde_json::json!({"verdicts": all, "together": args.together, "worst": worst}));
     match worst.exit_code() {
         0 => Ok(()),
-        2 => Err(CliError::NoAnswer),
-        _ => Err(CliError::Reported),
+        2 => Err(CliError::Reported(2)),
+        _ => Err(CliError::Reported(1)),
     }
 }
 
@@ -488,7 +488,7 @@ fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError
         return words;
     }
     eprintln!("doorbell: {} cases failed: {}", bad.len(), bad.join(", "));
-    Err(CliError::Reported)
+    Err(CliError::Reported(1))
 }
 
 /// Whether the files can be written: before the cases run, which may take an hour.
@@ -537,10 +537,10 @@ fn judged(compared: &[Comparison], output: Output) -> Result<(), CliError> {
     let fails = compare::fails(compared);
     output.result(&serde_json::json!({"comparisons": compared, "fails": fails}));
     match () {
-        () if fails => Err(CliError::Reported),
+        () if fails => Err(CliError::Reported(1)),
         () if compared.iter().all(|c| c.judgement == Judgement::Missing) => {
             eprintln!("doorbell: the records have no result in common");
-            Err(CliError::NoAnswer)
+            Err(CliError::Reported(2))
         }
         () => Ok(()),
     }

@@ -266,7 +266,7 @@ fn run_cases(args: &RunArgs, target: &Target, device: &str, output: Output) -> R
             .map_err(|e| CliError::CouldNotRun(format!("--junit {}: {e}", path.display())))?;
     }
     output.result(&report::json(&done));
-    if done.is_ok() { Ok(()) } else { Err(CliError::Reported) }
+    if done.is_ok() { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 fn read_expectations(path: &Path, names: &[&str], target: &Target) -> Result<Expectations, CliError> {
@@ -361,7 +361,7 @@ fn print_score(choice: &Choice, target: &Target, output: Output) -> Result<(), C
         score::score(&chosen, &setting).map_err(|e| CliError::CouldNotRun(format!("the software machine: {e}")))?;
     output.say(&score.to_string());
     output.result(&score.json());
-    if score.unfit.is_empty() && score.unproven.is_empty() { Ok(()) } else { Err(CliError::Reported) }
+    if score.unfit.is_empty() && score.unproven.is_empty() { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 /// gspwn's published figure (August 2026): commands of RM with a handler in the kernel that it reaches.
@@ -400,7 +400,7 @@ fn fuzz_driver(target: &Target, programs: u64, seed: u64, out: &Path, output: Ou
         "programs": done.programs, "calls": done.calls, "corpus": done.corpus, "pairs": done.pairs,
         "reached": done.reached.len(), "controls": controls, "crash": done.crash.as_ref().map(|c| &c.what),
     }));
-    if done.crash.is_none() { Ok(()) } else { Err(CliError::Reported) }
+    if done.crash.is_none() { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 fn write_trace(out: &Path, events: &[doorbell_ioctl::trace::Event]) -> Result<(), CliError> {
@@ -430,5 +430,5 @@ fn bisect_trace(file: &Path, out: &Path, target: &Target, output: Output) -> Res
     output.result(&serde_json::json!({
         "difference": found.difference.to_string(), "events": all, "left": left, "replays": found.replays, "out": out,
     }));
-    Err(CliError::Reported)
+    Err(CliError::Reported(1))
 }

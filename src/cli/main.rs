@@ -157,24 +157,23 @@ pub(crate) enum CliError {
     CouldNotRun(String),
     /// Exit code 3: wrong usage.
     Usage(String),
-    /// Exit code 1; the command has already printed the error.
-    Reported,
-    /// Exit code 2; the command has already printed why there is no answer.
-    NoAnswer,
+    /// This exit code; the command has already printed why.
+    Reported(u8),
 }
 
 impl CliError {
     fn code(&self) -> u8 {
         match self {
-            CliError::Failed(_) | CliError::Reported => 1,
-            CliError::CouldNotRun(_) | CliError::NoAnswer => 2,
+            CliError::Failed(_) => 1,
+            CliError::CouldNotRun(_) => 2,
             CliError::Usage(_) => 3,
+            CliError::Reported(code) => *code,
         }
     }
     fn message(&self) -> &str {
         match self {
             CliError::Failed(m) | CliError::CouldNotRun(m) | CliError::Usage(m) => m,
-            CliError::Reported | CliError::NoAnswer => "",
+            CliError::Reported(_) => "",
         }
     }
 }
@@ -197,7 +196,7 @@ fn main() -> ExitCode {
     };
     match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e @ (CliError::Reported | CliError::NoAnswer)) => ExitCode::from(e.code()),
+        Err(CliError::Reported(code)) => ExitCode::from(code),
         Err(e) => {
             eprintln!("doorbell: {}", e.message());
             if cli.json {

@@ -50,5 +50,5 @@ pub(crate) fn run(args: &ProfileArgs, output: Output) -> Result<(), CliError> {
         output.say(&format!("the page of this run is {}", kept.display()));
     }
     output.result(&report.to_json());
-    if succeeded { Ok(()) } else { Err(CliError::Reported) }
+    if succeeded { Ok(()) } else { Err(CliError::Reported(1)) }
 }

@@ -341,7 +341,7 @@ impl<'a> Run<'a> {
             "weights": self.path("safetensors"),
             "curve": self.path("svg"),
         }));
-        if interrupted { Err(CliError::Reported) } else { Ok(()) }
+        if interrupted { Err(CliError::Reported(1)) } else { Ok(()) }
     }
 }
 

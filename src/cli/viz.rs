@@ -53,7 +53,7 @@ pub(crate) fn run(args: &VizArgs, output: Output) -> Result<(), CliError> {
     if let Some(server) = server {
         server.wait();
     }
-    if status { Ok(()) } else { Err(CliError::Reported) }
+    if status { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 /// The file that is to be shown, if the words are no command.

@@ -179,5 +179,5 @@ pub(crate) fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
         "device": &*device.name, "arch": device.device.info().arch, "launches": results,
         "as_wanted": as_wanted, "different": different,
     }));
-    if different.is_empty() { Ok(()) } else { Err(CliError::Reported) }
+    if different.is_empty() { Ok(()) } else { Err(CliError::Reported(1)) }
 }

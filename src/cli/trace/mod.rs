@@ -140,7 +140,7 @@ pub(crate) fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
     let events = read(&args.out)?;
     output.say(&format!("{} calls in {}", events.len(), args.out.display()));
     output.result(&summary(&events));
-    if status.success() { Ok(()) } else { Err(CliError::Reported) }
+    if status.success() { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 /// Commands of this program trace themselves; other programs get the preload library.

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
         "trace": args.file, "calls": calls, "doorbells": doorbells, "submissions": then.len(), "packets_identical": identical,
         "moved": report.moved.len(), "timeouts": report.timeouts, "differences": differences,
     }));
-    if differences.is_empty() && identical { Ok(()) } else { Err(CliError::Reported) }
+    if differences.is_empty() && identical { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 /// Replays the messages of a Metal device.
@@ -104,7 +104,7 @@ fn messages(args: &ReplayArgs, events: &[Event], output: Output) -> Result<(), C
     output.result(&serde_json::json!({
         "trace": args.file, "calls": calls, "doorbells": commits, "timeouts": report.timeouts, "differences": differences,
     }));
-    if differences.is_empty() && report.timeouts == 0 { Ok(()) } else { Err(CliError::Reported) }
+    if differences.is_empty() && report.timeouts == 0 { Ok(()) } else { Err(CliError::Reported(1)) }
 }
 
 fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliError> {
