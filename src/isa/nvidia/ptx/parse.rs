@@ -89,7 +89,7 @@ pub(super) struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// Declares a register, or with a count a range of registers, with so many lanes each. `first` is the number of the
     /// first.
-    pub fn declare(&mut self, (name, count): (&'a str, Option<u32>), first: u32, lanes: u8) {
+    pub fn declare(&mut self, name: &'a str, count: Option<u32>, first: u32, lanes: u8) {
         self.bare |= !name.starts_with('%');
         if lanes > 1 {
             let one = if count.is_none() { Some(name) } else { None };
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         let first = self.registers;
         self.registers = first.saturating_add(count.unwrap_or(1).saturating_mul(lanes.into()));
         let Some(scope) = self.scopes.last_mut() else { return };
-        scope.declare((name, count), first, lanes);
+        scope.declare(name, count, first, lanes);
         match count {
             Some(n) if lanes <= 1 => self.stems.range(name, first, n),
             _ => self.stems.name(name),
@@ -459,7 +459,7 @@ impl<'a> Parser<'a> {
             None
         } else if self.is_sign(b'{') {
             self.registers = 0;
-            Some(self.body((entry, &returns, &params), bodies)?)
+            Some(self.body(entry, &returns, &params, bodies)?)
         } else {
             return self.wanted("`{`, `;` or a directive such as .maxntid");
         };
@@ -469,7 +469,9 @@ impl<'a> Parser<'a> {
     /// A function's body. Results and parameters that are registers are declared in an enclosing scope.
     fn body<B: Bodies<'a>>(
         &mut self,
-        (entry, returns, params): (bool, &[Variable], &[Variable]),
+        entry: bool,
+        returns: &[Variable],
+        params: &[Variable],
         bodies: &mut B,
     ) -> Res<B::Body> {
         let names = std::mem::take(&mut self.passed);

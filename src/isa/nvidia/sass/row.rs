@@ -661,7 +661,7 @@ pub(super) const fn form(
 ) -> Form {
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
-    let named = registers::named((mnemonic, name, pipe), fields, &operands);
+    let named = registers::named(mnemonic, name, pipe, fields, &operands);
     let (chips, mask) = (SmArchs::of(chips), all_bits(fields));
     let (base, partial) = (bits::put(0, OPCODE, opcode as u64) & !mask, partial(fields));
     Form {
