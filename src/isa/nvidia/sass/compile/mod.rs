@@ -228,11 +228,11 @@ pub fn text_code(text: &str, chip: SmArch) -> Result<(Vec<KernelCode>, Data), As
 
 fn watched(input: Input, chip: SmArch, done: Watch) -> Result<(Vec<KernelCode>, Data), AsmError> {
     let done = RefCell::new(done);
-    let first = passes::module(input, (chip, false), &|phase| (done.borrow_mut())(phase));
+    let first = passes::module(input, chip, false, &|phase| (done.borrow_mut())(phase));
     if first.is_err() && chip != SmArch::Sm90 {
         // Unsupported instructions are detected when the connection to the text is already lost, so a second assembly
         // looks for the position.
-        passes::module(input, (chip, true), &|_| {})?;
+        passes::module(input, chip, true, &|_| {})?;
     }
     first
 }

@@ -45,7 +45,8 @@ type Function<'a> = ptx::Function<Source<'a>>;
 /// A syntax error, or an instruction without machine code, with its position.
 pub fn module(
     input: Input,
-    (chip, blame): (SmArch, bool),
+    chip: SmArch,
+    blame: bool,
     done: &dyn Fn(Phase),
 ) -> Result<(Vec<KernelCode>, Data), AsmError> {
     let store = Store::default();
@@ -62,7 +63,7 @@ pub fn module(
     let mut linked = Functions::new(ctx.functions.list.len());
     for f in bodies(&mut module, false) {
         let Some(n) = names.function(&f.name) else { continue };
-        let mut unit = body(f, &mut names, &ctx, (Some(n), least))?;
+        let mut unit = body(f, &mut names, &ctx, Some(n), least)?;
         linked.add(n, attempts::registers_for(&mut unit)?);
         done(Phase::Allocate);
     }
@@ -99,7 +100,7 @@ fn kernel<'a>(
         names.place_used(f)?;
     }
     names.place_own_dynamic(f)?;
-    let mut unit = body(f, &mut names, ctx, (None, most_registers(f, k.threads)))?;
+    let mut unit = body(f, &mut names, ctx, None, most_registers(f, k.threads))?;
     let own = attempts::registers_for(&mut unit)?;
     (ctx.done)(Phase::Allocate);
     k.shared_bytes = names.shared_bytes.max(names.least_shared_bytes);
@@ -113,7 +114,8 @@ fn body<'c, 'a>(
     f: &mut Function<'a>,
     names: &mut Names,
     ctx: &'c Context<'a>,
-    (number, registers): (Option<u32>, u16),
+    number: Option<u32>,
+    registers: u16,
 ) -> Result<Unit<'c, 'a>, AsmError> {
     let mut own = names.clone();
     call::name_incoming(f, number, &ctx.functions, &mut own);

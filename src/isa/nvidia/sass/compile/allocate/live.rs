@@ -153,7 +153,7 @@ pub fn settle(code: &mut Code, stack: VReg) -> Settled {
     let words = owner.len().div_ceil(64);
     let live = Live { base, owner, classes: std::mem::take(&mut code.classes), stack };
     let order = std::mem::take(&mut code.order);
-    let mut walks = Walks::new(code, &order, (live.base.len(), words));
+    let mut walks = Walks::new(code, &order, live.base.len(), words);
     live.all(code, &order, &mut walks);
     let mut copies = vec![];
     for b in &order {
@@ -200,7 +200,7 @@ fn copies_of(ops: &[Mach], stack: VReg, copies: &mut Vec<(VReg, VReg)>) {
 
 impl Walks {
     /// State before the first walk over blocks in that order; registers have bit sets of `words` 64-bit words.
-    fn new(code: &Code, order: &[usize], (registers, words): (usize, usize)) -> Walks {
+    fn new(code: &Code, order: &[usize], registers: usize, words: usize) -> Walks {
         let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
         for b in &code.blocks {
             first.push(count);
@@ -307,7 +307,7 @@ impl Live {
         while end > 0 {
             let last = end - 1;
             if !ops[last].glued
-                && let Some(wanted) = self.single(&mut ops[last], &mut now, (start + end as u32, recorder))
+                && let Some(wanted) = self.single(&mut ops[last], &mut now, start + end as u32, recorder)
             {
                 (dead[last], end) = (!wanted, last);
                 continue;
@@ -318,7 +318,7 @@ impl Live {
             let wanted = self.bundle(all, &mut now);
             if wanted {
                 fields.clear();
-                recorder.inst(start + 1 + end as u32, work.group(all, (&self.classes, self.stack), fields));
+                recorder.inst(start + 1 + end as u32, work.group(all, &self.classes, self.stack, fields));
             }
             dead[group].fill(!wanted);
         }
@@ -345,9 +345,9 @@ impl Live {
         }
     }
 
-    /// Walks backwards over one instruction; false: it is dead. `None`: handle it as a group, because it may write a
+    /// Walks backwards over the instruction at a point; false: it is dead. `None`: handle it as a group, because it may write a
     /// register partially or has many results.
-    fn single(&self, m: &mut Mach, now: &mut Bits, (point, recorder): (u32, &mut LiveRangeRecorder)) -> Option<bool> {
+    fn single(&self, m: &mut Mach, now: &mut Bits, point: u32, recorder: &mut LiveRangeRecorder) -> Option<bool> {
         if m.may_keep() {
             return None;
         }

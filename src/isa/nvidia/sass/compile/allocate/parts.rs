@@ -80,7 +80,7 @@ impl<'a> Parts<'a> {
                 }
                 debug_assert_eq!(bundle_start(ops, to), from);
                 self.steps.push(Step::Group(*b, from, to, self.fields.len()));
-                let operands = self.work.group(&ops[from..to], (&self.code.classes, self.stack), &mut self.fields);
+                let operands = self.work.group(&ops[from..to], &self.code.classes, self.stack, &mut self.fields);
                 let kind = kind(&ops[from..to], operands);
                 let call = calls && matches!(ops[from].nature, Nature::Call(..));
                 let clobbers: &[PReg] = if call { &all } else { &[] };

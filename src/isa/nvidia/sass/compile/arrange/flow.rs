@@ -268,7 +268,7 @@ pub fn converge(code: &mut Code) -> Result<(), AsmError> {
         }
         inside.iter().filter(|b| **b != graph.exit).for_each(|b| taken[*b] |= 1 << n);
         graph.seen[d] = graph.walks;
-        insert(code, &mut graph, (d, j), n as u8);
+        insert(code, &mut graph, d, j, n as u8);
     }
     let all = taken.iter().fold(0, |all, n| all | n);
     let used = (0..BARRIERS).filter(|n| all >> n & 1 == 1).collect::<Vec<u8>>();
@@ -296,7 +296,8 @@ fn save(code: &mut Code, used: &[u8]) {
     }
 }
 
-fn insert(code: &mut Code, graph: &mut Graph, (d, j): (usize, usize), n: u8) {
+/// Has threads that part at the end of block `d` wait for each other before block `j`, at barrier `n`.
+fn insert(code: &mut Code, graph: &mut Graph, d: usize, j: usize, n: u8) {
     let wait = Mach::new(op::BSYNC_B).n("b", u64::from(n)).n("pp", 7).effect();
     let all_inside = graph.pred[j].iter().all(|p| graph.is_inside(*p));
     let at = if all_inside {

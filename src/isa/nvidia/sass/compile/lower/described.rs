@@ -49,7 +49,7 @@ pub fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
         wanted |= std::ptr::eq(inst.form(), op::LDGSTS_D);
     }
     if wanted {
-        lines.insert(0, Line::Inst(load(op::ULDC_C, DESCRIPTOR, (0, PLACE), true)?, None));
+        lines.insert(0, Line::Inst(load(op::ULDC_C, DESCRIPTOR, 0, PLACE, true)?, None));
     }
     Ok(())
 }

@@ -125,18 +125,13 @@ fn split_all<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
     while from < items.len() {
         let len = items[from..].iter().position(ends).map_or(items.len() - from, |n| n + 1);
         block += 1;
-        of_block(&mut items[from..from + len], block, &mut uses, (&mut body.regs, store));
+        of_block(&mut items[from..from + len], block, &mut uses, &mut body.regs, store);
         from += len;
     }
     body.items = items;
 }
 
-fn of_block<'a>(
-    items: &mut [Item<'a>],
-    block: u32,
-    uses: &mut [Uses],
-    (types, store): (&mut Vec<Type>, &'a Store<'a>),
-) {
+fn of_block<'a>(items: &mut [Item<'a>], block: u32, uses: &mut [Uses], types: &mut Vec<Type>, store: &'a Store<'a>) {
     let mut any = false;
     for (k, item) in (0..).zip(&*items) {
         let Item::Inst(i) = item else { continue };

@@ -136,7 +136,7 @@ impl Said {
 impl<'a> Flat<'a> {
     /// An instruction with a known mnemonic.
     #[inline]
-    pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {
+    pub fn of(pos: Pos, guard: Option<(Reg, bool)>, mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {
         Flat { pos, guard, op: mnemonic.op, said: mnemonic.said, mods: &mnemonic.mods, opds }
     }
 
@@ -378,7 +378,7 @@ pub fn flatten<'a>(source: Source<'a>, ctx: &Context<'a>, names: &mut Names) -> 
     let mut items = std::mem::take(&mut f.body.items);
     for (scope, at) in &source.wide {
         if let Some(i) = items.get(*at as usize).and_then(Item::inst).filter(|i| i.op == Opcode::Call) {
-            f.lay_out_call((*scope, *at), i, &source.names)?;
+            f.lay_out_call(*scope, *at, i, &source.names)?;
         }
     }
     for (scope, at) in &source.wide {
@@ -486,16 +486,10 @@ impl<'a> Flatten<'a, '_> {
 
     /// An access to arguments or results of a call.
     #[inline(never)]
-    fn access(
-        &self,
-        op: Opcode,
-        ty: Type,
-        (at, value): (Symbol, Opd<'a>),
-        like: (Pos, Option<(Reg, bool)>),
-    ) -> Item<'a> {
+    fn access(&self, op: Opcode, ty: Type, at: Symbol, value: Opd<'a>, pos: Pos) -> Flat<'a> {
         let place = Opd::Address(self.store.one(Opd::Symbol(at, 0)), 0);
         let operands = if op == Opcode::Ld { [value, place] } else { [place, value] };
-        Item::Inst(Flat::of(like, self.store.access(op, ty), operands.into_iter().collect()))
+        Flat::of(pos, None, self.store.access(op, ty), operands.into_iter().collect())
     }
 
     /// Register results are stored before each return; register parameters are loaded at the start.
@@ -509,17 +503,20 @@ impl<'a> Flatten<'a, '_> {
                 let what = format!("{name}: predicates are not passed as parameters");
                 return Err(AsmError::new(Pos::default(), what));
             }
-            let value = (at, Opd::Reg(k));
+            let access = |op, pos| Item::Inst(self.access(op, *ty, at, Opd::Reg(k), pos));
             match result {
                 true => {
                     let stores = ends.iter().map(|end| {
                         let pos = self.body.items.get(*end).and_then(Item::inst).map(|i| i.pos);
-                        (*end as u32, true, self.access(Opcode::St, *ty, value, (pos.unwrap_or_default(), None)))
+                        (*end as u32, true, access(Opcode::St, pos.unwrap_or_default()))
                     });
                     let stores: Vec<_> = stores.collect();
                     self.around.extend(stores);
                 }
-                false => self.around.push((0, true, self.access(Opcode::Ld, *ty, value, (Pos::default(), None)))),
+                false => {
+                    let load = access(Opcode::Ld, Pos::default());
+                    self.around.push((0, true, load));
+                }
             }
         }
         Ok(())
@@ -559,8 +556,8 @@ impl<'a> Flatten<'a, '_> {
         found.map(|(returns, params)| call::signature(returns, params)).transpose()
     }
 
-    /// Assigns offsets to the parameters of a call.
-    fn lay_out_call(&mut self, (scope, item): (u32, u32), i: &Flat<'a>, names: &Uses<'a>) -> Result<(), AsmError> {
+    /// Assigns offsets to the parameters of a call, the body's item with that number.
+    fn lay_out_call(&mut self, scope: u32, item: u32, i: &Flat<'a>, names: &Uses<'a>) -> Result<(), AsmError> {
         let parts = call::parts(i, names)?;
         let callee = match call::name(parts.target, names) {
             Some(name) => match self.symbol(scope, name) {
@@ -587,8 +584,8 @@ impl<'a> Flatten<'a, '_> {
                     };
                     let op = if result { Opcode::Ld } else { Opcode::St };
                     let guard = i.guard.filter(|_| result);
-                    let access = self.access(op, ty, (Symbol::Outgoing(*at), *o), (i.pos, guard));
-                    self.around.push((item, !result, access));
+                    let access = Flat { guard, ..self.access(op, ty, Symbol::Outgoing(*at), *o, i.pos) };
+                    self.around.push((item, !result, Item::Inst(access)));
                     continue;
                 };
                 let Some(scope) = self.scopes.get_mut(scope as usize) else { continue };

@@ -341,7 +341,8 @@ impl<'a> Bodies<'a> for Reader<'a> {
         self.label = None;
         self.wide = matches!(head.mnemonic.op, Opcode::Call | Opcode::Brx);
         let guard = head.guard.map(|g| (g.number, g.negated));
-        self.source.items.push(Item::Inst(Flat::of((head.pos, guard), head.mnemonic, operands::Operands::default())));
+        let inst = Flat::of(head.pos, guard, head.mnemonic, operands::Operands::default());
+        self.source.items.push(Item::Inst(inst));
     }
 
     #[inline]
