@@ -345,8 +345,8 @@ impl Live {
         }
     }
 
-    /// Walks backwards over the instruction at a point; false: it is dead. `None`: handle it as a group, because it may write a
-    /// register partially or has many results.
+    /// Walks backwards over the instruction at a point; false: it is dead. `None`: handle it as a group, because it may
+    /// write a register partially or has many results.
     fn single(&self, m: &mut Mach, now: &mut Bits, point: u32, recorder: &mut LiveRangeRecorder) -> Option<bool> {
         if m.may_keep() {
             return None;
