@@ -43,7 +43,7 @@ type Function<'a> = ptx::Function<Source<'a>>;
 ///
 /// # Errors
 /// A syntax error, or an instruction without machine code, with its position.
-pub fn module(
+pub(crate) fn module(
     input: Input,
     chip: SmArch,
     blame: bool,
@@ -134,7 +134,7 @@ fn body<'c, 'a>(
 }
 
 /// The last part of optimise, after unrolling: the analysis of the body's registers.
-pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
+pub(crate) fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
     let (mut facts, seen) = RegisterFacts::new(body, store);
     if seen.shared_loads > 1 && vector::join(body, store, &facts) {
         facts.recount(body);
@@ -149,7 +149,7 @@ pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
 ///
 /// # Errors
 /// An instruction of the text without machine code.
-pub fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
+pub(crate) fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
     let mut selected = select::select(unit, choices.shares)?;
     shape::shape(&mut selected.code);
     flow::converge(&mut selected.code)?;
@@ -158,7 +158,7 @@ pub fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
 
 /// Arrange: the order of code on virtual registers. Returns how many additional registers a loop needs for loads one
 /// iteration ahead.
-pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
+pub(super) fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
     let (code, stack) = (&mut selected.code, selected.stack.reg());
     let mut ahead = 0;
     // Values that are live over a call are spilled.
@@ -190,7 +190,7 @@ const LEAST: u16 = 16;
 ///
 /// # Errors
 /// More registers are needed at once than there are, and spilling does not help.
-pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
+pub(crate) fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     scalar::choose(selected);
     let settled = live::settle(&mut selected.code, selected.stack.reg());
     let (limit, local_bytes) = (unit.limit(), unit.body.outgoing_bytes + unit.body.local_bytes);
@@ -214,7 +214,7 @@ pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, A
 ///
 /// # Errors
 /// An instruction that the chip lacks.
-pub fn lower(mut lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
+pub(crate) fn lower(mut lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !chip.is_before_hopper() {
         lines = constants::in_registers(lines, chip)?;
     }

@@ -64,7 +64,7 @@ impl Set {
 ///
 /// # Errors
 /// There are too few registers.
-pub fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> Result<AllocatedCode, AsmError> {
+pub(crate) fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> Result<AllocatedCode, AsmError> {
     let places = std::mem::take(&mut body.places);
     if places.is_empty() {
         return Ok(body);
@@ -117,7 +117,7 @@ pub fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> R
 ///
 /// # Errors
 /// There are too few.
-pub fn need(copies: &mut [Selected]) -> Result<u16, AsmError> {
+pub(crate) fn need(copies: &mut [Selected]) -> Result<u16, AsmError> {
     let predicates: Vec<u16> = (0..PREDICATES as u16).collect();
     let mut most = 0;
     for c in copies {

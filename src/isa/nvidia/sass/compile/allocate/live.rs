@@ -97,7 +97,7 @@ struct Live {
 }
 
 /// Results of the analysis, for code without dead instructions.
-pub struct Settled {
+pub(crate) struct Settled {
     /// Registers that are read before they are written.
     pub undefined: Vec<VReg>,
     /// Live ranges of registers, without the stack pointer.
@@ -133,7 +133,7 @@ const RESULTS: usize = 4;
 const AROUND: u32 = 3;
 
 /// Start of the glued group that ends before `end`.
-pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
+pub(crate) fn bundle_start(ops: &[Mach], end: usize) -> usize {
     let mut from = end - 1;
     while from > 0 && ops[from].glued {
         from -= 1;
@@ -143,7 +143,7 @@ pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
 
 /// Removes dead instructions, decides which writes preserve the rest of their register, and computes live ranges. The
 /// stack pointer is live everywhere and never written.
-pub fn settle(code: &mut Code, stack: VReg) -> Settled {
+pub(crate) fn settle(code: &mut Code, stack: VReg) -> Settled {
     let mut base = Vec::with_capacity(code.classes.len());
     let mut owner = Vec::with_capacity(code.classes.len() + 16);
     for (v, c) in code.classes.iter().enumerate() {
@@ -232,7 +232,7 @@ impl Walks {
 }
 
 /// Whether a block has an edge to an earlier block in the layout, or to itself.
-pub fn goes_back(code: &Code, order: &[usize]) -> bool {
+pub(crate) fn goes_back(code: &Code, order: &[usize]) -> bool {
     let mut place = vec![usize::MAX; code.blocks.len()];
     order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
     order.iter().enumerate().any(|(k, b)| code.successors(*b).iter().any(|s| place[*s] <= k))

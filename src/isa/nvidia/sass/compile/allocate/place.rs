@@ -13,12 +13,12 @@ use crate::sass::op;
 use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Unsplit, Values};
 use std::ops::Range;
 
-pub const PREDICATES: u8 = 0;
-pub const GENERAL: u8 = 1;
+pub(crate) const PREDICATES: u8 = 0;
+pub(crate) const GENERAL: u8 = 1;
 /// R1 holds the stack pointer.
-pub const STACK: u64 = 1;
+pub(crate) const STACK: u64 = 1;
 
-pub struct AllocatedCode {
+pub(crate) struct AllocatedCode {
     pub lines: Vec<Line>,
     /// One more than the highest general register in use.
     pub registers: u32,
@@ -73,7 +73,7 @@ fn info(registers: u16, apart: u16, wide: bool, low: Option<u16>) -> RegInfo {
 
 /// Allocates at most `registers` registers for code whose live ranges are in `settled`; the frame has `local_bytes`
 /// besides spills.
-pub fn place(
+pub(crate) fn place(
     selected: &Selected,
     settled: &Settled,
     registers: u16,
@@ -156,7 +156,7 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unspl
 ///
 /// # Errors
 /// There are too few registers.
-pub fn within(
+pub(crate) fn within(
     selected: &Selected,
     settled: &Settled,
     general: &[u16],

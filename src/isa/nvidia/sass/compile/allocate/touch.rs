@@ -7,7 +7,7 @@ use doorbell_codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
 
 /// Scratch lists, reused for one group after the other.
 #[derive(Default)]
-pub struct Work {
+pub(super) struct Work {
     touches: Vec<Touch>,
     written: Vec<Word>,
     /// For each register field its entry in the list, and whether it is written, or read after a write of the group.
@@ -16,7 +16,7 @@ pub struct Work {
 }
 
 /// The field is the stack pointer.
-pub const ON_STACK: u16 = u16::MAX;
+pub(super) const ON_STACK: u16 = u16::MAX;
 
 /// How a group uses a register.
 #[derive(Clone, Copy)]
@@ -37,7 +37,13 @@ fn operand(vreg: VReg, role: Role) -> Operand {
 impl Work {
     /// The operands of a group, results first, then sources; appends the operand index of each of its register fields
     /// to `fields`.
-    pub fn group(&mut self, group: &[Mach], classes: &[Class], stack: VReg, fields: &mut Vec<u16>) -> &[Operand] {
+    pub(crate) fn group(
+        &mut self,
+        group: &[Mach],
+        classes: &[Class],
+        stack: VReg,
+        fields: &mut Vec<u16>,
+    ) -> &[Operand] {
         if let [one] = group {
             self.single(one, stack, fields);
             return &self.operands;

@@ -175,13 +175,13 @@ fn meet(idom: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
 }
 
 /// A loop: its blocks, and its only predecessor outside.
-pub struct Loop {
+pub(crate) struct Loop {
     pub blocks: Vec<usize>,
     pub before: usize,
 }
 
 /// The loops with a single entry edge, inner ones first.
-pub fn loops(code: &Code) -> Vec<Loop> {
+pub(crate) fn loops(code: &Code) -> Vec<Loop> {
     if !crate::sass::compile::allocate::live::goes_back(code, &code.order) {
         return vec![];
     }
@@ -209,7 +209,7 @@ pub fn loops(code: &Code) -> Vec<Loop> {
 }
 
 /// Removes unreachable blocks.
-pub fn reachable(code: &mut Code) {
+pub(super) fn reachable(code: &mut Code) {
     let mut seen = vec![false; code.blocks.len()];
     let mut work = vec![code.order[0]];
     while let Some(b) = work.pop() {
@@ -221,7 +221,7 @@ pub fn reachable(code: &mut Code) {
 }
 
 /// Inserts convergence barriers.
-pub fn converge(code: &mut Code) -> Result<(), AsmError> {
+pub(crate) fn converge(code: &mut Code) -> Result<(), AsmError> {
     let divides = |b: &usize| matches!(code.blocks[*b].term, Term::Branch(_, x, y, false) if x != y);
     let branches: Vec<usize> = code.order.iter().copied().filter(divides).collect();
     if branches.is_empty() && code.meets.is_empty() {

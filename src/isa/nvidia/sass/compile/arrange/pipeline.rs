@@ -40,7 +40,7 @@ const UNUSED: Use =
 
 /// Pipelines the loads of all loops where that hides latency; returns the most registers that a loop needs in addition.
 /// `stack` is live everywhere and never written.
-pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
+pub(crate) fn pipeline(code: &mut Code, stack: VReg) -> u32 {
     let mut most = 0;
     let is_self_loop = |b: &&usize| code.successors(**b).contains(b) && may_hide(&code.blocks[**b].ops);
     // The first block has a predecessor outside of the code.

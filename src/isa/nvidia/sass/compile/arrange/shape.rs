@@ -14,7 +14,7 @@ const SHORT: usize = 8;
 const SHORT_UNIFORM: usize = 4;
 
 /// Simplifies until nothing changes.
-pub fn shape(code: &mut Code) {
+pub(crate) fn shape(code: &mut Code) {
     loop {
         super::flow::reachable(code);
         join(code);

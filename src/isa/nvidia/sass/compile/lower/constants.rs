@@ -17,7 +17,7 @@ use crate::sass::{FieldError, Guard, Instruction, SmArch, mods, op};
 use std::ops::Range;
 
 /// Uniform registers for constants: selection uses those below, loop values those above.
-pub const CONSTANTS: Range<u8> = 28..SCALARS.start;
+pub(crate) const CONSTANTS: Range<u8> = 28..SCALARS.start;
 /// The same in divergent code, where no loop values are in uniform registers.
 const DIVERGENT: Range<u8> = 28..SCALARS.end;
 /// Pairs that are reused from piece to piece if there are more constants than pairs.
@@ -27,7 +27,7 @@ const REUSED_PAIRS: usize = 3;
 ///
 /// # Errors
 /// An instruction has no form with a uniform register.
-pub fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
+pub(crate) fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !lines.iter().any(|l| matches!(l, Line::Inst(i, _) if Read::of(i, chip).is_some())) {
         return Ok(lines);
     }
@@ -125,7 +125,7 @@ fn moved(inst: &Instruction, next: Option<&Instruction>, chip: SmArch) -> Result
 }
 
 /// A load of one word or two from offset `at` of a bank.
-pub fn load(form: &'static Form, d: u64, bank: u64, at: u64, both: bool) -> Result<Instruction, String> {
+pub(crate) fn load(form: &'static Form, d: u64, bank: u64, at: u64, both: bool) -> Result<Instruction, String> {
     let mut inst = Instruction::new(form);
     let failed = |e: FieldError| e.to_string();
     inst.set("d", Role::Value, d).map_err(failed)?;

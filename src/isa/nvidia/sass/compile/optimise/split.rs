@@ -90,7 +90,7 @@ fn is_wanted(body: &Body) -> bool {
 }
 
 /// Renames registers so that each value has its own.
-pub fn split<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
+pub(crate) fn split<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
     if is_wanted(body) {
         split_all(body, store);
     }
@@ -181,13 +181,13 @@ fn of_block<'a>(items: &mut [Item<'a>], block: u32, uses: &mut [Uses], types: &m
 }
 
 /// Another register of the same type.
-pub fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
+pub(crate) fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
     types.push(types[like as usize]);
     types.len() as Reg - 1
 }
 
 /// Calls `f` with each register of an operand.
-pub fn each_mut<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, f: &mut impl FnMut(&mut Reg)) {
+pub(super) fn each_mut<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, f: &mut impl FnMut(&mut Reg)) {
     let Ok(()) = o.map::<Infallible>(store, &mut |o| {
         if let Opd::Reg(r) | Opd::Not(r) = o {
             f(r);

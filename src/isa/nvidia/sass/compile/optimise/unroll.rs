@@ -33,13 +33,13 @@ fn typed(op: Opcode, ty: Type) -> Mnemonic {
 }
 
 /// A body before its loops were unrolled.
-pub struct Rolled<'a> {
+pub(crate) struct Rolled<'a> {
     items: Vec<Item<'a>>,
     registers: usize,
 }
 
 impl<'a> Rolled<'a> {
-    pub fn restore(self, body: &mut Body<'a>) {
+    pub(crate) fn restore(self, body: &mut Body<'a>) {
         body.items = self.items;
         body.regs.truncate(self.registers);
     }
@@ -47,7 +47,7 @@ impl<'a> Rolled<'a> {
 
 /// Unrolls the innermost loops, and those around them that become innermost; returns the original body if there are
 /// any.
-pub fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a>> {
+pub(crate) fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a>> {
     let registers = body.regs.len();
     let mut before = None;
     for _ in 0..DEPTH {

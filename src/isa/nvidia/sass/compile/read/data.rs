@@ -22,7 +22,7 @@ pub struct Data {
 ///
 /// # Errors
 /// A kind of variable or initial value that is not supported.
-pub fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+pub(crate) fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
     for item in &module.items {
         if let Item::Variable(v) = item {
             declare(v, names, data)?;
@@ -183,7 +183,7 @@ impl Names {
     ///
     /// # Errors
     /// More shared memory than can be addressed.
-    pub fn place_dynamic(&mut self, module: &Module<Source>) -> Result<(), AsmError> {
+    pub(crate) fn place_dynamic(&mut self, module: &Module<Source>) -> Result<(), AsmError> {
         if self.dynamic.is_empty() || !module.functions().any(|f| !f.entry && f.body.is_some()) {
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl Names {
     ///
     /// # Errors
     /// More shared memory than can be addressed.
-    pub fn place_used(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+    pub(crate) fn place_used(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
         let all = std::mem::take(&mut self.shared);
         let Some(body) = f.body.as_ref().filter(|_| !all.is_empty()) else { return Ok(()) };
         let used: HashSet<&str> = body.names.iter().map(|(_, name)| *name).collect();
@@ -223,7 +223,7 @@ impl Names {
     ///
     /// # Errors
     /// More shared memory than can be addressed.
-    pub fn place_own_dynamic(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+    pub(crate) fn place_own_dynamic(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
         if self.dynamic.is_empty() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ const ONE: u32 = 1f32.to_bits();
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
+pub(crate) enum Function {
     Quotient,
     Reciprocal,
     Root,
@@ -21,7 +21,7 @@ pub enum Function {
 
 /// Code for the ends of the range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Far {
+pub(super) struct Far {
     pub function: Function,
     /// Of doubles.
     pub double: bool,
@@ -30,7 +30,7 @@ pub struct Far {
 
 /// The operands of a function.
 #[derive(Clone, Copy, Debug)]
-pub struct Operands {
+pub(crate) struct Operands {
     /// The dividend, only of quotients.
     x: Option<Src>,
     /// The divisor, or the only operand.
@@ -38,11 +38,11 @@ pub struct Operands {
 }
 
 impl Operands {
-    pub fn quotient(x: Src, y: Src) -> Operands {
+    pub(super) fn quotient(x: Src, y: Src) -> Operands {
         Operands { x: Some(x), y }
     }
 
-    pub fn one(y: Src) -> Operands {
+    pub(crate) fn one(y: Src) -> Operands {
         Operands { x: None, y }
     }
 
@@ -58,7 +58,7 @@ impl Operands {
 
 /// A place that needs such code.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     far: Far,
     operands: Operands,
     /// What the fast path left, and where that is not the result.

@@ -15,7 +15,7 @@ const PARAMETERS: u32 = 0x198;
 const MOST_INDEXED: i64 = 0x7f00;
 
 /// A base register with its words, and a byte offset.
-pub struct MemOperand {
+pub(crate) struct MemOperand {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
     /// The offset counts from the end of the frame.
