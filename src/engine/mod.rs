@@ -40,9 +40,9 @@ mod translate;
 mod tree;
 mod validate;
 
-pub use backends::{add_device, known_archs};
 #[cfg(feature = "nv")]
 pub use backends::nvidia;
+pub use backends::{add_device, known_archs};
 pub use captured::{Captured, captured};
 pub use counters::{Counters, Totals};
 pub use error::{Error, JitError};

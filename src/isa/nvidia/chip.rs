@@ -94,7 +94,7 @@ impl Chip {
 
     /// `wgmma`: only Hopper has it, and only under the architecture-specific name (sm_90a).
     #[must_use]
-    pub const fn has_warpgroups(&self) -> bool {
+    pub(crate) const fn has_warpgroups(&self) -> bool {
         matches!(self.name.as_bytes(), b"sm_90a")
     }
 

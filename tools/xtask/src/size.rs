@@ -68,7 +68,8 @@ pub fn check() -> Result<(), Failure> {
 const STEP: &str = "size";
 
 fn program_bytes(profile: &str, features: &str) -> Result<u64, Failure> {
-    let build = format!("cargo build --quiet --profile {profile} --package doorbell-cli --no-default-features --features");
+    let build =
+        format!("cargo build --quiet --profile {profile} --package doorbell-cli --no-default-features --features");
     let words: Vec<String> = build.split(' ').chain([features]).map(str::to_owned).collect();
     program(STEP, &words)?;
     let not_there = |e: std::io::Error| Failure::NotStarted { step: STEP.to_owned(), reason: e.to_string() };

@@ -50,7 +50,7 @@ impl<'a> Parser<'a> {
                 let guard = self.guard()?;
                 let pos = self.tok.pos;
                 match self.tok.kind {
-                    Kind::Word(w) if !w.starts_with('.') => self.inst(w, (pos, Some(guard)), out),
+                    Kind::Word(w) if !w.starts_with('.') => self.inst(w, pos, Some(guard), out),
                     _ => self.wanted("an instruction"),
                 }
             }
@@ -58,14 +58,14 @@ impl<'a> Parser<'a> {
                 out.statement(self.inner_directive(pos)?);
                 Ok(())
             }
-            Kind::Word(w) if self.is_quick() => self.inst(w, (pos, None), out),
+            Kind::Word(w) if self.is_quick() => self.inst(w, pos, None, out),
             Kind::Word(w) => {
                 self.advance()?;
                 if self.is_sign(b':') {
                     out.label(w, pos);
                     return self.advance();
                 }
-                self.slow_inst(w, (pos, None), out)
+                self.slow_inst(w, pos, None, out)
             }
             _ => self.wanted("an instruction, a label, a directive or `}`"),
         }
@@ -183,12 +183,11 @@ impl<'a> Parser<'a> {
     }
 
     /// An instruction that starts with this word.
-    fn inst<B: Bodies<'a>>(&mut self, word: &'a str, at: (Pos, Option<Predicate<'a>>), out: &mut B) -> Res<()> {
+    fn inst<B: Bodies<'a>>(&mut self, word: &'a str, pos: Pos, guard: Option<Predicate<'a>>, out: &mut B) -> Res<()> {
         if !self.is_quick() {
             self.advance()?;
-            return self.slow_inst(word, at, out);
+            return self.slow_inst(word, pos, guard, out);
         }
-        let (pos, guard) = at;
         let mnemonic = Self::mnemonic(word, pos, out)?;
         self.quick_insts(Head { pos, guard, mnemonic }, out)
     }
@@ -197,7 +196,8 @@ impl<'a> Parser<'a> {
     fn slow_inst<B: Bodies<'a>>(
         &mut self,
         word: &'a str,
-        (pos, guard): (Pos, Option<Predicate<'a>>),
+        pos: Pos,
+        guard: Option<Predicate<'a>>,
         out: &mut B,
     ) -> Res<()> {
         let mnemonic = Self::mnemonic(word, pos, out)?;

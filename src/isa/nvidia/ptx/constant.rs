@@ -18,9 +18,20 @@ const WARP_SZ: i64 = 32;
 /// A value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
-    /// The bits, and whether they are unsigned.
-    Int(i64, bool),
+    Int(Int),
     Float(Imm),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Int {
+    bits: i64,
+    unsigned: bool,
+}
+
+impl Value {
+    const fn int(bits: i64, unsigned: bool) -> Value {
+        Value::Int(Int { bits, unsigned })
+    }
 }
 
 /// An operator between two values.
@@ -68,38 +79,39 @@ const fn strength(op: Binary) -> u8 {
 const PRODUCT: u8 = 10;
 
 /// The result; `None`: a division by zero.
-fn computed(op: Binary, (a, a_unsigned): (i64, bool), (b, b_unsigned): (i64, bool)) -> Option<Value> {
-    let unsigned = a_unsigned || b_unsigned;
+fn computed(op: Binary, left: Int, right: Int) -> Option<Value> {
+    let unsigned = left.unsigned || right.unsigned;
+    let (a, b) = (left.bits, right.bits);
     let (x, y) = (a.cast_unsigned(), b.cast_unsigned());
-    let truth = |t: bool| Value::Int(i64::from(t), false);
+    let truth = |t: bool| Value::int(i64::from(t), false);
     let less = if unsigned { x < y } else { a < b };
     // The lowest six bits are the shift count.
     let by = y & 63;
     let shifted = match op {
         ShiftLeft => a << by,
-        _ if a_unsigned => (x >> by).cast_signed(),
+        _ if left.unsigned => (x >> by).cast_signed(),
         _ => a >> by,
     };
     Some(match op {
         Or => truth(a != 0 || b != 0),
         And => truth(a != 0 && b != 0),
-        BitOr => Value::Int(a | b, unsigned),
-        BitXor => Value::Int(a ^ b, unsigned),
-        BitAnd => Value::Int(a & b, unsigned),
+        BitOr => Value::int(a | b, unsigned),
+        BitXor => Value::int(a ^ b, unsigned),
+        BitAnd => Value::int(a & b, unsigned),
         Equal => truth(a == b),
         NotEqual => truth(a != b),
         Less => truth(less),
         LessEqual => truth(less || a == b),
         Greater => truth(!less && a != b),
         GreaterEqual => truth(!less),
-        ShiftLeft | ShiftRight => Value::Int(shifted, a_unsigned),
-        Add => Value::Int(a.wrapping_add(b), unsigned),
-        Sub => Value::Int(a.wrapping_sub(b), unsigned),
-        Mul => Value::Int(a.wrapping_mul(b), unsigned),
-        Div if unsigned => Value::Int(x.checked_div(y)?.cast_signed(), true),
+        ShiftLeft | ShiftRight => Value::int(shifted, left.unsigned),
+        Add => Value::int(a.wrapping_add(b), unsigned),
+        Sub => Value::int(a.wrapping_sub(b), unsigned),
+        Mul => Value::int(a.wrapping_mul(b), unsigned),
+        Div if unsigned => Value::int(x.checked_div(y)?.cast_signed(), true),
         // Unsigned, regardless of the operands' signedness.
-        Rem => Value::Int(x.checked_rem(y)?.cast_signed(), true),
-        Div if b != 0 => Value::Int(a.wrapping_div(b), false),
+        Rem => Value::int(x.checked_rem(y)?.cast_signed(), true),
+        Div if b != 0 => Value::int(a.wrapping_div(b), false),
         Div => return None,
     })
 }
@@ -108,7 +120,7 @@ impl Parser<'_> {
     /// A constant: a literal with its sign, or an expression.
     pub(super) fn constant(&mut self) -> Res<Imm> {
         match self.choice()? {
-            Value::Int(bits, _) => Ok(Imm::Int(bits)),
+            Value::Int(i) => Ok(Imm::Int(i.bits)),
             Value::Float(value) => Ok(value),
         }
     }
@@ -119,7 +131,7 @@ impl Parser<'_> {
             matches!(self.tok.kind, Kind::Number(_) | Kind::Sign(b'-' | b'~' | b'(')) || self.is_word("WARP_SZ");
         let at = self.tok;
         match if begins { self.binary(PRODUCT)? } else { return self.wanted(what) } {
-            Value::Int(bits, _) => Ok(bits),
+            Value::Int(i) => Ok(i.bits),
             Value::Float(_) => Err(ParseError::expected(at.pos, what, "a floating-point constant")),
         }
     }
@@ -168,28 +180,28 @@ impl Parser<'_> {
     /// `a ? b : c`, or a tighter-binding expression.
     fn choice(&mut self) -> Res<Value> {
         let value = self.binary(1)?;
-        let Value::Int(which, _) = value else { return Ok(value) };
+        let Value::Int(which) = value else { return Ok(value) };
         if !self.sign(b'?')? {
             return Ok(value);
         }
         let yes = self.deeper("expressions", Self::choice)?;
         self.need(b':', "between two values")?;
         let no = self.deeper("expressions", Self::choice)?;
-        Ok(if which == 0 { no } else { yes })
+        Ok(if which.bits == 0 { no } else { yes })
     }
 
     /// An expression whose operators have at least this precedence.
     fn binary(&mut self, least: u8) -> Res<Value> {
         let mut value = self.unary()?;
-        while let (Value::Int(a, unsigned), Some((op, signs))) = (value, self.operator())
+        while let (Value::Int(left), Some((op, signs))) = (value, self.operator())
             && strength(op) >= least
         {
             let pos = self.tok.pos;
             (0..signs).try_for_each(|_| self.advance())?;
-            let Value::Int(b, other) = self.deeper("expressions", |p| p.binary(strength(op) + 1))? else {
+            let Value::Int(right) = self.deeper("expressions", |p| p.binary(strength(op) + 1))? else {
                 return Err(ParseError::expected(pos, "integers around an operator", "a floating-point constant"));
             };
-            value = computed(op, (a, unsigned), (b, other))
+            value = computed(op, left, right)
                 .ok_or_else(|| ParseError::expected(pos, "a divisor that is not zero", "0"))?;
         }
         Ok(value)
@@ -201,9 +213,9 @@ impl Parser<'_> {
                 self.advance()?;
                 let value = self.deeper("expressions", Self::unary)?;
                 Ok(match (sign, value) {
-                    (b'-', Value::Int(i, unsigned)) => Value::Int(i.wrapping_neg(), unsigned),
-                    (b'~', Value::Int(i, unsigned)) => Value::Int(!i, unsigned),
-                    (b'!', Value::Int(i, _)) => Value::Int(i64::from(i == 0), false),
+                    (b'-', Value::Int(i)) => Value::int(i.bits.wrapping_neg(), i.unsigned),
+                    (b'~', Value::Int(i)) => Value::int(!i.bits, i.unsigned),
+                    (b'!', Value::Int(i)) => Value::int(i64::from(i.bits == 0), false),
                     (b'-', Value::Float(Imm::F32(b))) => Value::Float(Imm::F32(b ^ 1 << 31)),
                     (b'-', Value::Float(Imm::F64(b))) => Value::Float(Imm::F64(b ^ 1 << 63)),
                     (_, value) => value,
@@ -216,7 +228,7 @@ impl Parser<'_> {
                     self.need(b')', "after a type")?;
                     let value = self.deeper("expressions", Self::unary)?;
                     return Ok(match value {
-                        Value::Int(bits, _) => Value::Int(bits, ty == "u64"),
+                        Value::Int(i) => Value::int(i.bits, ty == "u64"),
                         other => other,
                     });
                 }
@@ -229,13 +241,13 @@ impl Parser<'_> {
                 self.advance()?;
                 Ok(match value {
                     // A literal that does not fit into a signed number is unsigned.
-                    Imm::Int(i) => Value::Int(i, i < 0 || text.ends_with('U')),
+                    Imm::Int(i) => Value::int(i, i < 0 || text.ends_with('U')),
                     other => Value::Float(other),
                 })
             }
             Kind::Word("WARP_SZ") => {
                 self.advance()?;
-                Ok(Value::Int(WARP_SZ, false))
+                Ok(Value::int(WARP_SZ, false))
             }
             _ => self.wanted("a number"),
         }

@@ -74,7 +74,7 @@ pub(super) const fn is_name(c: u8) -> bool {
 }
 
 impl<'a> Lexer<'a> {
-    pub fn new(text: &'a str) -> Lexer<'a> {
+    pub(crate) fn new(text: &'a str) -> Lexer<'a> {
         Lexer { text, at: 0, line: 1, start: 0 }
     }
 
@@ -82,17 +82,17 @@ impl<'a> Lexer<'a> {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    pub fn bytes(&self) -> &'a [u8] {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         self.text.as_bytes()
     }
 
     #[inline]
-    pub fn between(&self, from: usize, to: usize) -> &'a str {
+    pub(crate) fn between(&self, from: usize, to: usize) -> &'a str {
         self.text.get(from..to).unwrap_or_default()
     }
 
     /// Whether the text between these positions is one name with all its dots.
-    pub fn is_word(&self, from: usize, to: usize) -> bool {
+    pub(crate) fn is_word(&self, from: usize, to: usize) -> bool {
         let mut lexer = Lexer { at: from, ..*self };
         lexer.word();
         lexer.at == to
@@ -100,13 +100,13 @@ impl<'a> Lexer<'a> {
 
     /// A position in this line.
     #[inline]
-    pub fn pos_of(&self, at: usize) -> Pos {
+    pub(super) fn pos_of(&self, at: usize) -> Pos {
         Pos { line: self.line, column: (at - self.start + 1).min(u32::MAX as usize) as u32 }
     }
 
     /// Skips whitespace, including line ends.
     #[inline]
-    pub fn lines(&mut self) {
+    pub(crate) fn lines(&mut self) {
         while let Some(c) = self.text.as_bytes().get(self.at) {
             match c {
                 b' ' | b'\t' | b'\r' => self.at += 1,
@@ -162,7 +162,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads the next token; at the end of the text always `End`.
-    pub fn next(&mut self, token: &mut Token<'a>) -> Result<(), ParseError> {
+    pub(crate) fn next(&mut self, token: &mut Token<'a>) -> Result<(), ParseError> {
         let bytes = self.text.as_bytes();
         // Most tokens follow one space or none.
         if bytes.get(self.at) == Some(&b' ') {
@@ -231,7 +231,7 @@ impl<'a> Lexer<'a> {
     }
 
     #[inline]
-    pub fn word(&mut self) {
+    pub(crate) fn word(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = self.at;
         loop {

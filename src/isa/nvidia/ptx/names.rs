@@ -97,20 +97,20 @@ pub(crate) struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    pub fn new(stem: &'a str, count: u32) -> Counted<'a> {
+    pub(crate) fn new(stem: &'a str, count: u32) -> Counted<'a> {
         let stem = stem.as_bytes();
         let plain = !stem.last().is_some_and(u8::is_ascii_digit);
         let key = if plain { packed(stem) } else { 0 };
         Counted { stem, key, count }
     }
 
-    pub fn stem(&self) -> &'a str {
+    pub(crate) fn stem(&self) -> &'a str {
         std::str::from_utf8(self.stem).unwrap_or_default()
     }
 
     /// The number of a register of this range.
     #[inline]
-    pub fn number(&self, name: &Numbered) -> Option<u32> {
+    pub(crate) fn number(&self, name: &Numbered) -> Option<u32> {
         let number = match self.key {
             0 => name.name.strip_prefix(self.stem).and_then(|digits| Numbered::of(digits).whole()),
             key => name.number.filter(|_| name.key == key),
@@ -130,7 +130,7 @@ pub(crate) struct Numbered<'a> {
 }
 
 impl<'a> Numbered<'a> {
-    pub fn of(name: &'a [u8]) -> Numbered<'a> {
+    pub(crate) fn of(name: &'a [u8]) -> Numbered<'a> {
         let (mut value, mut scale, mut at) = (0u64, 1u64, name.len());
         for c in name.iter().rev() {
             let digit = c.wrapping_sub(b'0');

@@ -89,7 +89,7 @@ pub(super) struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// Declares a register, or with a count a range of registers, with so many lanes each. `first` is the number of the
     /// first.
-    pub fn declare(&mut self, (name, count): (&'a str, Option<u32>), first: u32, lanes: u8) {
+    pub(crate) fn declare(&mut self, name: &'a str, count: Option<u32>, first: u32, lanes: u8) {
         self.bare |= !name.starts_with('%');
         if lanes > 1 {
             let one = if count.is_none() { Some(name) } else { None };
@@ -106,7 +106,7 @@ impl<'a> Scope<'a> {
 
     /// The number of a register.
     #[inline]
-    pub fn number(&self, word: &str, taken_apart: &Numbered) -> Option<u32> {
+    pub(crate) fn number(&self, word: &str, taken_apart: &Numbered) -> Option<u32> {
         if !self.names.is_empty()
             && let Some(number) = self.names.get(word)
         {
@@ -116,7 +116,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The number of a vector's first lane, and its number of lanes.
-    pub fn vector(&self, word: &str) -> Option<(u32, u8)> {
+    pub(crate) fn vector(&self, word: &str) -> Option<(u32, u8)> {
         if self.vectors.is_empty() {
             return None;
         }
@@ -154,11 +154,11 @@ impl<'a> Parser<'a> {
     // --- scopes ---
 
     /// Declares a register or a range of registers, with so many lanes each.
-    pub fn declare(&mut self, name: &'a str, count: Option<u32>, lanes: u8) {
+    pub(crate) fn declare(&mut self, name: &'a str, count: Option<u32>, lanes: u8) {
         let first = self.registers;
         self.registers = first.saturating_add(count.unwrap_or(1).saturating_mul(lanes.into()));
         let Some(scope) = self.scopes.last_mut() else { return };
-        scope.declare((name, count), first, lanes);
+        scope.declare(name, count, first, lanes);
         match count {
             Some(n) if lanes <= 1 => self.stems.range(name, first, n),
             _ => self.stems.name(name),
@@ -166,12 +166,12 @@ impl<'a> Parser<'a> {
     }
 
     /// The number of a vector's first lane, and its number of lanes.
-    pub fn vector_register(&self, word: &str) -> Option<(u32, u8)> {
+    pub(super) fn vector_register(&self, word: &str) -> Option<(u32, u8)> {
         self.scopes.iter().rev().find_map(|scope| scope.vector(word))
     }
 
     /// Leaves the innermost scope.
-    pub fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.scopes.pop();
         self.stems = Stems::default();
         for scope in &self.scopes {
@@ -184,12 +184,12 @@ impl<'a> Parser<'a> {
     // --- tokens ---
 
     #[inline]
-    pub fn advance(&mut self) -> Res<()> {
+    pub(super) fn advance(&mut self) -> Res<()> {
         self.lexer.next(&mut self.tok)
     }
 
     /// An error at this token.
-    pub fn wanted<T>(&self, expected: &str) -> Res<T> {
+    pub(crate) fn wanted<T>(&self, expected: &str) -> Res<T> {
         let found = match self.tok.kind {
             Kind::Word(w) | Kind::Number(w) => format!("`{w}`"),
             Kind::Text(t) => format!("\"{t}\""),
@@ -199,12 +199,12 @@ impl<'a> Parser<'a> {
         Err(ParseError::expected(self.tok.pos, expected, &found))
     }
 
-    pub fn is_sign(&self, c: u8) -> bool {
+    pub(super) fn is_sign(&self, c: u8) -> bool {
         self.tok.kind == Kind::Sign(c)
     }
 
     /// Takes the punctuation character if it is the current token.
-    pub fn sign(&mut self, c: u8) -> Res<bool> {
+    pub(crate) fn sign(&mut self, c: u8) -> Res<bool> {
         let here = self.is_sign(c);
         if here {
             self.advance()?;
@@ -212,19 +212,19 @@ impl<'a> Parser<'a> {
         Ok(here)
     }
 
-    pub fn need(&mut self, c: u8, after: &str) -> Res<()> {
+    pub(crate) fn need(&mut self, c: u8, after: &str) -> Res<()> {
         if self.sign(c)? {
             return Ok(());
         }
         self.wanted(&format!("`{}` {after}", char::from(c)))
     }
 
-    pub fn is_word(&self, word: &str) -> bool {
+    pub(crate) fn is_word(&self, word: &str) -> bool {
         self.tok.kind == Kind::Word(word)
     }
 
     /// Takes the word if it is the current token.
-    pub fn word(&mut self, word: &str) -> Res<bool> {
+    pub(crate) fn word(&mut self, word: &str) -> Res<bool> {
         let here = self.is_word(word);
         if here {
             self.advance()?;
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A directive, without its dot; if several are joined (`.reg.u64`), the first.
-    pub fn directive(&mut self) -> Option<&'a str> {
+    pub(crate) fn directive(&mut self) -> Option<&'a str> {
         let Kind::Word(w) = self.tok.kind else { return None };
         let rest = w.strip_prefix('.')?;
         let Some((first, rest)) = rest.split_once('.') else { return Some(rest) };
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A name that is not a directive.
-    pub fn name(&mut self, what: &str) -> Res<Name> {
+    pub(crate) fn name(&mut self, what: &str) -> Res<Name> {
         match self.tok.kind {
             Kind::Word(w) if !w.starts_with('.') => {
                 self.advance()?;
@@ -253,7 +253,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub fn text(&mut self, what: &str) -> Res<&'a str> {
+    pub(crate) fn text(&mut self, what: &str) -> Res<&'a str> {
         match self.tok.kind {
             Kind::Text(t) => {
                 self.advance()?;
@@ -264,7 +264,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An unsigned number.
-    pub fn count(&mut self, what: &str) -> Res<u64> {
+    pub(crate) fn count(&mut self, what: &str) -> Res<u64> {
         match self.tok.kind {
             Kind::Number(n) => match super::number::integer(n) {
                 Some(v) => {
@@ -286,14 +286,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub fn count32(&mut self, what: &str) -> Res<u32> {
+    pub(super) fn count32(&mut self, what: &str) -> Res<u32> {
         let at = self.tok;
         let n = self.count(what)?;
         u32::try_from(n).map_err(|_| ParseError::expected(at.pos, &format!("{what} below 2^32"), &n.to_string()))
     }
 
     /// Runs `f` one nesting level deeper.
-    pub fn deeper<T>(&mut self, what: &'static str, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+    pub(crate) fn deeper<T>(&mut self, what: &'static str, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
         if self.depth >= MAX_DEPTH {
             return Err(ParseError::TooDeep { pos: self.tok.pos, what });
         }
@@ -304,7 +304,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `item, item, ...` up to and including the closing character.
-    pub fn list<T>(&mut self, close: u8, mut item: impl FnMut(&mut Self) -> Res<T>) -> Res<Vec<T>> {
+    pub(crate) fn list<T>(&mut self, close: u8, mut item: impl FnMut(&mut Self) -> Res<T>) -> Res<Vec<T>> {
         if self.sign(close)? {
             return Ok(Vec::new());
         }
@@ -407,7 +407,7 @@ impl<'a> Parser<'a> {
         Ok(Item::File { number, path, facts })
     }
 
-    pub fn pragma(&mut self) -> Res<Vec<String>> {
+    pub(super) fn pragma(&mut self) -> Res<Vec<String>> {
         self.advance()?;
         let mut words = vec![self.text("a string")?.to_owned()];
         while self.sign(b',')? {
@@ -459,7 +459,7 @@ impl<'a> Parser<'a> {
             None
         } else if self.is_sign(b'{') {
             self.registers = 0;
-            Some(self.body((entry, &returns, &params), bodies)?)
+            Some(self.body(entry, &returns, &params, bodies)?)
         } else {
             return self.wanted("`{`, `;` or a directive such as .maxntid");
         };
@@ -469,7 +469,9 @@ impl<'a> Parser<'a> {
     /// A function's body. Results and parameters that are registers are declared in an enclosing scope.
     fn body<B: Bodies<'a>>(
         &mut self,
-        (entry, returns, params): (bool, &[Variable], &[Variable]),
+        entry: bool,
+        returns: &[Variable],
+        params: &[Variable],
         bodies: &mut B,
     ) -> Res<B::Body> {
         let names = std::mem::take(&mut self.passed);
@@ -493,7 +495,7 @@ impl<'a> Parser<'a> {
         done.map(|()| bodies.body())
     }
 
-    pub fn params(&mut self) -> Res<Vec<Variable>> {
+    pub(crate) fn params(&mut self) -> Res<Vec<Variable>> {
         self.need(b'(', "before parameters")?;
         self.list(b')', |p| {
             let pos = p.tok.pos;
@@ -501,7 +503,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    pub fn tuning(&mut self) -> Res<Vec<Tuning>> {
+    pub(crate) fn tuning(&mut self) -> Res<Vec<Tuning>> {
         let mut out = Vec::new();
         while let Some(word) = self.directive() {
             if word == "pragma" {
@@ -539,7 +541,7 @@ impl<'a> Parser<'a> {
     // --- variables ---
 
     /// A declaration up to its semicolon.
-    pub fn variable(&mut self, pos: Pos, linkage: Linkage) -> Res<Variable> {
+    pub(crate) fn variable(&mut self, pos: Pos, linkage: Linkage) -> Res<Variable> {
         let mut v = self.declaration(pos, linkage)?;
         if self.sign(b'=')? {
             v.init = Some(self.init()?);

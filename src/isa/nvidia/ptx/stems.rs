@@ -42,7 +42,7 @@ const fn number(digits: u64) -> u32 {
 
 impl Stems {
     /// Declares the registers `stem<0>` up to that count; the first one has this number.
-    pub fn range(&mut self, stem: &str, first: u32, count: u32) {
+    pub(crate) fn range(&mut self, stem: &str, first: u32, count: u32) {
         let stem = stem.as_bytes();
         self.blurred |= stem.iter().any(u8::is_ascii_digit);
         if stem.len() > 7 {
@@ -59,14 +59,14 @@ impl Stems {
     }
 
     /// Declares a single register.
-    pub fn name(&mut self, name: &str) {
+    pub(crate) fn name(&mut self, name: &str) {
         self.blurred |= name.bytes().any(|c| c.is_ascii_digit());
     }
 
     /// The number of the register at the start of these eight bytes (the first one lowest), and the length of its name
     /// with all digits.
     #[inline]
-    pub fn begins(&self, head: u64) -> Option<(u32, usize)> {
+    pub(crate) fn begins(&self, head: u64) -> Option<(u32, usize)> {
         // In each byte the highest bit says that it is not a digit.
         let values = head ^ (ONES * 0x30);
         let others = ((values & (ONES * 0x7f)) + ONES * 0x76) | values;

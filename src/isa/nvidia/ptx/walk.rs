@@ -81,7 +81,7 @@ impl<'a, M: Clone> Walker<'a, M> {
         let first = self.registers;
         self.registers = first.saturating_add(count.unwrap_or(1).saturating_mul(lanes.into()));
         if let Some(scope) = self.scopes.last_mut() {
-            scope.declare((name, count), first, lanes);
+            scope.declare(name, count, first, lanes);
         }
     }
 

@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// A function by its name, the length of its result, and those of its parameters.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub name: &'static str,
     result_bytes: u32,
     params: &'static [u32],
@@ -70,12 +70,12 @@ fn width(len_bytes: u32) -> &'static str {
 }
 
 impl Entry {
-    pub const fn new(name: &'static str, result_bytes: u32, params: &'static [u32]) -> Entry {
+    pub(crate) const fn new(name: &'static str, result_bytes: u32, params: &'static [u32]) -> Entry {
         Entry { name, result_bytes, params }
     }
 
     /// A call of it in PTX, with any arguments.
-    pub fn call(&self) -> String {
+    pub(crate) fn call(&self) -> String {
         let mut text = "\t{\n".to_owned();
         let params: Vec<String> = (0..self.params.len()).map(|n| format!("p{n}")).collect();
         for (name, len_bytes) in params.iter().zip(self.params) {
@@ -151,7 +151,7 @@ fn with_low_descriptor(word: u128, chip: SmArch) -> Result<u128, String> {
 ///
 /// # Errors
 /// A function without code.
-pub fn functions<'a>(
+pub(crate) fn functions<'a>(
     kernel: &KernelCode,
     entries: impl Iterator<Item = &'a Entry>,
     chip: SmArch,

@@ -66,7 +66,7 @@ impl Control {
     /// # Errors
     /// A stall or scoreboard that does not exist.
     #[allow(clippy::cast_possible_truncation)] // fields of at most six bits
-    pub fn parse_word(word: u128) -> Result<Control, ControlError> {
+    pub(super) fn parse_word(word: u128) -> Result<Control, ControlError> {
         let board = |ranges| match get(word, ranges) as u8 {
             7 => None,
             n => Some(n),

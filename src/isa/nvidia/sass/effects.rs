@@ -170,7 +170,7 @@ pub(super) fn general_fields(form: &Form) -> impl Iterator<Item = usize> {
 
 /// Whether it is a matrix multiply of a warpgroup.
 #[must_use]
-pub fn is_group_multiply(inst: &Instruction) -> bool {
+pub(crate) fn is_group_multiply(inst: &Instruction) -> bool {
     inst.form().pipe == Pipe::Gmma && inst.form().mnemonic != "WARPGROUP"
 }
 

@@ -16,7 +16,7 @@ pub struct Guard {
 
 impl Guard {
     /// PT.
-    pub const ALWAYS: Guard = Guard { index: 7, not: false };
+    pub(super) const ALWAYS: Guard = Guard { index: 7, not: false };
 }
 
 /// One instruction. Fields hold their values even if the text does not show them.
@@ -351,25 +351,6 @@ impl Instruction {
     #[cold]
     fn unknown(&self, slot: &str) -> FieldError {
         FieldError::Unknown { form: form_name(self.form), field: slot.to_owned() }
-    }
-
-    /// Sets a register, a predicate or the bits of an immediate.
-    ///
-    /// # Errors
-    /// As [`Instruction::set`].
-    pub fn operand_bits(&mut self, slot: &str, value: u64) -> Result<&mut Instruction, FieldError> {
-        self.set(slot, Role::Value, value)
-    }
-
-    /// Sets a modifier by its text (`.FTZ`, `.128`, `.AND`; "" for the value that is not written).
-    ///
-    /// # Errors
-    /// The form does not have this modifier, or not this value of it.
-    pub fn set_modifier(&mut self, slot: &str, text: &str) -> Result<&mut Instruction, FieldError> {
-        match self.form.position(slot, Role::Value) {
-            Some(i) => self.set_text_at(i, text),
-            None => Err(self.unknown(slot)),
-        }
     }
 
     /// Sets a modifier.

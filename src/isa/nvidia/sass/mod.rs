@@ -42,7 +42,8 @@ mod token;
 pub use chip::{SmArch, SmArchs};
 pub use control::{Control, ControlError, SCOREBOARDS};
 pub use decode::{DecodeError, DecodeReason, decode, decode_for};
-pub use effects::{Access, Effects, RegFile, Slot, effects, is_group_multiply};
+pub(crate) use effects::is_group_multiply;
+pub use effects::{Access, Effects, RegFile, Slot, effects};
 pub use encode::{EncodeError, encode};
 pub use file::{assemble_file, listing, words_listing};
 pub use inst::{FieldError, Guard, Instruction, Operand, Signs, Value};
@@ -51,7 +52,8 @@ pub use print::{print, print_at};
 pub use row::{Field, File, Form, Index, Kind, Modifier, Named, Pipe, Role, Style};
 pub use source::{SourceError, SourceReason, assemble, assemble_for, listing_line};
 pub use table::{mods, op};
+pub(crate) use timing::SCOREBOARD_SET;
 pub use timing::{
-    Completion, Distance, SCOREBOARD_SET, completion, delivers_with_reads, distance, ends_shared_reads,
-    guessed_latency, least_stall, overwrite, reads_late,
+    Completion, Distance, completion, delivers_with_reads, distance, ends_shared_reads, guessed_latency, least_stall,
+    overwrite, reads_late,
 };

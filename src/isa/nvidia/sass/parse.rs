@@ -76,7 +76,7 @@ pub(super) fn parse_among(
         if file.is_some_and(|f| f != form.guard) {
             continue;
         }
-        let mut matcher = Matcher::new((form, chip), guard, body, address, &trimmed[begin..]);
+        let mut matcher = Matcher::new(form, chip, guard, body, address, &trimmed[begin..]);
         let found = matcher.step(form.text, end);
         deepest = deepest.max(matcher.deepest);
         if found && let Some(inst) = matcher.found {
@@ -140,7 +140,8 @@ struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     fn new(
-        (form, chip): (&'static Form, SmArch),
+        form: &'static Form,
+        chip: SmArch,
         guard: Guard,
         text: &'a str,
         address: u64,

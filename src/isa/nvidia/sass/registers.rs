@@ -91,7 +91,9 @@ const fn naming(kind: Kind) -> Naming {
 
 /// The operands of a form that name registers, in the order of the text; `operands` are their fields.
 pub(super) const fn named<const N: usize>(
-    (mnemonic, name, pipe): (&str, &str, Pipe),
+    mnemonic: &str,
+    name: &str,
+    pipe: Pipe,
     fields: &[Field],
     operands: &[u8; N],
 ) -> [Named; N] {
@@ -110,7 +112,7 @@ pub(super) const fn named<const N: usize>(
                 write: matches!(field.access, FieldAccess::Writes),
                 unless,
                 count: match naming {
-                    Naming::General | Naming::Uniform => registers((mnemonic, name, pipe), slot, fields),
+                    Naming::General | Naming::Uniform => registers(mnemonic, name, pipe, slot, fields),
                     Naming::Bindless => Count::Two,
                     _ => Count::One,
                 },
@@ -198,7 +200,7 @@ const fn asked(mnemonic: &str) -> bool {
 }
 
 /// How many registers an operand has.
-const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, fields: &[Field]) -> Count {
+const fn registers(mnemonic: &str, name: &str, pipe: Pipe, slot: &str, fields: &[Field]) -> Count {
     if matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !matches!(mnemonic.as_bytes(), b"CS2R") {
         return Count::Arithmetic;
     }

@@ -32,7 +32,7 @@ pub(super) struct TextKey(u32);
 
 impl TextKey {
     #[inline(always)] // a text that is a constant becomes a number when compiled
-    pub const fn of(text: &str) -> TextKey {
+    pub(crate) const fn of(text: &str) -> TextKey {
         let (bytes, mut all, mut i) = (text.as_bytes(), 0u32, 0);
         while i < bytes.len() {
             all = (all.rotate_left(5) ^ bytes[i] as u32).wrapping_mul(0x9e37_79b1);
@@ -41,7 +41,7 @@ impl TextKey {
         TextKey(all)
     }
 
-    pub const fn is(self, other: TextKey) -> bool {
+    pub(crate) const fn is(self, other: TextKey) -> bool {
         self.0 == other.0
     }
 }
@@ -228,11 +228,11 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    pub const NONE: Bits = Bits { half: SPREAD, shift: 0, ones: 0 };
+    pub(super) const NONE: Bits = Bits { half: SPREAD, shift: 0, ones: 0 };
 
     /// The value in a word given as halves; `None`: use the field's own method.
     #[inline]
-    pub const fn read(self, word: &[u64; 2]) -> Option<u64> {
+    pub(crate) const fn read(self, word: &[u64; 2]) -> Option<u64> {
         match self.half {
             SPREAD => None,
             half => Some(word[half as usize & 1] >> self.shift & self.ones as u64),
@@ -281,7 +281,7 @@ pub(super) struct Key(u64);
 
 impl Key {
     #[inline(always)] // a name that is a constant becomes a number when compiled
-    pub const fn of(slot: &str, role: Role) -> Key {
+    pub(crate) const fn of(slot: &str, role: Role) -> Key {
         let (bytes, mut all, mut i) = (slot.as_bytes(), 0, 0);
         while i < bytes.len() {
             all = all << 8 | bytes[i] as u64;
@@ -298,23 +298,23 @@ impl Key {
 
     /// The field of the same slot in another role.
     #[inline]
-    pub const fn with(self, role: Role) -> Key {
+    pub(crate) const fn with(self, role: Role) -> Key {
         Key(self.0 & !0xff | role as u64)
     }
 
     /// That of a slot whose name is this number.
-    pub const fn named(name: u64, role: Role) -> Key {
+    pub(crate) const fn named(name: u64, role: Role) -> Key {
         Key(name << 8 | role as u64)
     }
 
     /// The slot's name as a number.
     #[inline]
-    pub const fn name(self) -> u64 {
+    pub(crate) const fn name(self) -> u64 {
         self.0 >> 8
     }
 
     /// The slot's name.
-    pub fn slot(self) -> String {
+    pub(crate) fn slot(self) -> String {
         let bytes = self.0.to_be_bytes().into_iter().take(7);
         bytes.filter(|b| *b != 0).map(char::from).collect()
     }
@@ -667,7 +667,7 @@ pub(super) const fn form(
 ) -> Form {
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
-    let named = registers::named((mnemonic, name, pipe), fields, &operands);
+    let named = registers::named(mnemonic, name, pipe, fields, &operands);
     let (chips, mask) = (SmArchs::of(chips), all_bits(fields));
     let (base, partial) = (bits::put(0, OPCODE, opcode as u64) & !mask, partial(fields));
     Form {

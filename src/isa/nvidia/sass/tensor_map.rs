@@ -15,7 +15,7 @@ pub const ALIGN_BYTES: usize = 64;
 /// Maximum number of dimensions.
 pub const RANK: usize = 5;
 /// Alignment of addresses and strides.
-pub const UNIT_BYTES: u64 = 16;
+const UNIT_BYTES: u64 = 16;
 
 /// A field: its name, its lowest bit among the 1024, its width, and for arrays the distance between two elements in
 /// bits.

@@ -42,10 +42,10 @@ pub enum Completion {
 }
 
 /// After the instruction that sets a scoreboard, the first that waits for it issues this many cycles later.
-pub const SCOREBOARD_SET: u8 = 2;
+pub(crate) const SCOREBOARD_SET: u8 = 2;
 
 /// DEPBAR checks scoreboards later in its own cycles: before sm_90 ptxas leaves one cycle between S2UR and it.
-pub const SCOREBOARD_SET_FOR_DEPBAR: u8 = 1;
+pub(super) const SCOREBOARD_SET_FOR_DEPBAR: u8 = 1;
 
 /// A producer's row of the table.
 const fn row(pipe: Pipe) -> Option<usize> {

@@ -75,11 +75,11 @@ pub(super) struct Code {
 }
 
 impl Code {
-    pub fn label(l: u32) -> Code {
+    pub(crate) fn label(l: u32) -> Code {
         Code { name: "", guard: None, outs: vec![], tuple: false, ins: vec![Opd::Label(l)] }
     }
 
-    pub fn is_label(&self) -> bool {
+    pub(super) fn is_label(&self) -> bool {
         self.name.is_empty()
     }
 
@@ -89,7 +89,7 @@ impl Code {
     }
 
     /// Calls `f` with each register that is read.
-    pub fn reads(&self, f: &mut impl FnMut(Reg)) {
+    pub(crate) fn reads(&self, f: &mut impl FnMut(Reg)) {
         fn walk(o: &Opd, f: &mut impl FnMut(Reg)) {
             match o {
                 Opd::Reg(r) | Opd::Address(r, _) => f(*r),

@@ -38,7 +38,7 @@ pub(super) struct Tma {
 impl Tma {
     /// Phases are counted by the iterations of one loop, so if the pipelined loop is inside another loop, the threads
     /// do the copies.
-    pub fn of(program: &Program) -> Tma {
+    pub(crate) fn of(program: &Program) -> Tma {
         let (mut depth, mut on) = (0, !program.tensors.is_empty());
         for u in &program.uops {
             match u.op() {
@@ -53,17 +53,17 @@ impl Tma {
     }
 
     /// For a body in which the threads do all copies.
-    pub fn none() -> Tma {
+    pub(crate) fn none() -> Tma {
         Tma::default()
     }
 
     /// Whether TMA does the copy of this store.
-    pub fn replace(&self, store: &UOp) -> bool {
+    pub(crate) fn replace(&self, store: &UOp) -> bool {
         self.on && matches!(store.arg(), Arg::Stage(1))
     }
 
     /// Whether threads write data that a matrix unit reads directly from shared memory.
-    pub fn leave_copies(&self) -> bool {
+    pub(super) fn leave_copies(&self) -> bool {
         !self.all
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Products {
 }
 
 impl Products {
-    pub fn of(program: &Program) -> Products {
+    pub(crate) fn of(program: &Program) -> Products {
         Products { any: program.uops.iter().any(|u| unit_of(u).is_some()), ..Products::default() }
     }
 }

@@ -115,7 +115,7 @@ pub fn check_for(words: &[u128], chip: SmArch, trust: Trust) -> Result<Vec<Hazar
 
 /// The same for decoded instructions.
 #[must_use]
-pub fn check_instructions(code: &[Instruction], trust: Trust) -> Vec<Hazard> {
+fn check_instructions(code: &[Instruction], trust: Trust) -> Vec<Hazard> {
     Checker::of(code).check(trust)
 }
 

@@ -31,7 +31,7 @@ use super::{AsmError, Phase, blame, passes};
 
 /// How wgmma instructions, which run asynchronously, are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Multiplies {
+pub(super) enum Multiplies {
     /// As in the text; their registers are not reserved.
     AsWritten,
     /// Their registers are reserved until they are waited for.
@@ -42,7 +42,7 @@ pub enum Multiplies {
 
 /// Optimisations of the order of code on virtual registers. Each costs registers and makes code faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choices {
+pub(super) struct Choices {
     /// Loop-invariant code motion.
     pub invariants: bool,
     /// Loads are issued one iteration ahead.
@@ -59,7 +59,7 @@ pub struct Choices {
 
 /// One way to compile a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
+enum Attempt {
     Full,
     OnTime,
     OnePool,
@@ -72,7 +72,7 @@ pub enum Attempt {
 
 /// The result of an attempt, as far as the policy depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+struct Outcome {
     /// There is code.
     pub allocated: bool,
     /// Values that are spilled to the frame.
@@ -95,12 +95,12 @@ pub struct Outcome {
 
 impl Attempt {
     /// Attempts for the whole body, in order. The first is always made.
-    pub const BODIES: [Attempt; 4] = [Attempt::Full, Attempt::OnTime, Attempt::OnePool, Attempt::Rolled];
+    const BODIES: [Attempt; 4] = [Attempt::Full, Attempt::OnTime, Attempt::OnePool, Attempt::Rolled];
     /// Attempts for one body whose registers do not suffice, in order.
-    pub const REGISTERS: [Attempt; 4] = [Attempt::Apart, Attempt::Hoisted, Attempt::InPlace, Attempt::Serial];
+    pub(super) const REGISTERS: [Attempt; 4] = [Attempt::Apart, Attempt::Hoisted, Attempt::InPlace, Attempt::Serial];
 
     /// The optimisations that it applies.
-    pub const fn choices(self) -> Choices {
+    pub(super) const fn choices(self) -> Choices {
         let none = Choices {
             invariants: false,
             loads_ahead: false,
@@ -125,7 +125,7 @@ impl Attempt {
     }
 
     /// Whether it should be tried, given the best attempt so far.
-    pub const fn is_due(self, best: &Outcome) -> bool {
+    const fn is_due(self, best: &Outcome) -> bool {
         let spills = best.allocated && best.spills > 0 && !best.calls;
         match self {
             Attempt::Full => true,
@@ -139,7 +139,7 @@ impl Attempt {
     }
 
     /// Whether its code is better than the best so far.
-    pub const fn is_better(self, new: &Outcome, best: &Outcome) -> bool {
+    const fn is_better(self, new: &Outcome, best: &Outcome) -> bool {
         match self {
             Attempt::Full | Attempt::OnePool | Attempt::Serial => true,
             Attempt::OnTime => new.resident > best.resident,
@@ -167,7 +167,7 @@ impl Attempt {
 ///
 /// # Errors
 /// Something has no machine code, or more registers are needed than there are.
-pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
+pub(super) fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
     let mut first = passes::select(unit, Attempt::Full.choices())?;
     (unit.ctx.done)(Phase::Select);
     if unit.ctx.blame {

@@ -12,7 +12,7 @@ use crate::sass::Instruction;
 ///
 /// # Errors
 /// That instruction, with its position.
-pub fn known_on_chip(unit: &Unit, code: &Code) -> Result<(), AsmError> {
+pub(super) fn known_on_chip(unit: &Unit, code: &Code) -> Result<(), AsmError> {
     let all = code.order.iter().flat_map(|b| &code.blocks[*b].ops);
     let refused =
         |m: &Mach| Some((m.pos, passes::lower(vec![Line::Inst(with_registers(m), None)], unit.ctx.chip).err()?));

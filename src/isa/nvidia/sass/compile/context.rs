@@ -10,7 +10,7 @@ use crate::ptx::Pos;
 use crate::sass::SmArch;
 
 /// Context of one assembly: the same for all kernels and functions of a module.
-pub struct Context<'a> {
+pub(super) struct Context<'a> {
     /// What the chip's code is for.
     pub chip: SmArch,
     /// The chip lacks something that the text needs, and its position is to be found.
@@ -24,7 +24,7 @@ pub struct Context<'a> {
 }
 
 /// One kernel or function: its body before selection. Selection only reads it, so that it can be selected again.
-pub struct Unit<'c, 'a> {
+pub(crate) struct Unit<'c, 'a> {
     pub ctx: &'c Context<'a>,
     /// Number of the module's function; `None`: a kernel.
     pub number: Option<u32>,
@@ -44,7 +44,7 @@ pub struct Unit<'c, 'a> {
 
 impl Unit<'_, '_> {
     /// General registers that the allocator may use: with `setmaxnreg`, the largest count of any warp.
-    pub fn limit(&self) -> u16 {
+    pub(crate) fn limit(&self) -> u16 {
         self.body.pool.map_or(self.registers, |p| self.registers.max(p.most.saturating_sub(2)).min(253))
     }
 }

@@ -10,13 +10,13 @@ use crate::ptx::Pos;
 use crate::sass::{Form, Instruction, Pipe, Role, SmArch, bits, encode, op};
 
 /// Code is padded to a multiple of this many instructions.
-pub const PADDING: usize = 8;
+pub(super) const PADDING: usize = 8;
 
 /// The words of a kernel; appends the byte offsets of its EXITs to `exits`.
 ///
 /// # Errors
 /// A distance or an address does not fit into its field.
-pub fn words(
+pub(crate) fn words(
     mut code: Vec<ScheduledInst>,
     places: &[usize],
     exits: &mut Vec<u32>,

@@ -71,18 +71,18 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub fn new(code: &'a Code, frame_bytes: u32) -> Lines<'a> {
+    pub(crate) fn new(code: &'a Code, frame_bytes: u32) -> Lines<'a> {
         let room = code.blocks.iter().map(|b| b.ops.len() + 3).sum::<usize>() + 8;
         let labels = code.blocks.len() + code.calls + code.places;
         Lines { code, frame_bytes, all: Vec::with_capacity(room), labels, multiplies: false, places: vec![] }
     }
 
-    pub fn label(&mut self, label: usize) {
+    pub(crate) fn label(&mut self, label: usize) {
         self.all.push(Line::Label(label));
     }
 
     /// Adds an instruction that already has physical registers.
-    pub fn add(&mut self, m: Mach, target: Option<usize>) -> Result<(), AsmError> {
+    pub(crate) fn add(&mut self, m: Mach, target: Option<usize>) -> Result<(), AsmError> {
         match m.fault() {
             Some(e) => Err(AsmError::new(m.pos, e.to_string())),
             None => {
@@ -93,7 +93,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Adds an instruction, unless it copies a register to itself.
-    pub fn line(&mut self, inst: Instruction, target: Option<usize>) {
+    pub(crate) fn line(&mut self, inst: Instruction, target: Option<usize>) {
         let value = |slot| inst.get(slot, Role::Value);
         if !(std::ptr::eq(inst.form(), op::MOV_R) && value("d") == value("b")) {
             self.all.push(Line::Inst(inst, target));
@@ -102,7 +102,7 @@ impl<'a> Lines<'a> {
 
     /// Adds an instruction; `of` gives the registers for its fields, once each and in order.
     #[inline]
-    pub fn place(
+    pub(crate) fn place(
         &mut self,
         m: &Mach,
         mut register: impl FnMut(&RegField) -> Result<u64, AsmError>,
@@ -143,7 +143,7 @@ impl<'a> Lines<'a> {
     }
 
     /// A branch if the predicate, in that register if it has one, is set.
-    pub fn branch(&mut self, p: Pred, register: Option<u64>, to: usize) -> Result<(), AsmError> {
+    pub(crate) fn branch(&mut self, p: Pred, register: Option<u64>, to: usize) -> Result<(), AsmError> {
         let mut m = Mach::new(op::BRA_I).n("pp", 7);
         m.inst.guard.not = p.not;
         if let Some(r) = register {
@@ -153,7 +153,7 @@ impl<'a> Lines<'a> {
     }
 
     /// A branch if the uniform predicate of that number is set, or not set.
-    pub fn uniform_branch(&mut self, register: u8, not: bool, to: usize) -> Result<(), AsmError> {
+    pub(super) fn uniform_branch(&mut self, register: u8, not: bool, to: usize) -> Result<(), AsmError> {
         let mut m = Mach::new(op::BRA_U).n("pp", 7).n("up", register.into());
         if not && let Err(e) = m.inst.set("up", Role::Not, 1) {
             return Err(AsmError::new(m.pos, e.to_string()));
@@ -161,12 +161,12 @@ impl<'a> Lines<'a> {
         self.add(m, Some(to))
     }
 
-    pub fn jump(&mut self, to: usize) -> Result<(), AsmError> {
+    pub(super) fn jump(&mut self, to: usize) -> Result<(), AsmError> {
         self.add(Mach::new(op::BRA_I).n("pp", 7), Some(to))
     }
 
     /// The exit, unless control flow has already left.
-    pub fn exit(&mut self) -> Result<(), AsmError> {
+    pub(crate) fn exit(&mut self) -> Result<(), AsmError> {
         match self.all.last() {
             Some(Line::Inst(i, _)) if i.form().mnemonic == "RET" => Ok(()),
             _ => self.add(Mach::new(op::EXIT_N), None),

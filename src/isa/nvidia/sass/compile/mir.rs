@@ -46,23 +46,23 @@ pub(super) struct Word(u32);
 
 impl Word {
     /// The first word of a register.
-    pub const fn of(reg: VReg) -> Word {
+    pub(crate) const fn of(reg: VReg) -> Word {
         Word(reg.0 << 7)
     }
 
     #[inline]
-    pub const fn reg(self) -> VReg {
+    pub(crate) const fn reg(self) -> VReg {
         VReg(self.0 >> 7)
     }
 
     #[inline]
-    pub const fn sub(self) -> u8 {
+    pub(crate) const fn sub(self) -> u8 {
         self.0 as u8 & 127
     }
 
     /// The word `words` further on.
     #[inline]
-    pub const fn plus(self, words: u8) -> Word {
+    pub(crate) const fn plus(self, words: u8) -> Word {
         Word(self.0 + words as u32)
     }
 }
@@ -86,7 +86,7 @@ pub(super) enum Wide {
 }
 
 impl Wide {
-    pub fn low(self) -> Val {
+    pub(crate) fn low(self) -> Val {
         match self {
             Wide::Pair(w) => Val::Word(w),
             Wide::Imm(i) => Val::Imm(i as u32),
@@ -94,7 +94,7 @@ impl Wide {
         }
     }
 
-    pub fn high(self) -> Val {
+    pub(crate) fn high(self) -> Val {
         match self {
             Wide::Pair(w) => Val::Word(w.plus(1)),
             Wide::Imm(i) => Val::Imm((i >> 32) as u32),
@@ -123,7 +123,7 @@ pub(super) struct RegField {
 }
 
 impl RegField {
-    pub fn is_guard(&self) -> bool {
+    pub(super) fn is_guard(&self) -> bool {
         self.field == GUARD
     }
 }
@@ -179,7 +179,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    pub const fn of(form: &'static Form) -> Template {
+    pub(crate) const fn of(form: &'static Form) -> Template {
         const fn place(form: &Form, slot: &str) -> u8 {
             match form.place(Key::of(slot, Role::Value)) {
                 Some(i) => i as u8,
@@ -191,19 +191,19 @@ impl Template {
     }
 
     /// With a modifier.
-    pub const fn with(self, modifier: Modifier) -> Template {
+    pub(crate) const fn with(self, modifier: Modifier) -> Template {
         Template { inst: self.inst.with(modifier), ..self }
     }
 
     /// An instruction like this.
     #[inline]
-    pub fn mach(&self) -> Mach {
+    pub(super) fn mach(&self) -> Mach {
         Mach::like(self.inst)
     }
 
     /// An instruction with these sources, as far as it has such operands.
     #[inline]
-    pub fn reading(&self, s: &[super::select::build::Src; 3]) -> Mach {
+    pub(super) fn reading(&self, s: &[super::select::build::Src; 3]) -> Mach {
         let mut m = self.mach();
         self.sources.iter().zip(s).filter(|(at, _)| **at != ABSENT).for_each(|(at, v)| m.source(usize::from(*at), v));
         m
@@ -211,14 +211,14 @@ impl Template {
 
     /// Sets the destination of an instruction made from this template.
     #[inline]
-    pub fn write(&self, m: &mut Mach, d: Word) {
+    pub(crate) fn write(&self, m: &mut Mach, d: Word) {
         m.name(usize::from(self.d), d, 1, true);
     }
 }
 
 impl Mach {
     #[inline]
-    pub fn new(form: &'static Form) -> Mach {
+    pub(crate) fn new(form: &'static Form) -> Mach {
         Mach::like(Instruction::new(form))
     }
 
@@ -242,7 +242,7 @@ impl Mach {
 
     /// The first field that could not be set.
     #[inline]
-    pub fn fault(&self) -> Option<&FieldError> {
+    pub(crate) fn fault(&self) -> Option<&FieldError> {
         self.bad.as_deref()
     }
 
@@ -268,7 +268,7 @@ impl Mach {
 
     /// A register of consecutive words.
     #[inline(always)] // names that are constants become numbers
-    pub fn field(mut self, slot: &'static str, role: Role, word: Word, count: u8, write: bool) -> Mach {
+    pub(crate) fn field(mut self, slot: &'static str, role: Role, word: Word, count: u8, write: bool) -> Mach {
         self.add(Key::of(slot, role), word, count, write);
         self
     }
@@ -323,7 +323,7 @@ impl Mach {
 
     /// The instruction with a register's number in one of its fields.
     #[inline]
-    pub fn placed(inst: &mut Instruction, r: &RegField, index: u64) -> Result<(), FieldError> {
+    pub(super) fn placed(inst: &mut Instruction, r: &RegField, index: u64) -> Result<(), FieldError> {
         if r.is_guard() {
             inst.guard.index = index as u8;
             return Ok(());
@@ -336,49 +336,49 @@ impl Mach {
     }
 
     /// The register in a slot has that many words.
-    pub fn words(mut self, slot: &str, count: u8) -> Mach {
+    pub(crate) fn words(mut self, slot: &str, count: u8) -> Mach {
         let field = self.inst.form().position(slot, Role::Value).map(|i| i as u8);
         self.regs.iter_mut().filter(|r| Some(r.field) == field).for_each(|r| r.count = count);
         self
     }
 
     /// Keeps consecutive words live until here, though the instruction does not use them.
-    pub fn keep(&mut self, word: Word, count: u8) {
+    pub(crate) fn keep(&mut self, word: Word, count: u8) {
         self.uses(word, count, false);
     }
 
     /// Reads or writes consecutive words that no field names.
-    pub fn uses(&mut self, word: Word, count: u8, write: bool) {
+    pub(crate) fn uses(&mut self, word: Word, count: u8, write: bool) {
         self.regs.push(RegField { field: KEPT, word, count, write, keep: false });
     }
 
     /// Writes one word.
     #[inline(always)] // names that are constants become numbers
-    pub fn w(self, slot: &'static str, word: Word) -> Mach {
+    pub(crate) fn w(self, slot: &'static str, word: Word) -> Mach {
         self.field(slot, Role::Value, word, 1, true)
     }
 
     /// Writes consecutive words.
     #[inline(always)] // names that are constants become numbers
-    pub fn wn(self, slot: &'static str, word: Word, count: u8) -> Mach {
+    pub(super) fn wn(self, slot: &'static str, word: Word, count: u8) -> Mach {
         self.field(slot, Role::Value, word, count, true)
     }
 
     /// Reads one word.
     #[inline(always)] // names that are constants become numbers
-    pub fn r(self, slot: &'static str, word: Word) -> Mach {
+    pub(crate) fn r(self, slot: &'static str, word: Word) -> Mach {
         self.field(slot, Role::Value, word, 1, false)
     }
 
     /// Reads consecutive words.
     #[inline(always)] // names that are constants become numbers
-    pub fn rn(self, slot: &'static str, word: Word, count: u8) -> Mach {
+    pub(crate) fn rn(self, slot: &'static str, word: Word, count: u8) -> Mach {
         self.field(slot, Role::Value, word, count, false)
     }
 
     /// Reads a predicate, or its negation.
     #[inline(always)] // names that are constants become numbers
-    pub fn p(mut self, slot: &'static str, pred: Pred) -> Mach {
+    pub(crate) fn p(mut self, slot: &'static str, pred: Pred) -> Mach {
         self.predicate(Key::of(slot, Role::Value), pred);
         self
     }
@@ -395,20 +395,20 @@ impl Mach {
 
     /// A constant field.
     #[inline(always)] // names that are constants become numbers
-    pub fn n(mut self, slot: &str, value: u64) -> Mach {
+    pub(crate) fn n(mut self, slot: &str, value: u64) -> Mach {
         self.set(Key::of(slot, Role::Value), value);
         self
     }
 
     /// A modifier, unless it is the default value.
     #[inline(always)] // modifiers that are constants become numbers
-    pub fn mark(self, modifier: Modifier) -> Mach {
+    pub(crate) fn mark(self, modifier: Modifier) -> Mach {
         if modifier.text().is_empty() { self } else { self.m(modifier) }
     }
 
     /// A modifier.
     #[inline(always)] // modifiers that are constants become numbers
-    pub fn m(mut self, modifier: Modifier) -> Mach {
+    pub(crate) fn m(mut self, modifier: Modifier) -> Mach {
         self.modify(modifier);
         self
     }
@@ -422,14 +422,14 @@ impl Mach {
 
     /// A word of a constant bank.
     #[inline(always)] // names that are constants become numbers
-    pub fn c(mut self, slot: &str, bank: u8, offset: u32) -> Mach {
+    pub(crate) fn c(mut self, slot: &str, bank: u8, offset: u32) -> Mach {
         self.constant(Key::of(slot, Role::Value), bank, offset);
         self
     }
 
     /// Negation of an operand.
     #[inline(always)] // names that are constants become numbers
-    pub fn neg(mut self, slot: &str, on: bool) -> Mach {
+    pub(crate) fn neg(mut self, slot: &str, on: bool) -> Mach {
         if on {
             self.negate(Key::of(slot, Role::Value));
         }
@@ -438,7 +438,7 @@ impl Mach {
 
     /// Absolute value of an operand.
     #[inline(always)] // names that are constants become numbers
-    pub fn abs(mut self, slot: &str, on: bool) -> Mach {
+    pub(crate) fn abs(mut self, slot: &str, on: bool) -> Mach {
         if on {
             self.set(Key::of(slot, Role::Abs), 1);
         }
@@ -446,19 +446,19 @@ impl Mach {
     }
 
     /// A half of an operand: `.H0_H0`, `.H1_H1`.
-    pub fn half(mut self, slot: &str, value: u64) -> Mach {
+    pub(crate) fn half(mut self, slot: &str, value: u64) -> Mach {
         let role = if self.inst.form().position(slot, Role::Suffix).is_some() { Role::Suffix } else { Role::Inner };
         self.set(Key::of(slot, role), value);
         self
     }
 
     /// A memory address: base register of that many words (none: absolute) and byte offset.
-    pub fn at(self, base: Option<Word>, words: u8, offset: i64) -> Mach {
+    pub(crate) fn at(self, base: Option<Word>, words: u8, offset: i64) -> Mach {
         self.at_slot("m", base, words, offset)
     }
 
     /// The same of another slot.
-    pub fn at_slot(mut self, slot: &'static str, base: Option<Word>, words: u8, offset: i64) -> Mach {
+    pub(super) fn at_slot(mut self, slot: &'static str, base: Option<Word>, words: u8, offset: i64) -> Mach {
         if offset != 0 {
             let form = self.inst.form();
             let width = form.position(slot, Role::Offset).map_or(24, |i| form.fields[i].width());
@@ -472,7 +472,7 @@ impl Mach {
     }
 
     /// The same for an address computed by selection.
-    pub fn at_place(self, place: &super::select::MemOperand) -> Mach {
+    pub(super) fn at_place(self, place: &super::select::MemOperand) -> Mach {
         match place.base {
             Some((w, n)) => self.at(Some(w), n, place.offset),
             None => self.at(None, 0, place.offset),
@@ -480,26 +480,26 @@ impl Mach {
     }
 
     /// The slot's base register has 64 bits.
-    pub fn wide_base(mut self, slot: &str) -> Mach {
+    pub(super) fn wide_base(mut self, slot: &str) -> Mach {
         self.set(Key::of(slot, Role::RegisterSuffix), 1);
         self
     }
 
     /// A memory address in a uniform register.
-    pub fn at_uniform(mut self, register: u64, offset: i64) -> Mach {
+    pub(super) fn at_uniform(mut self, register: u64, offset: i64) -> Mach {
         self.set(Key::of("m", Role::Uniform), register);
         self.at(None, 0, offset)
     }
 
     /// Runs where the predicate is set.
     #[inline]
-    pub fn guarded(mut self, guard: Option<Pred>) -> Mach {
+    pub(crate) fn guarded(mut self, guard: Option<Pred>) -> Mach {
         self.guard(guard);
         self
     }
 
     #[inline]
-    pub fn guard(&mut self, guard: Option<Pred>) {
+    pub(crate) fn guard(&mut self, guard: Option<Pred>) {
         if let Some(Pred { word, not }) = guard {
             self.inst.guard.not = not;
             if let Some(word) = word {
@@ -510,38 +510,38 @@ impl Mach {
     }
 
     #[inline]
-    pub fn effect(mut self) -> Mach {
+    pub(super) fn effect(mut self) -> Mach {
         self.effect = true;
         self
     }
 
     #[inline]
-    pub fn glued(mut self) -> Mach {
+    pub(super) fn glued(mut self) -> Mach {
         self.glued = true;
         self
     }
 
     #[inline]
-    pub fn above(mut self, above: bool) -> Mach {
+    pub(crate) fn above(mut self, above: bool) -> Mach {
         self.above = above;
         self
     }
 
     #[inline]
-    pub fn nature(mut self, nature: Nature) -> Mach {
+    pub(super) fn nature(mut self, nature: Nature) -> Mach {
         self.nature = nature;
         self
     }
 
     /// The operand slot of a register field.
-    pub fn slot(&self, r: &RegField) -> Option<&'static str> {
+    pub(crate) fn slot(&self, r: &RegField) -> Option<&'static str> {
         let field = self.inst.form().fields.get(usize::from(r.field))?;
         Some(field.slot).filter(|_| field.role == Role::Value)
     }
 
     /// The same instruction in another form with the same operands; `exchange` is an operand that is swapped with `b`,
     /// `uniform` are the registers that become uniform.
-    pub fn in_form(
+    pub(crate) fn in_form(
         &self,
         form: &'static Form,
         exchange: Option<&str>,
@@ -587,17 +587,17 @@ impl Mach {
     }
 
     /// Whether it stands for a call of code beside the body, or for the start or end of such code.
-    pub fn is_beside(&self) -> bool {
+    pub(super) fn is_beside(&self) -> bool {
         matches!(self.nature, Nature::Beside(..))
     }
 
     /// Whether a guard may leave what it would have written.
-    pub fn may_keep(&self) -> bool {
+    pub(super) fn may_keep(&self) -> bool {
         !self.private && self.is_guarded()
     }
 
     /// Whether a guard may skip it.
-    pub fn is_guarded(&self) -> bool {
+    pub(super) fn is_guarded(&self) -> bool {
         self.guarded
     }
 }
@@ -619,13 +619,13 @@ pub(super) struct Pred {
 }
 
 impl Pred {
-    pub const TRUE: Pred = Pred { word: None, not: false };
+    pub(super) const TRUE: Pred = Pred { word: None, not: false };
 
-    pub fn of(word: Word) -> Pred {
+    pub(crate) fn of(word: Word) -> Pred {
         Pred { word: Some(word), not: false }
     }
 
-    pub fn not(self) -> Pred {
+    pub(crate) fn not(self) -> Pred {
         Pred { not: !self.not, ..self }
     }
 }
@@ -669,13 +669,13 @@ pub(super) struct Code {
 }
 
 impl Code {
-    pub fn vreg(&mut self, class: Class) -> Word {
+    pub(super) fn vreg(&mut self, class: Class) -> Word {
         self.classes.push(class);
         Word::of(VReg(self.classes.len() as u32 - 1))
     }
 
     /// Blocks that control goes to from here.
-    pub fn successors(&self, block: usize) -> SmallVec<[usize; 2]> {
+    pub(super) fn successors(&self, block: usize) -> SmallVec<[usize; 2]> {
         match self.blocks[block].term {
             Term::Jump(b) => smallvec::smallvec![b],
             Term::Branch(_, a, b, _) | Term::Uniform(_, _, a, b) => smallvec::smallvec![a, b],

@@ -36,7 +36,7 @@ mod select;
 use super::SmArch;
 use crate::ptx::{self, Pos};
 use doorbell_elf::cubin::{self, Arch, NewKernel, NewModule, Param};
-pub use lower::described::DESCRIPTOR;
+pub(crate) use lower::described::DESCRIPTOR;
 use optimise::facts::SHARED_START;
 pub use read::data::Data;
 use std::cell::RefCell;
@@ -182,7 +182,7 @@ fn to_cubin(input: Input, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> 
 impl KernelCode {
     /// Its description in a cubin.
     #[must_use]
-    pub fn for_cubin(&self) -> NewKernel {
+    fn for_cubin(&self) -> NewKernel {
         let mut code = Vec::with_capacity(16 * self.words.len());
         self.words.iter().for_each(|w| code.extend_from_slice(&w.to_le_bytes()));
         let shared = if self.shared_bytes > 0 { SHARED_START + self.shared_bytes } else { 0 };
@@ -228,11 +228,11 @@ pub fn text_code(text: &str, chip: SmArch) -> Result<(Vec<KernelCode>, Data), As
 
 fn watched(input: Input, chip: SmArch, done: Watch) -> Result<(Vec<KernelCode>, Data), AsmError> {
     let done = RefCell::new(done);
-    let first = passes::module(input, (chip, false), &|phase| (done.borrow_mut())(phase));
+    let first = passes::module(input, chip, false, &|phase| (done.borrow_mut())(phase));
     if first.is_err() && chip != SmArch::Sm90 {
         // Unsupported instructions are detected when the connection to the text is already lost, so a second assembly
         // looks for the position.
-        passes::module(input, (chip, true), &|_| {})?;
+        passes::module(input, chip, true, &|_| {})?;
     }
     first
 }

@@ -43,9 +43,10 @@ type Function<'a> = ptx::Function<Source<'a>>;
 ///
 /// # Errors
 /// A syntax error, or an instruction without machine code, with its position.
-pub fn module(
+pub(crate) fn module(
     input: Input,
-    (chip, blame): (SmArch, bool),
+    chip: SmArch,
+    blame: bool,
     done: &dyn Fn(Phase),
 ) -> Result<(Vec<KernelCode>, Data), AsmError> {
     let store = Store::default();
@@ -62,7 +63,7 @@ pub fn module(
     let mut linked = Functions::new(ctx.functions.list.len());
     for f in bodies(&mut module, false) {
         let Some(n) = names.function(&f.name) else { continue };
-        let mut unit = body(f, &mut names, &ctx, (Some(n), least))?;
+        let mut unit = body(f, &mut names, &ctx, Some(n), least)?;
         linked.add(n, attempts::registers_for(&mut unit)?);
         done(Phase::Allocate);
     }
@@ -99,7 +100,7 @@ fn kernel<'a>(
         names.place_used(f)?;
     }
     names.place_own_dynamic(f)?;
-    let mut unit = body(f, &mut names, ctx, (None, most_registers(f, k.threads)))?;
+    let mut unit = body(f, &mut names, ctx, None, most_registers(f, k.threads))?;
     let own = attempts::registers_for(&mut unit)?;
     (ctx.done)(Phase::Allocate);
     k.shared_bytes = names.shared_bytes.max(names.least_shared_bytes);
@@ -113,7 +114,8 @@ fn body<'c, 'a>(
     f: &mut Function<'a>,
     names: &mut Names,
     ctx: &'c Context<'a>,
-    (number, registers): (Option<u32>, u16),
+    number: Option<u32>,
+    registers: u16,
 ) -> Result<Unit<'c, 'a>, AsmError> {
     let mut own = names.clone();
     call::name_incoming(f, number, &ctx.functions, &mut own);
@@ -132,7 +134,7 @@ fn body<'c, 'a>(
 }
 
 /// The last part of optimise, after unrolling: the analysis of the body's registers.
-pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
+pub(crate) fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
     let (mut facts, seen) = RegisterFacts::new(body, store);
     if seen.shared_loads > 1 && vector::join(body, store, &facts) {
         facts.recount(body);
@@ -147,7 +149,7 @@ pub fn facts<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> RegisterFacts {
 ///
 /// # Errors
 /// An instruction of the text without machine code.
-pub fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
+pub(crate) fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
     let mut selected = select::select(unit, choices.shares)?;
     shape::shape(&mut selected.code);
     flow::converge(&mut selected.code)?;
@@ -156,7 +158,7 @@ pub fn select(unit: &Unit, choices: Choices) -> Result<Selected, AsmError> {
 
 /// Arrange: the order of code on virtual registers. Returns how many additional registers a loop needs for loads one
 /// iteration ahead.
-pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
+pub(super) fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
     let (code, stack) = (&mut selected.code, selected.stack.reg());
     let mut ahead = 0;
     // Values that are live over a call are spilled.
@@ -188,7 +190,7 @@ const LEAST: u16 = 16;
 ///
 /// # Errors
 /// More registers are needed at once than there are, and spilling does not help.
-pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
+pub(crate) fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, AsmError> {
     scalar::choose(selected);
     let settled = live::settle(&mut selected.code, selected.stack.reg());
     let (limit, local_bytes) = (unit.limit(), unit.body.outgoing_bytes + unit.body.local_bytes);
@@ -212,7 +214,7 @@ pub fn allocate(selected: &mut Selected, unit: &Unit) -> Result<AllocatedCode, A
 ///
 /// # Errors
 /// An instruction that the chip lacks.
-pub fn lower(mut lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
+pub(crate) fn lower(mut lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !chip.is_before_hopper() {
         lines = constants::in_registers(lines, chip)?;
     }

@@ -64,7 +64,7 @@ impl Set {
 ///
 /// # Errors
 /// There are too few registers.
-pub fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> Result<AllocatedCode, AsmError> {
+pub(crate) fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> Result<AllocatedCode, AsmError> {
     let places = std::mem::take(&mut body.places);
     if places.is_empty() {
         return Ok(body);
@@ -82,7 +82,7 @@ pub fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> R
     let mut tail = vec![];
     for c in copies.iter_mut() {
         let settled: Settled = live::settle(&mut c.code, c.stack.reg());
-        let mut code = place::within(c, &settled, (&general, &predicates), own as u16..limit)?;
+        let mut code = place::within(c, &settled, &general, &predicates, own as u16..limit)?;
         save(&mut code, &busy, limit)?;
         body.registers = body.registers.max(code.registers);
         let labels = body.labels;
@@ -103,7 +103,7 @@ pub fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> R
         match place {
             Some(p) => {
                 let (start, ends) = known.get(p.code).ok_or_else(|| lacks("a copy of its code"))?;
-                call(&mut lines, p, (*start, ends), words.get(p.code).copied().unwrap_or(1))?;
+                call(&mut lines, p, *start, ends, words.get(p.code).copied().unwrap_or(1))?;
             }
             None => lines.push(l),
         }
@@ -117,12 +117,12 @@ pub fn append(mut body: AllocatedCode, copies: &mut [Selected], limit: u16) -> R
 ///
 /// # Errors
 /// There are too few.
-pub fn need(copies: &mut [Selected]) -> Result<u16, AsmError> {
+pub(crate) fn need(copies: &mut [Selected]) -> Result<u16, AsmError> {
     let predicates: Vec<u16> = (0..PREDICATES as u16).collect();
     let mut most = 0;
     for c in copies {
         let settled = live::settle(&mut c.code, c.stack.reg());
-        let code = place::within(c, &settled, (&[], &predicates), STACK as u16 + 1..MOST)?;
+        let code = place::within(c, &settled, &[], &predicates, STACK as u16 + 1..MOST)?;
         most = most.max(code.registers as u16);
     }
     Ok(most + PREDICATES as u16)
@@ -165,8 +165,9 @@ fn widths(copies: &[Selected]) -> Vec<u64> {
     copies.iter().map(|c| ends(c).unwrap_or(1)).collect()
 }
 
-/// Moves operands to where the copy has them, calls it, and moves its result.
-fn call(lines: &mut Vec<Line>, place: &Place, (start, ends): (usize, &[Place]), words: u64) -> Result<(), AsmError> {
+/// Moves operands to where the copy has them, calls it, and moves its result. The copy begins at label `start`, and
+/// `ends` are the places at its start and its end.
+fn call(lines: &mut Vec<Line>, place: &Place, start: usize, ends: &[Place], words: u64) -> Result<(), AsmError> {
     let [entry, exit] = ends else { return Err(lacks("a start or an end")) };
     let (Some((back, to)), Some((out, from))) = (entry.registers.split_first(), place.registers.split_first()) else {
         return Err(lacks("registers"));

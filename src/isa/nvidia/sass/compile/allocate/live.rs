@@ -97,7 +97,7 @@ struct Live {
 }
 
 /// Results of the analysis, for code without dead instructions.
-pub struct Settled {
+pub(crate) struct Settled {
     /// Registers that are read before they are written.
     pub undefined: Vec<VReg>,
     /// Live ranges of registers, without the stack pointer.
@@ -133,7 +133,7 @@ const RESULTS: usize = 4;
 const AROUND: u32 = 3;
 
 /// Start of the glued group that ends before `end`.
-pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
+pub(crate) fn bundle_start(ops: &[Mach], end: usize) -> usize {
     let mut from = end - 1;
     while from > 0 && ops[from].glued {
         from -= 1;
@@ -143,7 +143,7 @@ pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
 
 /// Removes dead instructions, decides which writes preserve the rest of their register, and computes live ranges. The
 /// stack pointer is live everywhere and never written.
-pub fn settle(code: &mut Code, stack: VReg) -> Settled {
+pub(crate) fn settle(code: &mut Code, stack: VReg) -> Settled {
     let mut base = Vec::with_capacity(code.classes.len());
     let mut owner = Vec::with_capacity(code.classes.len() + 16);
     for (v, c) in code.classes.iter().enumerate() {
@@ -153,7 +153,7 @@ pub fn settle(code: &mut Code, stack: VReg) -> Settled {
     let words = owner.len().div_ceil(64);
     let live = Live { base, owner, classes: std::mem::take(&mut code.classes), stack };
     let order = std::mem::take(&mut code.order);
-    let mut walks = Walks::new(code, &order, (live.base.len(), words));
+    let mut walks = Walks::new(code, &order, live.base.len(), words);
     live.all(code, &order, &mut walks);
     let mut copies = vec![];
     for b in &order {
@@ -200,7 +200,7 @@ fn copies_of(ops: &[Mach], stack: VReg, copies: &mut Vec<(VReg, VReg)>) {
 
 impl Walks {
     /// State before the first walk over blocks in that order; registers have bit sets of `words` 64-bit words.
-    fn new(code: &Code, order: &[usize], (registers, words): (usize, usize)) -> Walks {
+    fn new(code: &Code, order: &[usize], registers: usize, words: usize) -> Walks {
         let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
         for b in &code.blocks {
             first.push(count);
@@ -232,7 +232,7 @@ impl Walks {
 }
 
 /// Whether a block has an edge to an earlier block in the layout, or to itself.
-pub fn goes_back(code: &Code, order: &[usize]) -> bool {
+pub(crate) fn goes_back(code: &Code, order: &[usize]) -> bool {
     let mut place = vec![usize::MAX; code.blocks.len()];
     order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
     order.iter().enumerate().any(|(k, b)| code.successors(*b).iter().any(|s| place[*s] <= k))
@@ -307,7 +307,7 @@ impl Live {
         while end > 0 {
             let last = end - 1;
             if !ops[last].glued
-                && let Some(wanted) = self.single(&mut ops[last], &mut now, (start + end as u32, recorder))
+                && let Some(wanted) = self.single(&mut ops[last], &mut now, start + end as u32, recorder)
             {
                 (dead[last], end) = (!wanted, last);
                 continue;
@@ -318,7 +318,7 @@ impl Live {
             let wanted = self.bundle(all, &mut now);
             if wanted {
                 fields.clear();
-                recorder.inst(start + 1 + end as u32, work.group(all, (&self.classes, self.stack), fields));
+                recorder.inst(start + 1 + end as u32, work.group(all, &self.classes, self.stack, fields));
             }
             dead[group].fill(!wanted);
         }
@@ -345,9 +345,9 @@ impl Live {
         }
     }
 
-    /// Walks backwards over one instruction; false: it is dead. `None`: handle it as a group, because it may write a
-    /// register partially or has many results.
-    fn single(&self, m: &mut Mach, now: &mut Bits, (point, recorder): (u32, &mut LiveRangeRecorder)) -> Option<bool> {
+    /// Walks backwards over the instruction at a point; false: it is dead. `None`: handle it as a group, because it may
+    /// write a register partially or has many results.
+    fn single(&self, m: &mut Mach, now: &mut Bits, point: u32, recorder: &mut LiveRangeRecorder) -> Option<bool> {
         if m.may_keep() {
             return None;
         }

@@ -7,10 +7,10 @@
 //! ranges, [`place`] gives each value one register. If that fails, [`parts`] passes the code to the shared allocator,
 //! which sees it through [`touch`]. [`beside`] appends code that several places call. [`pool`] handles `setmaxnreg`.
 
-pub mod beside;
-pub mod live;
-pub mod parts;
-pub mod place;
-pub mod pool;
-pub mod scalar;
-pub mod touch;
+pub(crate) mod beside;
+pub(crate) mod live;
+pub(crate) mod parts;
+pub(crate) mod place;
+pub(super) mod pool;
+pub(crate) mod scalar;
+pub(super) mod touch;

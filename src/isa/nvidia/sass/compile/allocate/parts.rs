@@ -27,7 +27,7 @@ enum Step {
     Undefined,
 }
 
-pub struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     code: &'a Code,
     stack: VReg,
     pub func: Func,
@@ -41,7 +41,7 @@ pub struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// The code as the allocator sees it. The registers in `undefined` may be read before they are written. With
     /// `calls`, calls clobber all registers.
-    pub fn of(selected: &'a Selected, undefined: &[VReg], calls: bool) -> Parts<'a> {
+    pub(crate) fn of(selected: &'a Selected, undefined: &[VReg], calls: bool) -> Parts<'a> {
         let (func, stack) = (Func::default(), selected.stack.reg());
         let (fields, work) = (vec![], Work::default());
         let mut parts = Parts { code: &selected.code, stack, func, steps: vec![], labels: vec![], fields, work };
@@ -80,7 +80,7 @@ impl<'a> Parts<'a> {
                 }
                 debug_assert_eq!(bundle_start(ops, to), from);
                 self.steps.push(Step::Group(*b, from, to, self.fields.len()));
-                let operands = self.work.group(&ops[from..to], (&self.code.classes, self.stack), &mut self.fields);
+                let operands = self.work.group(&ops[from..to], &self.code.classes, self.stack, &mut self.fields);
                 let kind = kind(&ops[from..to], operands);
                 let call = calls && matches!(ops[from].nature, Nature::Call(..));
                 let clobbers: &[PReg] = if call { &all } else { &[] };
@@ -115,7 +115,7 @@ fn kind(group: &[Mach], operands: &[Operand]) -> Kind {
 }
 
 /// Applies an allocation to the code.
-pub struct Apply<'a> {
+pub(super) struct Apply<'a> {
     parts: &'a Parts<'a>,
     alloc: &'a Allocation,
     lines: Lines<'a>,
@@ -134,7 +134,7 @@ enum Parking {
 }
 
 /// Slots that predicates are spilled to.
-pub fn parked(alloc: &Allocation) -> Vec<u32> {
+pub(super) fn parked(alloc: &Allocation) -> Vec<u32> {
     let mut slots: Vec<u32> = vec![];
     for e in edits(alloc) {
         let Edit::Move { class: PRED, from, to } = e else { continue };
@@ -154,19 +154,19 @@ fn edits(alloc: &Allocation) -> impl Iterator<Item = &Edit> {
 }
 
 /// Whether values of such classes are spilled.
-pub fn spills(alloc: &Allocation, of: impl Fn(Class) -> bool) -> bool {
+pub(crate) fn spills(alloc: &Allocation, of: impl Fn(Class) -> bool) -> bool {
     let slot = |l: &Loc| matches!(l, Loc::Slot(_));
     edits(alloc).any(|e| matches!(e, Edit::Move { class, from, to } if of(*class) && (slot(from) || slot(to))))
 }
 
 /// Whether register tuples of wgmma accumulators are moved.
-pub fn moves_runs(alloc: &Allocation) -> bool {
+pub(super) fn moves_runs(alloc: &Allocation) -> bool {
     edits(alloc).any(|e| matches!(e, Edit::Move { class, .. } if class.0 > FOUR.0))
 }
 
 impl<'a> Apply<'a> {
     /// `first` is the first register reserved for predicates; the frame has `local_bytes` besides spill slots.
-    pub fn new(parts: &'a Parts<'a>, alloc: &'a Allocation, first: u16, local_bytes: u32) -> Apply<'a> {
+    pub(crate) fn new(parts: &'a Parts<'a>, alloc: &'a Allocation, first: u16, local_bytes: u32) -> Apply<'a> {
         let frame = local_bytes.next_multiple_of(16);
         let calls = parts.code.calls > 0;
         let slots = if spills(alloc, |c| calls || c != PRED) { alloc.frame.len_bytes.next_multiple_of(16) } else { 0 };
@@ -177,7 +177,7 @@ impl<'a> Apply<'a> {
     }
 
     /// All lines, and how many of them are spill stores and reloads.
-    pub fn all(mut self) -> Result<(Lines<'a>, usize), AsmError> {
+    pub(crate) fn all(mut self) -> Result<(Lines<'a>, usize), AsmError> {
         let mut next = self.alloc.edits.iter().peekable();
         let mut stubs = vec![];
         for (i, step) in self.parts.steps.iter().enumerate() {

@@ -13,12 +13,12 @@ use crate::sass::op;
 use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Unsplit, Values};
 use std::ops::Range;
 
-pub const PREDICATES: u8 = 0;
-pub const GENERAL: u8 = 1;
+pub(crate) const PREDICATES: u8 = 0;
+pub(crate) const GENERAL: u8 = 1;
 /// R1 holds the stack pointer.
-pub const STACK: u64 = 1;
+pub(crate) const STACK: u64 = 1;
 
-pub struct AllocatedCode {
+pub(crate) struct AllocatedCode {
     pub lines: Vec<Line>,
     /// One more than the highest general register in use.
     pub registers: u32,
@@ -35,7 +35,7 @@ pub struct AllocatedCode {
 
 /// The registers that may be allocated, without the last `apart`; with `wide` also long tuples for wgmma accumulators;
 /// single registers first from below `low`.
-fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo {
+fn info(registers: u16, apart: u16, wide: bool, low: Option<u16>) -> RegInfo {
     let class = |name, file, words: u16| RegClass {
         name,
         file,
@@ -73,7 +73,7 @@ fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo
 
 /// Allocates at most `registers` registers for code whose live ranges are in `settled`; the frame has `local_bytes`
 /// besides spills.
-pub fn place(
+pub(crate) fn place(
     selected: &Selected,
     settled: &Settled,
     registers: u16,
@@ -86,25 +86,24 @@ pub fn place(
         && let Some(whole) = whole(selected, settled, registers)
     {
         let registers = whole.end(GENERAL).max(if selected.uses_stack { STACK as u32 + 1 } else { 0 });
-        return Ok(placed(selected, lines(selected, &whole, local_bytes)?, (registers, 0)));
+        return Ok(placed(selected, lines(selected, &whole, local_bytes)?, registers, 0));
     }
-    let low = selected.pool.map(|p| p.least / 2);
-    let info = |registers, apart| info(registers, apart, (wide, low));
+    let limits = Limits { registers, wide, calls: !selected.calls.is_empty(), pool: selected.pool.map(|p| p.least) };
     let parts = Parts::of(selected, &settled.undefined, true);
     let known = regalloc::Analysis::new(&parts.func).map_err(failed)?;
-    let calls = !selected.calls.is_empty();
+    let all = limits.info(registers, 0);
     // Calls clobber all registers, which must not count as register pressure.
-    let need = match calls {
+    let need = match limits.calls {
         true => {
             let func = Parts::of(selected, &settled.undefined, false).func;
-            regalloc::pressure(&func, &info(registers, 0)).map_err(failed)?
+            regalloc::pressure(&func, &all).map_err(failed)?
         }
-        false => known.pressure(&info(registers, 0)),
+        false => known.pressure(&all),
     };
-    let (alloc, first) = allocated(&known, &need, &info, (registers, calls, wide, selected.pool.is_some()))?;
+    let (alloc, first) = limits.allocated(&known, &need)?;
     let (lines, spills) = Apply::new(&parts, &alloc, first, local_bytes).all()?;
     let registers = pool::used(&lines.all);
-    Ok(placed(selected, lines, (registers, spills)))
+    Ok(placed(selected, lines, registers, spills))
 }
 
 fn failed(e: regalloc::RegAllocError) -> AsmError {
@@ -112,7 +111,7 @@ fn failed(e: regalloc::RegAllocError) -> AsmError {
 }
 
 /// Adds the setup of the stack pointer if it is needed.
-fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> AllocatedCode {
+fn placed(selected: &Selected, lines: Lines, registers: u32, spills: usize) -> AllocatedCode {
     let Lines { mut all, labels, frame_bytes, multiplies, places, .. } = lines;
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
@@ -132,7 +131,7 @@ fn more(limit: u16) -> u16 {
 
 /// One register for each value's whole live range, if there are enough: the maximum pressure plus a few.
 fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unsplit> {
-    let regs = info(registers, 0, (false, None));
+    let regs = info(registers, 0, false, None);
     let values = Values { classes: &selected.code.classes, ranges: &settled.ranges, points: settled.points };
     let need = settled.ranges.pressure(values.classes, &regs, values.points);
     let file = |file: u8| usize::from(file);
@@ -141,7 +140,7 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unspl
     }
     let limit = (need[file(GENERAL)] + 1).clamp(8, registers);
     let most = (limit + 2 * more(limit)).min(registers);
-    let mut regs = info(limit, 0, (false, None));
+    let mut regs = info(limit, 0, false, None);
     regs.files[file(GENERAL)].count = most;
     let whole = regalloc::allocate_unsplit(values, &settled.copies, &regs, &[0..0, limit..most])?;
     debug_assert_eq!(Ok(()), {
@@ -157,14 +156,15 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Unspl
 ///
 /// # Errors
 /// There are too few registers.
-pub fn within(
+pub(crate) fn within(
     selected: &Selected,
     settled: &Settled,
-    (general, predicates): (&[u16], &[u16]),
+    general: &[u16],
+    predicates: &[u16],
     more: Range<u16>,
 ) -> Result<AllocatedCode, AsmError> {
     let values = Values { classes: &selected.code.classes, ranges: &settled.ranges, points: settled.points };
-    let mut regs = info(more.end.max(more.start), 0, (false, None));
+    let mut regs = info(more.end.max(more.start), 0, false, None);
     regs.files[usize::from(PREDICATES)].order = predicates.to_vec();
     regs.files[usize::from(GENERAL)].order = general.to_vec();
     let Some(whole) = regalloc::allocate_unsplit(values, &settled.copies, &regs, &[0..0, more.clone()]) else {
@@ -175,7 +175,7 @@ pub fn within(
         let func = Parts::of(selected, &settled.undefined, true).func;
         regalloc::check(&func, &regs, &whole.allocation(&func, &regs))
     });
-    Ok(placed(selected, lines(selected, &whole, 0)?, (whole.end(GENERAL), 0)))
+    Ok(placed(selected, lines(selected, &whole, 0)?, whole.end(GENERAL), 0))
 }
 
 /// The lines of code whose values have one register each.
@@ -205,41 +205,56 @@ fn lines<'a>(selected: &'a Selected, whole: &Unsplit, local_bytes: u32) -> Resul
     Ok(lines)
 }
 
-/// Tries with as many registers as the maximum pressure, then more if tuples do not fit between the others. Returns the
-/// first register reserved for predicates.
-fn allocated(
-    known: &regalloc::Analysis,
-    need: &[u16],
-    info: &dyn Fn(u16, u16) -> RegInfo,
-    (registers, calls, wide, pool): (u16, bool, bool, bool),
-) -> Result<(Allocation, u16), AsmError> {
-    let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
-    // General registers for predicates that find no predicate register.
-    let mut apart = u16::from(need[usize::from(PREDICATES)] > 7);
-    let calm = !calls && !wide && !pool && apart == 0;
-    if pool {
-        limit = registers;
+/// What bounds the registers of code whose live ranges may be split.
+struct Limits {
+    /// General registers at most.
+    registers: u16,
+    /// It contains calls.
+    calls: bool,
+    /// It contains long tuples.
+    wide: bool,
+    /// The least count that `setmaxnreg` sets, if it contains that.
+    pool: Option<u16>,
+}
+
+impl Limits {
+    /// So many registers, without the last `apart`.
+    fn info(&self, registers: u16, apart: u16) -> RegInfo {
+        info(registers, apart, self.wide, self.pool.map(|least| least / 2))
     }
-    loop {
-        let with = info(limit, apart);
-        if calm && limit < registers {
-            match known.allocate_without_frame(&with, need).map_err(failed)?.filter(|a| !spills(a, |_| true)) {
-                Some(a) => return Ok((a, limit)),
-                None => limit = (limit + more(limit)).min(registers),
-            }
-            continue;
+
+    /// Tries with as many registers as the maximum pressure, then more if tuples do not fit between the others. Returns
+    /// the first register reserved for predicates.
+    fn allocated(&self, known: &regalloc::Analysis, need: &[u16]) -> Result<(Allocation, u16), AsmError> {
+        let Limits { registers, calls, wide, pool } = *self;
+        let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
+        // General registers for predicates that find no predicate register.
+        let mut apart = u16::from(need[usize::from(PREDICATES)] > 7);
+        let calm = !calls && !wide && pool.is_none() && apart == 0;
+        if pool.is_some() {
+            limit = registers;
         }
-        match known.allocate(&with) {
-            Ok(a) if wanted(&a, calls) > apart => {
-                let more = wanted(&a, calls) - apart;
-                (apart, limit) = (apart + more, (limit + more).min(registers));
+        loop {
+            let with = self.info(limit, apart);
+            if calm && limit < registers {
+                match known.allocate_without_frame(&with, need).map_err(failed)?.filter(|a| !spills(a, |_| true)) {
+                    Some(a) => return Ok((a, limit)),
+                    None => limit = (limit + more(limit)).min(registers),
+                }
+                continue;
             }
-            // Values that are live over a call are stored in any case.
-            Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => {
-                return Ok((a, limit - apart));
+            match known.allocate(&with) {
+                Ok(a) if wanted(&a, calls) > apart => {
+                    let more = wanted(&a, calls) - apart;
+                    (apart, limit) = (apart + more, (limit + more).min(registers));
+                }
+                // Values that are live over a call are stored in any case.
+                Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => {
+                    return Ok((a, limit - apart));
+                }
+                Err(e) if limit == registers => return Err(failed(e)),
+                _ => limit = (limit + more(limit)).min(registers),
             }
-            Err(e) if limit == registers => return Err(failed(e)),
-            _ => limit = (limit + more(limit)).min(registers),
         }
     }
 }

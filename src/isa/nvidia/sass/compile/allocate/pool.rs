@@ -14,13 +14,13 @@ use hashbrown::HashMap;
 
 /// The smallest and the largest register count in a body.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pool {
+pub(crate) struct Pool {
     pub least: u16,
     pub most: u16,
 }
 
 /// The counts in a kernel, if its initial number of registers is declared.
-pub fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
+pub(crate) fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
     let says = |want: &str| f.tuning.iter().any(|t| matches!(t, Tuning::Numbers(name, _) if &**name == want));
     let declared = says("maxnreg") || says("minnctapersm") && (says("maxntid") || says("reqntid"));
     let mut all = body.items.iter().filter_map(|item| match item {
@@ -45,13 +45,13 @@ fn highest(inst: &Instruction) -> u16 {
 }
 
 /// Registers that code uses.
-pub fn used(lines: &[Line]) -> u32 {
+pub(crate) fn used(lines: &[Line]) -> u32 {
     let all = lines.iter().map(|l| if let Line::Inst(inst, _) = l { highest(inst) } else { 0 });
     all.max().unwrap_or(0).into()
 }
 
 /// Whether code that starts with so many registers never uses more than it has at each point.
-pub fn keeps_within(lines: &[Line], start: u16) -> bool {
+pub(crate) fn keeps_within(lines: &[Line], start: u16) -> bool {
     let mut at_label: HashMap<usize, u16> = HashMap::new();
     loop {
         let (mut changed, mut now) = (false, Some(start));

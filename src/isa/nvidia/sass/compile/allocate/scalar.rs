@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Uniform registers that are allocated to values; selection and the forms of other chips use those below and above.
-pub const SCALARS: Range<u8> = 40..60;
+pub(crate) const SCALARS: Range<u8> = 40..60;
 
 /// Uniform predicates that are allocated to conditions; selection uses those below.
 const CONDITIONS: Range<u8> = 3..7;
@@ -41,7 +41,7 @@ struct Value {
 type Shape = (&'static Form, Option<&'static str>);
 
 /// Moves warp-uniform values that live through loops to uniform registers.
-pub fn choose(selected: &mut Selected) {
+pub(crate) fn choose(selected: &mut Selected) {
     let code = &mut selected.code;
     let parts = |b: &usize| matches!(code.blocks[*b].term, Term::Branch(_, x, y, false) if x != y);
     let apart = code.calls > 0 || code.returns.is_some() || !code.meets.is_empty() || !code.strays.is_empty();

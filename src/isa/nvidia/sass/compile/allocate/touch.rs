@@ -2,12 +2,12 @@
 //!
 //! A partial write of a register whose other words are live, or a write that a guard may skip, modifies the register.
 
-use crate::sass::compile::mir::{Mach, PRED, Word, width};
+use crate::sass::compile::mir::{Mach, PRED, RegField, Word, width};
 use doorbell_codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
 
 /// Scratch lists, reused for one group after the other.
 #[derive(Default)]
-pub struct Work {
+pub(super) struct Work {
     touches: Vec<Touch>,
     written: Vec<Word>,
     /// For each register field its entry in the list, and whether it is written, or read after a write of the group.
@@ -16,7 +16,7 @@ pub struct Work {
 }
 
 /// The field is the stack pointer.
-pub const ON_STACK: u16 = u16::MAX;
+pub(super) const ON_STACK: u16 = u16::MAX;
 
 /// How a group uses a register.
 #[derive(Clone, Copy)]
@@ -37,7 +37,13 @@ fn operand(vreg: VReg, role: Role) -> Operand {
 impl Work {
     /// The operands of a group, results first, then sources; appends the operand index of each of its register fields
     /// to `fields`.
-    pub fn group(&mut self, group: &[Mach], (classes, stack): (&[Class], VReg), fields: &mut Vec<u16>) -> &[Operand] {
+    pub(crate) fn group(
+        &mut self,
+        group: &[Mach],
+        classes: &[Class],
+        stack: VReg,
+        fields: &mut Vec<u16>,
+    ) -> &[Operand] {
         if let [one] = group {
             self.single(one, stack, fields);
             return &self.operands;
@@ -67,7 +73,7 @@ impl Work {
                 if r.write {
                     (t.write, t.keep) = (true, t.keep | r.keep);
                 } else if !inner {
-                    (t.read, t.late) = (true, t.late | late(classes, (r.word, r.count), &w.written));
+                    (t.read, t.late) = (true, t.late | late(classes, r, &w.written));
                 }
                 w.fields.push((k as u16, r.write || inner));
             }
@@ -135,13 +141,14 @@ impl Work {
 
 /// Whether a read could conflict with another result of the group in its register: odd words of pairs cannot conflict
 /// with even ones.
-fn late(classes: &[Class], (word, count): (Word, u8), written: &[Word]) -> bool {
+fn late(classes: &[Class], read: &RegField, written: &[Word]) -> bool {
+    let word = read.word;
     let class = |w: Word| classes[w.reg().0 as usize];
     let safe = |w: &Word| {
         let other_file = (class(*w) == PRED) != (class(word) == PRED);
         let apart = width(class(*w)) >= 2
             && width(class(word)) >= 2
-            && count == 1
+            && read.count == 1
             && !word.sub().is_multiple_of(2)
             && w.sub().is_multiple_of(2);
         other_file || apart

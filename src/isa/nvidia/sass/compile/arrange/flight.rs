@@ -61,12 +61,12 @@ fn join(to: &mut Flying, from: &Flying) -> bool {
 }
 
 /// Whether the code has wgmma instructions.
-pub fn multiplies(code: &Code) -> bool {
+pub(crate) fn multiplies(code: &Code) -> bool {
     code.blocks.iter().flat_map(|b| &b.ops).any(|m| is_group_multiply(&m.inst))
 }
 
 /// Makes waits use the registers of everything that may be in flight.
-pub fn hold(code: &mut Code) {
+pub(crate) fn hold(code: &mut Code) {
     if !multiplies(code) {
         return;
     }
@@ -95,7 +95,7 @@ pub fn hold(code: &mut Code) {
 }
 
 /// Makes the code wait after each wgmma.
-pub fn serialize(code: &mut Code) {
+pub(crate) fn serialize(code: &mut Code) {
     for block in &mut code.blocks {
         let ops = std::mem::take(&mut block.ops);
         for m in ops {
@@ -114,7 +114,7 @@ pub fn serialize(code: &mut Code) {
 
 /// Gives each WARPGROUP.ARRIVE the registers of the following wgmma instructions as sources, because they must have
 /// been written by then. If control flow leaves before the next such instruction, it gets all registers.
-pub fn gather(code: &mut Listing) {
+pub(crate) fn gather(code: &mut Listing) {
     let arrives = |n: &Node| {
         n.inst.form().pipe == Pipe::Gmma && n.inst.form().mnemonic == "WARPGROUP" && n.inst.form().name == "ARV"
     };
@@ -191,7 +191,7 @@ impl Busy {
 }
 
 /// Whether no instruction touches the registers of wgmma instructions that may be in flight.
-pub fn is_undisturbed(lines: &[Line]) -> bool {
+pub(crate) fn is_undisturbed(lines: &[Line]) -> bool {
     let mut at_label: HashMap<usize, Busy> = HashMap::new();
     loop {
         let (mut changed, mut now, mut falls) = (false, Busy::NONE, true);

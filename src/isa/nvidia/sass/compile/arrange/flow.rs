@@ -175,13 +175,13 @@ fn meet(idom: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
 }
 
 /// A loop: its blocks, and its only predecessor outside.
-pub struct Loop {
+pub(crate) struct Loop {
     pub blocks: Vec<usize>,
     pub before: usize,
 }
 
 /// The loops with a single entry edge, inner ones first.
-pub fn loops(code: &Code) -> Vec<Loop> {
+pub(crate) fn loops(code: &Code) -> Vec<Loop> {
     if !crate::sass::compile::allocate::live::goes_back(code, &code.order) {
         return vec![];
     }
@@ -209,7 +209,7 @@ pub fn loops(code: &Code) -> Vec<Loop> {
 }
 
 /// Removes unreachable blocks.
-pub fn reachable(code: &mut Code) {
+pub(super) fn reachable(code: &mut Code) {
     let mut seen = vec![false; code.blocks.len()];
     let mut work = vec![code.order[0]];
     while let Some(b) = work.pop() {
@@ -221,7 +221,7 @@ pub fn reachable(code: &mut Code) {
 }
 
 /// Inserts convergence barriers.
-pub fn converge(code: &mut Code) -> Result<(), AsmError> {
+pub(crate) fn converge(code: &mut Code) -> Result<(), AsmError> {
     let divides = |b: &usize| matches!(code.blocks[*b].term, Term::Branch(_, x, y, false) if x != y);
     let branches: Vec<usize> = code.order.iter().copied().filter(divides).collect();
     if branches.is_empty() && code.meets.is_empty() {
@@ -268,7 +268,7 @@ pub fn converge(code: &mut Code) -> Result<(), AsmError> {
         }
         inside.iter().filter(|b| **b != graph.exit).for_each(|b| taken[*b] |= 1 << n);
         graph.seen[d] = graph.walks;
-        insert(code, &mut graph, (d, j), n as u8);
+        insert(code, &mut graph, d, j, n as u8);
     }
     let all = taken.iter().fold(0, |all, n| all | n);
     let used = (0..BARRIERS).filter(|n| all >> n & 1 == 1).collect::<Vec<u8>>();
@@ -296,7 +296,8 @@ fn save(code: &mut Code, used: &[u8]) {
     }
 }
 
-fn insert(code: &mut Code, graph: &mut Graph, (d, j): (usize, usize), n: u8) {
+/// Has threads that part at the end of block `d` wait for each other before block `j`, at barrier `n`.
+fn insert(code: &mut Code, graph: &mut Graph, d: usize, j: usize, n: u8) {
     let wait = Mach::new(op::BSYNC_B).n("b", u64::from(n)).n("pp", 7).effect();
     let all_inside = graph.pred[j].iter().all(|p| graph.is_inside(*p));
     let at = if all_inside {

@@ -22,7 +22,7 @@ const COMPANY: usize = 12;
 
 /// A group of glued instructions.
 #[derive(Default)]
-pub struct Group {
+pub(crate) struct Group {
     pub from: usize,
     pub to: usize,
     /// Groups that must come before this one.
@@ -32,12 +32,12 @@ pub struct Group {
 }
 
 /// Whether the instructions have no side effects and may be moved.
-pub fn is_plain(group: &[Mach]) -> bool {
+pub(crate) fn is_plain(group: &[Mach]) -> bool {
     group.iter().all(|m| completion(&m.inst) == Completion::Fixed && computes(m))
 }
 
 /// Whether an instruction has no side effects and reads only virtual registers and constants.
-pub fn computes(m: &Mach) -> bool {
+pub(crate) fn computes(m: &Mach) -> bool {
     let free = !m.effect && order(&m.inst) == Order::Free;
     // Uniform registers are not virtual: their definitions are not tracked here.
     let uniform = |m: &Mach| effects(&m.inst).reads.iter().any(|a| a.file == RegFile::Uniform);
@@ -45,7 +45,7 @@ pub fn computes(m: &Mach) -> bool {
 }
 
 /// Hoists loads in all blocks. `stack` is live everywhere and never written.
-pub fn hoist(code: &mut Code, stack: VReg) {
+pub(crate) fn hoist(code: &mut Code, stack: VReg) {
     let Code { classes, blocks, order: blocks_order, .. } = code;
     let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
     let mut links: Option<Links> = None;
@@ -180,7 +180,7 @@ fn is_load(m: &Mach) -> bool {
 }
 
 /// The last uses of registers and memory.
-pub struct Links {
+pub(super) struct Links {
     stack: VReg,
     /// By group number, counted from 1 over all parts of blocks together.
     writer: Vec<u32>,
@@ -193,13 +193,13 @@ pub struct Links {
 }
 
 impl Links {
-    pub fn new(registers: usize, stack: VReg) -> Links {
+    pub(crate) fn new(registers: usize, stack: VReg) -> Links {
         let (writer, readers) = (vec![0; registers], vec![0; registers]);
         Links { stack, writer, readers, list: vec![(0, 0)], first: 1, start: 1 }
     }
 
     /// The groups of a block, each with its dependencies.
-    pub fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
+    pub(crate) fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::with_capacity(ops.len());
         self.list.reserve(3 * ops.len());
         self.start = self.list.len() as u32;

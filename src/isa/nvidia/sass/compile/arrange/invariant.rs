@@ -66,7 +66,7 @@ fn group_end(ops: &[Mach], from: usize) -> Option<usize> {
 
 /// Moves invariant code out of all loops. Equal constants in a loop are merged into one. `stack` is live everywhere and
 /// never written.
-pub fn invariants(code: &mut Code, stack: VReg) {
+pub(crate) fn invariants(code: &mut Code, stack: VReg) {
     let loops = loops(code);
     if loops.is_empty() {
         return;

@@ -6,10 +6,10 @@
 //! every selection. Then, depending on the attempt's [`Choices`](super::attempts::Choices): [`invariant`],
 //! [`pipeline`], [`sink`], [`hoist`], and [`flight`] for wgmma instructions.
 
-pub mod flight;
-pub mod flow;
-pub mod hoist;
-pub mod invariant;
-pub mod pipeline;
-pub mod shape;
-pub mod sink;
+pub(crate) mod flight;
+pub(crate) mod flow;
+pub(super) mod hoist;
+pub(super) mod invariant;
+pub(super) mod pipeline;
+pub(crate) mod shape;
+pub(super) mod sink;

@@ -40,7 +40,7 @@ const UNUSED: Use =
 
 /// Pipelines the loads of all loops where that hides latency; returns the most registers that a loop needs in addition.
 /// `stack` is live everywhere and never written.
-pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
+pub(crate) fn pipeline(code: &mut Code, stack: VReg) -> u32 {
     let mut most = 0;
     let is_self_loop = |b: &&usize| code.successors(**b).contains(b) && may_hide(&code.blocks[**b].ops);
     // The first block has a predecessor outside of the code.
@@ -49,9 +49,9 @@ pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
         let mut from = code.order.iter().filter(|p| **p != b && code.successors(**p).contains(&b));
         let (Some(before), None) = (from.next().copied(), from.next()) else { continue };
         let uses = uses(code, b);
-        let Some(pipelined) = PipelinedLoop::of(code, b, (stack, &uses)) else { continue };
+        let Some(pipelined) = PipelinedLoop::of(code, b, &uses, stack) else { continue };
         let words = pipelined.words();
-        let Some(Rebuilt { ahead, ops, new }) = pipelined.rebuilt(stack) else { continue };
+        let Some(Rebuilt { ahead, ops, new }) = pipelined.rebuilt() else { continue };
         most = most.max(words + new.iter().map(|c| u32::from(width(*c))).sum::<u32>());
         code.classes.extend(new);
         code.blocks[b].ops = ops;
@@ -128,6 +128,8 @@ struct PipelinedLoop<'a> {
     ops: &'a [Mach],
     uses: &'a [Use],
     classes: &'a [Class],
+    /// The stack pointer.
+    stack: VReg,
     groups: Vec<(usize, usize)>,
     /// The condition that another iteration follows.
     again: Pred,
@@ -138,7 +140,7 @@ struct PipelinedLoop<'a> {
 }
 
 impl<'a> PipelinedLoop<'a> {
-    fn of(code: &'a Code, b: usize, (stack, uses): (VReg, &'a [Use])) -> Option<PipelinedLoop<'a>> {
+    fn of(code: &'a Code, b: usize, uses: &'a [Use], stack: VReg) -> Option<PipelinedLoop<'a>> {
         let Block { ops, term: Term::Branch(p, x, y, _) } = &code.blocks[b] else { return None };
         let again = if *x == b { *p } else { p.not() };
         if x == y {
@@ -152,6 +154,7 @@ impl<'a> PipelinedLoop<'a> {
             ops,
             uses,
             classes: &code.classes,
+            stack,
             again,
             loads: none.clone(),
             address: none.clone(),
@@ -160,7 +163,7 @@ impl<'a> PipelinedLoop<'a> {
         };
         let condition = again.word?.reg();
         let at = pipelined.groups.len() as u32;
-        if pipelined.use_of(condition).writers == 0 || !pipelined.gather(condition, at, (stack, false)) {
+        if pipelined.use_of(condition).writers == 0 || !pipelined.gather(condition, at, false) {
             return None;
         }
         let may_go = |k: &usize| {
@@ -169,7 +172,7 @@ impl<'a> PipelinedLoop<'a> {
             pipelined.groups[*k].1 == pipelined.groups[*k].0 + 1 && is_ahead_load(m) && free
         };
         let loads = (0..pipelined.groups.len()).filter(may_go).collect();
-        pipelined.choose(loads, stack);
+        pipelined.choose(loads);
         ((1..=WORDS).contains(&pipelined.words()) && !pipelined.waits()).then_some(pipelined)
     }
 
@@ -180,7 +183,7 @@ impl<'a> PipelinedLoop<'a> {
     }
 
     /// Chooses the loads whose addresses and results allow it.
-    fn choose(&mut self, mut loads: Vec<usize>, stack: VReg) {
+    fn choose(&mut self, mut loads: Vec<usize>) {
         let none = vec![false; self.groups.len()];
         loop {
             let all = loads.clone();
@@ -193,7 +196,7 @@ impl<'a> PipelinedLoop<'a> {
                 });
                 // Discard what was collected for a load that stays.
                 (self.address, self.counts) = (none.clone(), none.clone());
-                fits && self.try_load(*k, stack)
+                fits && self.try_load(*k)
             });
             if loads.len() == all.len() {
                 break;
@@ -201,11 +204,11 @@ impl<'a> PipelinedLoop<'a> {
         }
         (self.loads, self.address, self.counts) = (none.clone(), none.clone(), none);
         if let Some(w) = self.again.word {
-            self.gather(w.reg(), self.groups.len() as u32, (stack, false));
+            self.gather(w.reg(), self.groups.len() as u32, false);
         }
         for k in loads {
             self.loads[k] = true;
-            self.try_load(k, stack);
+            self.try_load(k);
         }
     }
 
@@ -227,15 +230,15 @@ impl<'a> PipelinedLoop<'a> {
     }
 
     /// Collects what a load's address needs; returns whether all of it is computed from loop counters.
-    fn try_load(&mut self, k: usize, stack: VReg) -> bool {
-        self.reads(k).all(|r| self.gather(r, k as u32, (stack, true)))
+    fn try_load(&mut self, k: usize) -> bool {
+        self.reads(k).all(|r| self.gather(r, k as u32, true))
     }
 
-    /// Collects the computation of a register that is read at a group of this iteration, as a part of an address or of
-    /// a counter update.
-    fn gather(&mut self, r: VReg, at: u32, (stack, address): (VReg, bool)) -> bool {
+    /// Collects the computation of a register that is read at a group of this iteration, as a part of an `address` or
+    /// of a counter update.
+    fn gather(&mut self, r: VReg, at: u32, address: bool) -> bool {
         let u = self.use_of(r);
-        if r == stack || u.writers == 0 {
+        if r == self.stack || u.writers == 0 {
             return true;
         }
         let k = u.first_write as usize;
@@ -255,7 +258,7 @@ impl<'a> PipelinedLoop<'a> {
         // A group may read its own result of the previous iteration.
         let from = |r: &VReg| !self.results(k).any(|w| w == *r) || self.carried(*r, k);
         let reads: SmallVec<[VReg; 8]> = self.reads(k).filter(from).collect();
-        reads.into_iter().all(|r| self.gather(r, k as u32, (stack, address)))
+        reads.into_iter().all(|r| self.gather(r, k as u32, address))
     }
 
     /// Whether a group reads, from the previous iteration, a register that it writes itself.
@@ -363,7 +366,7 @@ impl<'a> PipelinedLoop<'a> {
     }
 
     /// The rebuilt loop; `None`: too little latency would be hidden.
-    fn rebuilt(&self, stack: VReg) -> Option<Rebuilt> {
+    fn rebuilt(&self) -> Option<Rebuilt> {
         let (moved, classes) = (self.moved(), self.classes);
         let names = self.names(&moved, classes.len() as u32);
         let new: Vec<Class> =
@@ -385,8 +388,8 @@ impl<'a> PipelinedLoop<'a> {
             }
         }
         let classes = |r: VReg| u32::from(width(classes.get(r.0 as usize).copied().unwrap_or(ONE)));
-        let groups = Links::new(self.uses.len() + new.len(), stack).groups(&ops, &classes);
-        let order = self.order(&groups, &ops, (&stays, &goes));
+        let groups = Links::new(self.uses.len() + new.len(), self.stack).groups(&ops, &classes);
+        let order = self.order(&groups, &ops, &stays, &goes);
         let mut place = vec![0; groups.len()];
         order.iter().enumerate().for_each(|(at, g)| place[*g] = at);
         let hides = |(n, k): (usize, &usize)| {
@@ -404,7 +407,7 @@ impl<'a> PipelinedLoop<'a> {
 
     /// The order of the groups of a block with the next iteration's loads, and what they need, at its end: each moves
     /// up to where its registers become free.
-    fn order(&self, groups: &[Group], ops: &[Mach], (stays, goes): (&[usize], &[usize])) -> Vec<usize> {
+    fn order(&self, groups: &[Group], ops: &[Mach], stays: &[usize], goes: &[usize]) -> Vec<usize> {
         let (mut out, mut done) = (Vec::with_capacity(groups.len()), vec![false; groups.len()]);
         let loaded: Vec<VReg> = goes.iter().filter(|k| self.loads[**k]).flat_map(|k| self.results(*k)).collect();
         let light = |g: usize| match stays.get(g) {

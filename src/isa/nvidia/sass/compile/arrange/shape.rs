@@ -14,7 +14,7 @@ const SHORT: usize = 8;
 const SHORT_UNIFORM: usize = 4;
 
 /// Simplifies until nothing changes.
-pub fn shape(code: &mut Code) {
+pub(crate) fn shape(code: &mut Code) {
     loop {
         super::flow::reachable(code);
         join(code);
@@ -140,7 +140,7 @@ fn guard_short(code: &mut Code) -> bool {
             let Term::Jump(to) = code.blocks[block].term else { continue };
             let other = ways[1].filter(|w| w.1 != block).map_or(vec![], |w| overwritten(&code.blocks[w.1].ops, code));
             let taken = std::mem::take(&mut code.blocks[block].ops);
-            let guarded = guarded(taken, guard, (block, &other), seen);
+            let guarded = guarded(taken, guard, block, &other, seen);
             code.blocks[b].ops.extend(guarded);
             code.blocks[b].term = Term::Jump(to);
         }
@@ -181,7 +181,7 @@ fn overwritten(ops: &[Mach], code: &Code) -> Vec<u32> {
 
 /// A block's instructions, guarded where needed. Threads for which the guard is false overwrite `other` before reading
 /// it.
-fn guarded(ops: Vec<Mach>, guard: Pred, (block, other): (usize, &[u32]), seen: &[Seen]) -> Vec<Mach> {
+fn guarded(ops: Vec<Mach>, guard: Pred, block: usize, other: &[u32], seen: &[Seen]) -> Vec<Mach> {
     // Registers of the block that were written under the guard only.
     let mut parted = vec![];
     let mut out = Vec::with_capacity(ops.len());

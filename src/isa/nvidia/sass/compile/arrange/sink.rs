@@ -15,7 +15,7 @@ const ADDRESS: usize = 6;
 const PARAMETER: usize = 12;
 
 /// Sinks addresses in all blocks.
-pub fn sink(code: &mut Code) {
+pub(crate) fn sink(code: &mut Code) {
     let mut reads: Vec<u32> = vec![];
     for b in &code.order {
         let ops = &mut code.blocks[*b].ops;

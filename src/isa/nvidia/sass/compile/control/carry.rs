@@ -13,7 +13,7 @@ const GENERAL: usize = 256;
 
 /// Scoreboards to wait for, by register.
 #[derive(Clone)]
-pub struct Waits {
+pub(crate) struct Waits {
     /// Before it is read or overwritten: its result is in flight.
     pub results: [u8; REGISTERS],
     /// Before it is overwritten: it is still to be read.
@@ -23,10 +23,10 @@ pub struct Waits {
 }
 
 impl Waits {
-    pub const NONE: Waits = Waits { results: [0; REGISTERS], sources: [0; REGISTERS], boards: 0 };
+    pub(crate) const NONE: Waits = Waits { results: [0; REGISTERS], sources: [0; REGISTERS], boards: 0 };
 
     /// These scoreboards have been waited for. No general register from `highest` on is in use.
-    pub fn clear(&mut self, boards: u8, highest: usize) {
+    pub(crate) fn clear(&mut self, boards: u8, highest: usize) {
         self.boards &= !boards;
         for of in [&mut self.results, &mut self.sources] {
             let (general, others) = of.split_at_mut(GENERAL);
@@ -35,7 +35,7 @@ impl Waits {
     }
 
     /// The scoreboards that an instruction must wait for because of its registers.
-    pub fn of(&self, node: &Node) -> u8 {
+    pub(crate) fn of(&self, node: &Node) -> u8 {
         let mut all = 0;
         node.effects.reads.iter().for_each(|r| each(r, |k| all |= self.results[k]));
         node.effects.writes.iter().for_each(|w| each(w, |k| all |= self.results[k] | self.sources[k]));
@@ -43,7 +43,7 @@ impl Waits {
     }
 
     /// The scoreboards that guard uniform registers.
-    pub fn uniform(&self) -> u8 {
+    pub(crate) fn uniform(&self) -> u8 {
         let all = |of: &[u8; REGISTERS]| {
             let [from, to] = [number(RegFile::Uniform, 0), REGISTERS];
             of[from..to].iter().fold(0, |all, r| all | r)
@@ -52,7 +52,7 @@ impl Waits {
     }
 
     /// Merges the state of another path; returns whether that added something.
-    pub fn join(&mut self, other: &Waits) -> bool {
+    pub(crate) fn join(&mut self, other: &Waits) -> bool {
         let old = self.boards;
         self.boards |= other.boards;
         let mut new = self.boards ^ old;
@@ -67,7 +67,7 @@ impl Waits {
 }
 
 /// What is in flight at a label.
-pub struct Entry {
+pub(crate) struct Entry {
     pub waits: Waits,
     /// Cycles until the results of matrix instructions are available, by general register; empty if none are in flight.
     pub late: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct Entry {
 
 impl Entry {
     /// Merges the state of another path; returns whether that added something.
-    pub fn join(place: &mut Option<Box<Entry>>, waits: &Waits, late: impl Iterator<Item = (usize, u8)>) -> bool {
+    pub(crate) fn join(place: &mut Option<Box<Entry>>, waits: &Waits, late: impl Iterator<Item = (usize, u8)>) -> bool {
         let mut late = late.peekable();
         if waits.boards == 0 && late.peek().is_none() {
             return false;
@@ -95,18 +95,18 @@ impl Entry {
 const NONE: u8 = SCOREBOARDS;
 
 /// The scoreboards given to nodes, so that a piece which is processed again uses the same.
-pub struct Given(Vec<u8>);
+pub(super) struct Given(Vec<u8>);
 
 impl Given {
-    pub fn new(nodes: usize) -> Given {
+    pub(crate) fn new(nodes: usize) -> Given {
         Given(vec![NONE; nodes])
     }
 
-    pub fn get(&self, node: u32) -> Option<u8> {
+    pub(crate) fn get(&self, node: u32) -> Option<u8> {
         self.0.get(node as usize).copied().filter(|k| *k != NONE)
     }
 
-    pub fn set(&mut self, node: u32, board: u8) {
+    pub(crate) fn set(&mut self, node: u32, board: u8) {
         if let Some(place) = self.0.get_mut(node as usize) {
             *place = board;
         }

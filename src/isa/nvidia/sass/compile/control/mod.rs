@@ -6,6 +6,6 @@
 //! Order: [`sync`] sets stalls and scoreboards ([`carry`] is the state at the end of a piece), [`reuse`] the flags of
 //! the operand cache.
 
-pub mod carry;
-pub mod reuse;
-pub mod sync;
+pub(crate) mod carry;
+pub(crate) mod reuse;
+pub(crate) mod sync;

@@ -10,7 +10,7 @@ use crate::sass::compile::schedule::list::Node;
 use crate::sass::{Access, Instruction, Pipe, RegFile};
 
 /// Sets the flags; `places` are the positions of labels.
-pub fn reuse(code: &mut [ScheduledInst], nodes: &[Node], places: &[usize]) {
+pub(crate) fn reuse(code: &mut [ScheduledInst], nodes: &[Node], places: &[usize]) {
     let mut entered = vec![false; code.len() + 1];
     places.iter().for_each(|p| entered[*p] = true);
     for (i, entered) in entered.iter().enumerate().take(code.len()).skip(1) {

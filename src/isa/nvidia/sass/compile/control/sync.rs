@@ -18,7 +18,7 @@ use crate::sass::{
 
 /// An instruction in its final order.
 #[derive(Debug)]
-pub struct ScheduledInst {
+pub(crate) struct ScheduledInst {
     pub inst: Instruction,
     /// The label it branches to.
     pub target: Option<usize>,
@@ -110,7 +110,7 @@ const AGAIN: usize = 4;
 
 /// Gives every instruction its control word; may insert NOPs that stall. General registers in use are below `highest`.
 /// The result has the position of each label.
-pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<ScheduledInst>, Vec<usize>) {
+pub(crate) fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<ScheduledInst>, Vec<usize>) {
     let mut s = Sync {
         nodes: &code.nodes,
         clock: 0,

@@ -44,11 +44,11 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 19] = [
 
 /// Offset from a word of the launch to its copy for launches with clusters, on sm_120. The words in TWICE have such a
 /// copy.
-pub const IN_CLUSTERS: i32 = -0xa0;
+pub(crate) const IN_CLUSTERS: i32 = -0xa0;
 const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
 
 /// The chip's offset of the word at this sm_90 offset of bank 0, if the chip has it twice.
-pub fn twice(at: u32, chip: SmArch) -> Option<u32> {
+pub(crate) fn twice(at: u32, chip: SmArch) -> Option<u32> {
     let there = place(0, at.into(), chip).ok().filter(|at| chip == SmArch::Sm120 && TWICE.contains(at))?;
     u32::try_from(there).ok()
 }
@@ -60,7 +60,7 @@ const PARAMS: u64 = crate::sass::compile::select::build::PARAMS as u64;
 ///
 /// # Errors
 /// An instruction that the chip lacks.
-pub fn translate(lines: &mut [Line], chip: SmArch) -> Result<(), String> {
+pub(crate) fn translate(lines: &mut [Line], chip: SmArch) -> Result<(), String> {
     if chip == SmArch::Sm90 {
         return Ok(());
     }
@@ -113,7 +113,7 @@ fn translated(inst: &Instruction, chip: SmArch) -> Result<Instruction, String> {
 }
 
 /// The instruction in another form, field by field; `but` is an operand to omit.
-pub fn copied(inst: &Instruction, form: &'static Form, chip: SmArch, but: &str) -> Result<Instruction, String> {
+pub(crate) fn copied(inst: &Instruction, form: &'static Form, chip: SmArch, but: &str) -> Result<Instruction, String> {
     let mut out = Instruction::on(form, chip);
     for (field, value) in inst.fields().filter(|(f, _)| !matches!(f.kind, Kind::Must(_))) {
         let part = matches!(field.role, Role::Value | Role::Bank | Role::Offset);
@@ -189,7 +189,7 @@ fn is_indexed(inst: &Instruction, slot: &str) -> bool {
 }
 
 /// The chip's offset of what is at this offset on sm_90.
-pub fn place(bank: u64, at: u64, chip: SmArch) -> Result<u64, String> {
+pub(crate) fn place(bank: u64, at: u64, chip: SmArch) -> Result<u64, String> {
     if chip == SmArch::Sm90 {
         return Ok(at);
     }

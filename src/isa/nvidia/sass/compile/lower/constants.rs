@@ -17,7 +17,7 @@ use crate::sass::{FieldError, Guard, Instruction, SmArch, mods, op};
 use std::ops::Range;
 
 /// Uniform registers for constants: selection uses those below, loop values those above.
-pub const CONSTANTS: Range<u8> = 28..SCALARS.start;
+pub(crate) const CONSTANTS: Range<u8> = 28..SCALARS.start;
 /// The same in divergent code, where no loop values are in uniform registers.
 const DIVERGENT: Range<u8> = 28..SCALARS.end;
 /// Pairs that are reused from piece to piece if there are more constants than pairs.
@@ -27,7 +27,7 @@ const REUSED_PAIRS: usize = 3;
 ///
 /// # Errors
 /// An instruction has no form with a uniform register.
-pub fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
+pub(crate) fn in_registers(lines: Vec<Line>, chip: SmArch) -> Result<Vec<Line>, String> {
     if !lines.iter().any(|l| matches!(l, Line::Inst(i, _) if Read::of(i, chip).is_some())) {
         return Ok(lines);
     }
@@ -119,13 +119,13 @@ fn moved(inst: &Instruction, next: Option<&Instruction>, chip: SmArch) -> Result
     let (d, bank, at) = parts(inst);
     let next = next.filter(|n| is_move(n) && n.guard == inst.guard);
     let both = d % 2 == 0 && is_pair(bank, at, chip) && next.is_some_and(|n| parts(n) == (d + 1, bank, at + 4));
-    let mut load = load(op::LDC_C, d, (bank, at), both)?;
+    let mut load = load(op::LDC_C, d, bank, at, both)?;
     load.guard = inst.guard;
     Ok(Some((load, both)))
 }
 
-/// A load of one word or two.
-pub fn load(form: &'static Form, d: u64, (bank, at): (u64, u64), both: bool) -> Result<Instruction, String> {
+/// A load of one word or two from offset `at` of a bank.
+pub(crate) fn load(form: &'static Form, d: u64, bank: u64, at: u64, both: bool) -> Result<Instruction, String> {
     let mut inst = Instruction::new(form);
     let failed = |e: FieldError| e.to_string();
     inst.set("d", Role::Value, d).map_err(failed)?;
@@ -233,7 +233,8 @@ impl Loads {
         let c = &self.all[k];
         let register = c.register.unwrap_or(CONSTANTS.start);
         let skip = if c.words == 2 { 1 } else { 0 };
-        let inst = load(op::ULDC_C, u64::from(register + skip), (c.bank, c.base + 4 * u64::from(skip)), c.words == 3)?;
+        let (d, at) = (u64::from(register + skip), c.base + 4 * u64::from(skip));
+        let inst = load(op::ULDC_C, d, c.bank, at, c.words == 3)?;
         Ok(Line::Inst(inst, None))
     }
 

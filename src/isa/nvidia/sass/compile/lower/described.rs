@@ -10,7 +10,7 @@ use crate::sass::row::{Form, Pipe, Role};
 use crate::sass::{Instruction, SmArch, op};
 
 /// The uniform pair that holds it.
-pub const DESCRIPTOR: u64 = 60;
+pub(crate) const DESCRIPTOR: u64 = 60;
 /// Where it is in bank 0.
 const PLACE: u64 = 0x208;
 
@@ -32,7 +32,7 @@ static FORMS: [(&Form, &Form); 10] = [
 ///
 /// # Errors
 /// The load cannot be encoded, which is an error in the table.
-pub fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
+pub(crate) fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
     let mut wanted = false;
     for line in lines.iter_mut() {
         let Line::Inst(inst, _) = line else { continue };
@@ -49,7 +49,7 @@ pub fn describe(lines: &mut Vec<Line>, chip: SmArch) -> Result<(), String> {
         wanted |= std::ptr::eq(inst.form(), op::LDGSTS_D);
     }
     if wanted {
-        lines.insert(0, Line::Inst(load(op::ULDC_C, DESCRIPTOR, (0, PLACE), true)?, None));
+        lines.insert(0, Line::Inst(load(op::ULDC_C, DESCRIPTOR, 0, PLACE, true)?, None));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::sass::compile::read::call::{FUNCTIONS, Signatures};
 use crate::sass::compile::{AsmError, KernelCode};
 
 /// A kernel's or function's code with physical registers, before it is lowered to the chip and scheduled.
-pub struct Routine {
+pub(crate) struct Routine {
     /// Where the text declares it.
     pub pos: Pos,
     pub placed: AllocatedCode,
@@ -20,12 +20,12 @@ pub struct Routine {
 }
 
 /// The functions of a module, by number.
-pub struct Functions {
+pub(crate) struct Functions {
     all: Vec<Option<Routine>>,
 }
 
 /// Linked code, with its number of labels.
-pub struct Linked {
+pub(crate) struct Linked {
     pub lines: Vec<Line>,
     pub labels: usize,
     /// Name, and the labels of its start and of the next one's.
@@ -33,11 +33,11 @@ pub struct Linked {
 }
 
 impl Functions {
-    pub fn new(count: usize) -> Functions {
+    pub(crate) fn new(count: usize) -> Functions {
         Functions { all: (0..count).map(|_| None).collect() }
     }
 
-    pub fn add(&mut self, number: u32, routine: Routine) {
+    pub(crate) fn add(&mut self, number: u32, routine: Routine) {
         if let Some(place) = self.all.get_mut(number as usize) {
             *place = Some(routine);
         }
@@ -48,7 +48,7 @@ impl Functions {
     }
 
     /// Puts the functions that a kernel may call after it; the kernel's resources include theirs.
-    pub fn link(&self, own: Routine, names: &Signatures, k: &mut KernelCode) -> Result<Linked, AsmError> {
+    pub(crate) fn link(&self, own: Routine, names: &Signatures, k: &mut KernelCode) -> Result<Linked, AsmError> {
         let mut order: Vec<u32> = vec![];
         let mut work = own.calls.clone();
         while let Some(f) = work.pop() {
@@ -118,7 +118,7 @@ fn append(lines: &mut Vec<Line>, of: &AllocatedCode, labels: usize) {
 }
 
 /// A function's name, first byte and length.
-pub fn extent(name: &str, from: usize, to: Option<usize>, places: &[usize], end: usize) -> (String, u32, u32) {
+pub(crate) fn extent(name: &str, from: usize, to: Option<usize>, places: &[usize], end: usize) -> (String, u32, u32) {
     let at = |label: usize| places.get(label).copied().unwrap_or(end);
     let (from, to) = (at(from), to.map_or(end, at));
     (name.to_owned(), 16 * from as u32, 16 * to.saturating_sub(from) as u32)

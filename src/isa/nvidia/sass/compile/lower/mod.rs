@@ -7,7 +7,7 @@
 //! on), [`described`] adds the memory descriptor, [`chips`] uses the chip's forms and its offsets of the launch's
 //! words.
 
-pub mod chips;
-pub mod constants;
-pub mod described;
-pub mod link;
+pub(crate) mod chips;
+pub(crate) mod constants;
+pub(crate) mod described;
+pub(super) mod link;

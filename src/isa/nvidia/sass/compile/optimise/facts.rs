@@ -10,7 +10,7 @@ use std::convert::Infallible;
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Known {
+pub(crate) enum Known {
     Nothing,
     Imm(u64),
     /// The same as another register.
@@ -29,7 +29,7 @@ pub enum Known {
 
 /// A word of a register of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub(crate) enum Part {
     Zero,
     Reg(Reg),
     /// Copies of a word's sign.
@@ -48,13 +48,13 @@ impl Part {
 
 /// A position in a tuple: the tuple's number, and the first word.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Member {
+pub(crate) struct Member {
     pub tuple: u32,
     pub sub: u8,
 }
 
 #[derive(Debug)]
-pub struct RegisterFacts {
+pub(crate) struct RegisterFacts {
     pub known: Vec<Known>,
     /// How often each register is written and read.
     pub writes: Vec<u32>,
@@ -68,7 +68,7 @@ pub struct RegisterFacts {
 
 /// Properties of a body that later passes depend on.
 #[derive(Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Plain copies: to, from.
     copies: Vec<(Reg, Reg)>,
     /// Loads of shared memory.
@@ -79,7 +79,7 @@ pub struct Seen {
 
 /// Calls `f` with each register of an operand.
 #[inline]
-pub fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
+pub(crate) fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
     match o {
         Opd::Reg(r) => f(*r),
         Opd::Imm(_) => {}
@@ -117,7 +117,7 @@ fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
 
 impl RegisterFacts {
     /// Counts definitions and reads, and joins copies. Also returns which further passes the body needs.
-    pub fn new<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> (RegisterFacts, Seen) {
+    pub(crate) fn new<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> (RegisterFacts, Seen) {
         let n = body.regs.len();
         let mut f = RegisterFacts {
             known: vec![Known::Nothing; n],
@@ -136,7 +136,7 @@ impl RegisterFacts {
     }
 
     /// Recomputes everything for a changed body.
-    pub fn recount(&mut self, body: &Body) {
+    pub(crate) fn recount(&mut self, body: &Body) {
         self.writes.fill(0);
         self.reads.fill(0);
         self.count(body);
@@ -354,7 +354,7 @@ impl RegisterFacts {
     }
 
     /// The words of an operand of 64 bits.
-    pub fn parts(&self, o: &Opd) -> Option<(Part, Part)> {
+    pub(crate) fn parts(&self, o: &Opd) -> Option<(Part, Part)> {
         let Opd::Reg(r) = o else { return None };
         match self.known[self.root(*r) as usize] {
             Known::Words(low, high) => Some((low, high)),
@@ -457,7 +457,7 @@ impl RegisterFacts {
     }
 
     /// The register that an operand's register is a copy of.
-    pub fn root(&self, r: Reg) -> Reg {
+    pub(crate) fn root(&self, r: Reg) -> Reg {
         match self.known[r as usize] {
             Known::Copy(s) => s,
             _ => r,
@@ -465,7 +465,7 @@ impl RegisterFacts {
     }
 
     /// Assigns registers that are read or written as one vector to tuples.
-    pub fn group(&mut self, body: &Body) {
+    pub(crate) fn group(&mut self, body: &Body) {
         let multiplies = |i: &Flat| i.op == Opcode::Wgmma && i.results() == 1;
         for item in &body.items {
             if let Item::Inst(i) = item
@@ -526,7 +526,7 @@ fn wants_neighbours(i: &Flat) -> bool {
 }
 
 /// On sm_90 a block's own shared memory begins at this address.
-pub const SHARED_START: u32 = 0x400;
+pub(crate) const SHARED_START: u32 = 0x400;
 
 /// Destination and source of a plain copy.
 fn copied(i: &Flat, regs: &[Type]) -> Option<(Reg, Reg)> {
@@ -548,13 +548,13 @@ fn rename<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, from: Reg, to: Reg) {
 }
 
 /// Integer types that wrap around at 32 or 64 bits.
-pub fn is_word(ty: Type) -> bool {
+pub(crate) fn is_word(ty: Type) -> bool {
     use Type::*;
     matches!(ty, B32 | U32 | S32 | B64 | U64 | S64)
 }
 
 /// A constant's bits in a type.
-pub fn bits_of(v: Imm, ty: Type) -> u64 {
+pub(crate) fn bits_of(v: Imm, ty: Type) -> u64 {
     let bits = match (v, ty) {
         (Imm::F64(b), Type::F32) => u64::from((f64::from_bits(b) as f32).to_bits()),
         (Imm::F32(b), Type::F64) => f64::from(f32::from_bits(b)).to_bits(),

@@ -5,8 +5,8 @@
 //! Order: [`split`] gives each value its own register, [`unroll`] unrolls loops, [`facts`] finds constants, copies and
 //! sums, [`vector`] joins loads of shared memory. Selection calls [`uniform`] where needed.
 
-pub mod facts;
-pub mod split;
-pub mod uniform;
-pub mod unroll;
-pub mod vector;
+pub(crate) mod facts;
+pub(crate) mod split;
+pub(crate) mod uniform;
+pub(super) mod unroll;
+pub(crate) mod vector;

@@ -90,7 +90,7 @@ fn is_wanted(body: &Body) -> bool {
 }
 
 /// Renames registers so that each value has its own.
-pub fn split<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
+pub(crate) fn split<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
     if is_wanted(body) {
         split_all(body, store);
     }
@@ -125,18 +125,13 @@ fn split_all<'a>(body: &mut Body<'a>, store: &'a Store<'a>) {
     while from < items.len() {
         let len = items[from..].iter().position(ends).map_or(items.len() - from, |n| n + 1);
         block += 1;
-        of_block(&mut items[from..from + len], block, &mut uses, (&mut body.regs, store));
+        of_block(&mut items[from..from + len], block, &mut uses, &mut body.regs, store);
         from += len;
     }
     body.items = items;
 }
 
-fn of_block<'a>(
-    items: &mut [Item<'a>],
-    block: u32,
-    uses: &mut [Uses],
-    (types, store): (&mut Vec<Type>, &'a Store<'a>),
-) {
+fn of_block<'a>(items: &mut [Item<'a>], block: u32, uses: &mut [Uses], types: &mut Vec<Type>, store: &'a Store<'a>) {
     let mut any = false;
     for (k, item) in (0..).zip(&*items) {
         let Item::Inst(i) = item else { continue };
@@ -186,13 +181,13 @@ fn of_block<'a>(
 }
 
 /// Another register of the same type.
-pub fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
+pub(crate) fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
     types.push(types[like as usize]);
     types.len() as Reg - 1
 }
 
 /// Calls `f` with each register of an operand.
-pub fn each_mut<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, f: &mut impl FnMut(&mut Reg)) {
+pub(super) fn each_mut<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, f: &mut impl FnMut(&mut Reg)) {
     let Ok(()) = o.map::<Infallible>(store, &mut |o| {
         if let Opd::Reg(r) | Opd::Not(r) = o {
             f(r);

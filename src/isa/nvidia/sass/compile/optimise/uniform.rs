@@ -8,7 +8,7 @@ use super::facts::RegisterFacts;
 use crate::ptx::{Opcode, Space};
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Symbol};
 
-pub fn uniform(body: &Body, facts: &RegisterFacts) -> Vec<bool> {
+pub(crate) fn uniform(body: &Body, facts: &RegisterFacts) -> Vec<bool> {
     let mut uniform = vec![true; body.regs.len()];
     let mut diverges = false;
     loop {

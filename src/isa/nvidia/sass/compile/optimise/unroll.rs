@@ -7,7 +7,7 @@
 
 use super::facts::{bits_of, each, is_word};
 use super::split::{each_mut, fresh};
-use crate::ptx::{Imm, Modifier, Opcode, Type};
+use crate::ptx::{Imm, Modifier, Opcode, Pos, Type};
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use crate::sass::compile::read::mnemonics::Mnemonic;
 use crate::sass::compile::read::source::Store;
@@ -33,13 +33,13 @@ fn typed(op: Opcode, ty: Type) -> Mnemonic {
 }
 
 /// A body before its loops were unrolled.
-pub struct Rolled<'a> {
+pub(crate) struct Rolled<'a> {
     items: Vec<Item<'a>>,
     registers: usize,
 }
 
 impl<'a> Rolled<'a> {
-    pub fn restore(self, body: &mut Body<'a>) {
+    pub(crate) fn restore(self, body: &mut Body<'a>) {
         body.items = self.items;
         body.regs.truncate(self.registers);
     }
@@ -47,7 +47,7 @@ impl<'a> Rolled<'a> {
 
 /// Unrolls the innermost loops, and those around them that become innermost; returns the original body if there are
 /// any.
-pub fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a>> {
+pub(crate) fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a>> {
     let registers = body.regs.len();
     let mut before = None;
     for _ in 0..DEPTH {
@@ -62,7 +62,8 @@ pub fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Rolled<'a
 
 /// One pass over the body; returns the items before, and whether a loop was unrolled completely.
 fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>, bool)> {
-    let found: Vec<Count> = loops(body).into_iter().filter_map(|at| Count::of(body, at)).collect();
+    let found: Vec<Count> =
+        loops(body).into_iter().filter_map(|(label, branch)| Count::of(body, label, branch)).collect();
     if found.is_empty() {
         return None;
     }
@@ -244,7 +245,7 @@ struct Count {
 
 impl Count {
     /// The loop between a label and its branch, if it counts from one constant to another.
-    fn of(body: &Body, (label, branch): (usize, usize)) -> Option<Count> {
+    fn of(body: &Body, label: usize, branch: usize) -> Option<Count> {
         let (from, to) = (label + 1, branch);
         let (guard, false) = inst(&body.items[branch])?.guard? else { return None };
         let block = &body.items[from..to];
@@ -299,7 +300,7 @@ impl Loop {
     /// in the body.
     fn of(body: &Body, count: Count, reads: &[u32]) -> Option<Loop> {
         let Count { from, to, test, counter, start, .. } = count;
-        let mut uses = uses(&body.items[from..to], reads.len(), (test, counter));
+        let mut uses = uses(&body.items[from..to], reads.len(), test, counter);
         let Use { step: Some((_, step)), .. } = uses[counter] else { return None };
         // The comparison may be read only by the branch.
         let guard = uses[count.guard];
@@ -364,8 +365,8 @@ fn grows(i: &Flat) -> Option<(Reg, i64)> {
     (plain && to == from).then_some((*to, *by))
 }
 
-/// How a block uses each register. The comparison's read of the counter is not counted.
-fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Uses {
+/// How a block uses each register. The read of the counter by the comparison `test` is not counted.
+fn uses(block: &[Item], registers: usize, test: usize, counter: Reg) -> Uses {
     let mut uses = Uses::new(registers);
     for (k, i) in block.iter().enumerate().filter_map(|(k, item)| Some((k, inst(item)?))) {
         let grown = grows(i);
@@ -580,5 +581,5 @@ impl<'a> Copies<'a, '_> {
 }
 
 fn plain<'a, const N: usize>(mnemonic: &'static Mnemonic, opds: [Opd<'a>; N]) -> Item<'a> {
-    Item::Inst(Flat::of(Default::default(), mnemonic, opds.into_iter().collect()))
+    Item::Inst(Flat::of(Pos::default(), None, mnemonic, opds.into_iter().collect()))
 }

@@ -25,7 +25,7 @@ struct Load {
 }
 
 /// Joins loads; whether there were any.
-pub fn join<'a>(body: &mut Body<'a>, store: &'a Store<'a>, facts: &RegisterFacts) -> bool {
+pub(crate) fn join<'a>(body: &mut Body<'a>, store: &'a Store<'a>, facts: &RegisterFacts) -> bool {
     let count = body.items.iter().filter(|item| matches!(item, Item::Inst(i) if word_of_shared(i).is_some())).count();
     if count < 2 {
         return false;

@@ -20,7 +20,7 @@ const RETURN_BYTES: u32 = 8;
 
 /// The layout of a call's results and parameters: offset and length of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Signature {
+pub(crate) struct Signature {
     pub returns: Vec<(u32, u32)>,
     pub params: Vec<(u32, u32)>,
     pub bytes: u32,
@@ -28,14 +28,14 @@ pub struct Signature {
 
 impl Signature {
     /// Whether a call with this signature may call a function with that one.
-    pub fn is_like(&self, other: &Signature) -> bool {
+    pub(super) fn is_like(&self, other: &Signature) -> bool {
         self == other
     }
 }
 
 /// A function that a module declares.
 #[derive(Clone, Debug, Default)]
-pub struct Declared {
+pub(crate) struct Declared {
     pub name: String,
     pub signature: Signature,
     /// Its address is taken.
@@ -47,17 +47,17 @@ pub struct Declared {
 
 /// The functions of a module by their numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Signatures {
+pub(crate) struct Signatures {
     pub list: Vec<Declared>,
 }
 
 /// A function's address in the program.
-pub fn address(function: u32) -> u64 {
+pub(crate) fn address(function: u32) -> u64 {
     (u64::from(function) + 1) * 16
 }
 
 /// The layout of results and parameters.
-pub fn signature(returns: &[Variable], params: &[Variable]) -> Result<Signature, AsmError> {
+pub(super) fn signature(returns: &[Variable], params: &[Variable]) -> Result<Signature, AsmError> {
     let mut bytes = RETURN_BYTES;
     let mut places = |list: &[Variable]| {
         let each = list.iter().map(|v| place(v, &mut bytes).map(|at| (at, bytes - at)));
@@ -67,14 +67,14 @@ pub fn signature(returns: &[Variable], params: &[Variable]) -> Result<Signature,
 }
 
 /// The parts of a call: `call (results), target, (parameters), prototype`.
-pub struct Parts<'i, 'a> {
+pub(crate) struct Parts<'i, 'a> {
     pub returns: &'i [Opd<'a>],
     pub target: &'i Opd<'a>,
     pub params: &'i [Opd<'a>],
     pub prototype: Option<&'a str>,
 }
 
-pub fn parts<'i, 'a>(i: &'i Flat<'a>, names: &Uses<'a>) -> Result<Parts<'i, 'a>, AsmError> {
+pub(crate) fn parts<'i, 'a>(i: &'i Flat<'a>, names: &Uses<'a>) -> Result<Parts<'i, 'a>, AsmError> {
     let (returns, rest) = leading(&i.opds);
     let [target, rest @ ..] = rest else {
         return Err(AsmError::new(i.pos, "call: a function is expected".into()));
@@ -93,7 +93,7 @@ fn leading<'i, 'a>(operands: &'i [Opd<'a>]) -> (&'i [Opd<'a>], &'i [Opd<'a>]) {
 }
 
 /// The name in an operand.
-pub fn name<'a>(o: &Opd, names: &Uses<'a>) -> Option<&'a str> {
+pub(crate) fn name<'a>(o: &Opd, names: &Uses<'a>) -> Option<&'a str> {
     match o {
         Opd::Symbol(Symbol::Named(n), 0) => names.get(*n as usize).map(|n| n.1),
         _ => None,
@@ -101,7 +101,7 @@ pub fn name<'a>(o: &Opd, names: &Uses<'a>) -> Option<&'a str> {
 }
 
 /// The functions that a module declares, numbered in order of their first declaration.
-pub fn declared(module: &Module<Source>) -> Result<(Signatures, HashMap<Name, u32>), AsmError> {
+pub(crate) fn declared(module: &Module<Source>) -> Result<(Signatures, HashMap<Name, u32>), AsmError> {
     let (mut list, mut numbers): (Vec<Declared>, HashMap<Name, u32>) = (vec![], HashMap::new());
     for f in module.functions().filter(|f| !f.entry) {
         let next = list.len() as u32;
@@ -123,7 +123,7 @@ pub fn declared(module: &Module<Source>) -> Result<(Signatures, HashMap<Name, u3
 }
 
 /// Declares the results and parameters of the function with that number, as its caller lays them out.
-pub fn name_incoming(f: &Function<Source>, number: Option<u32>, functions: &Signatures, names: &mut Names) {
+pub(crate) fn name_incoming(f: &Function<Source>, number: Option<u32>, functions: &Signatures, names: &mut Names) {
     let Some(declared) = number.and_then(|n| functions.list.get(n as usize)) else { return };
     let Signature { returns, params, .. } = &declared.signature;
     let all = f.returns.iter().zip(returns).chain(f.params.iter().zip(params));
@@ -212,4 +212,4 @@ fn direct(f: &Function<Source>, numbers: &HashMap<Name, u32>, all: &Signatures) 
 }
 
 /// Jump targets from this number on are functions.
-pub const FUNCTIONS: usize = usize::MAX / 2;
+pub(crate) const FUNCTIONS: usize = usize::MAX / 2;

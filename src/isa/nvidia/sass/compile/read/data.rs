@@ -22,7 +22,7 @@ pub struct Data {
 ///
 /// # Errors
 /// A kind of variable or initial value that is not supported.
-pub fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+pub(crate) fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
     for item in &module.items {
         if let Item::Variable(v) = item {
             declare(v, names, data)?;
@@ -91,18 +91,18 @@ fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmErr
     let offset = place(v, used)?;
     let len_bytes = *used - offset;
     let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
-    let (mut bytes, mut relocations) = (vec![], vec![]);
+    let mut image = Image { v, names, at: 0, bytes: vec![], relocations: vec![] };
     if space != Section::Zero {
         if len_bytes > MOST_INITIALISED {
             let what = format!("{}: {len_bytes} bytes with first values, of at most {MOST_INITIALISED}", v.name);
             return Err(AsmError::new(v.pos, what));
         }
-        bytes = vec![0; len_bytes as usize];
+        image.bytes = vec![0; len_bytes as usize];
         if let Some(init) = &v.init {
-            let mut at = 0;
-            fill((v, names), init, &mut at, &mut bytes, &mut relocations)?;
+            image.fill(init)?;
         }
     }
+    let Image { bytes, relocations, .. } = image;
     let align = v.align.unwrap_or(natural);
     data.variables.push(NewVariable { name: v.name.to_string(), space, offset, align, len_bytes, bytes, relocations });
     if space == Section::Constant {
@@ -113,50 +113,68 @@ fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmErr
     Ok(Symbol::Global(slot))
 }
 
-fn fill(
-    (v, names): (&Variable, &Names),
-    init: &Init,
-    at: &mut usize,
-    bytes: &mut [u8],
-    fields: &mut Vec<Relocation>,
-) -> Result<(), AsmError> {
-    let no = |what: &str| Err(AsmError::new(v.pos, format!("{}: {what}", v.name)));
-    let size = v.ty.bits().div_ceil(8) as usize;
-    let value = match init {
-        Init::List(list) => {
-            for i in list {
-                fill((v, names), i, at, bytes, fields)?;
+/// The first values of a variable, as bytes.
+struct Image<'v> {
+    v: &'v Variable,
+    names: &'v Names,
+    /// Bytes filled so far.
+    at: usize,
+    bytes: Vec<u8>,
+    relocations: Vec<Relocation>,
+}
+
+impl Image<'_> {
+    fn no<T>(&self, what: &str) -> Result<T, AsmError> {
+        Err(AsmError::new(self.v.pos, format!("{}: {what}", self.v.name)))
+    }
+
+    fn fill(&mut self, init: &Init) -> Result<(), AsmError> {
+        let value = match init {
+            Init::List(list) => return list.iter().try_for_each(|i| self.fill(i)),
+            init => self.value(init)?,
+        };
+        let size = self.element_bytes();
+        let Some(to) = self.bytes.get_mut(self.at..self.at + size) else {
+            return self.no("more first values than elements");
+        };
+        to.copy_from_slice(&value.to_le_bytes()[..size]);
+        self.at += size;
+        Ok(())
+    }
+
+    fn element_bytes(&self) -> usize {
+        self.v.ty.bits().div_ceil(8) as usize
+    }
+
+    /// One value; an address is added to the relocations.
+    fn value(&mut self, init: &Init) -> Result<u64, AsmError> {
+        let (size, ty, names) = (self.element_bytes(), self.v.ty, self.names);
+        Ok(match init {
+            Init::Value(Operand::Imm(i)) if matches!(ty, Type::F16 | Type::Bf16) => {
+                return self.no(&format!("a first value like {i:?} of a half type is not assembled"));
             }
-            return Ok(());
-        }
-        Init::Value(Operand::Imm(i)) if matches!(v.ty, Type::F16 | Type::Bf16) => {
-            return no(&format!("a first value like {i:?} of a half type is not assembled"));
-        }
-        Init::Value(Operand::Imm(i)) => bits_of(*i, v.ty),
-        Init::Value(Operand::Symbol(name, 0)) | Init::Generic(name, 0)
-            if size == 8 && names.function(name).is_some() =>
-        {
-            super::call::address(names.function(name).unwrap_or(0))
-        }
-        // An offset in the bank, not a memory address.
-        Init::Value(Operand::Symbol(name, addend))
-            if let Some(Symbol::Constant(at)) = names.symbols.get(name).filter(|_| size >= 4) =>
-        {
-            (i64::from(*at) + addend).cast_unsigned()
-        }
-        Init::Value(Operand::Symbol(name, addend)) | Init::Generic(name, addend) if size == 8 => {
-            let kind =
-                if matches!(init, Init::Generic(..)) { RelocationKind::Generic } else { RelocationKind::Address };
-            let offset = u32::try_from(*at).unwrap_or(u32::MAX);
-            fields.push(Relocation { offset, kind, symbol: name.to_string(), addend: *addend });
-            0
-        }
-        _ => return no("such a first value is not assembled"),
-    };
-    let Some(to) = bytes.get_mut(*at..*at + size) else { return no("more first values than elements") };
-    to.copy_from_slice(&value.to_le_bytes()[..size]);
-    *at += size;
-    Ok(())
+            Init::Value(Operand::Imm(i)) => bits_of(*i, ty),
+            Init::Value(Operand::Symbol(name, 0)) | Init::Generic(name, 0)
+                if size == 8 && names.function(name).is_some() =>
+            {
+                super::call::address(names.function(name).unwrap_or(0))
+            }
+            // An offset in the bank, not a memory address.
+            Init::Value(Operand::Symbol(name, addend))
+                if let Some(Symbol::Constant(at)) = names.symbols.get(name).filter(|_| size >= 4) =>
+            {
+                (i64::from(*at) + addend).cast_unsigned()
+            }
+            Init::Value(Operand::Symbol(name, addend)) | Init::Generic(name, addend) if size == 8 => {
+                let kind =
+                    if matches!(init, Init::Generic(..)) { RelocationKind::Generic } else { RelocationKind::Address };
+                let offset = u32::try_from(self.at).unwrap_or(u32::MAX);
+                self.relocations.push(Relocation { offset, kind, symbol: name.to_string(), addend: *addend });
+                0
+            }
+            _ => return self.no("such a first value is not assembled"),
+        })
+    }
 }
 
 impl Names {
@@ -165,7 +183,7 @@ impl Names {
     ///
     /// # Errors
     /// More shared memory than can be addressed.
-    pub fn place_dynamic(&mut self, module: &Module<Source>) -> Result<(), AsmError> {
+    pub(crate) fn place_dynamic(&mut self, module: &Module<Source>) -> Result<(), AsmError> {
         if self.dynamic.is_empty() || !module.functions().any(|f| !f.entry && f.body.is_some()) {
             return Ok(());
         }
@@ -189,7 +207,7 @@ impl Names {
     ///
     /// # Errors
     /// More shared memory than can be addressed.
-    pub fn place_used(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+    pub(crate) fn place_used(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
         let all = std::mem::take(&mut self.shared);
         let Some(body) = f.body.as_ref().filter(|_| !all.is_empty()) else { return Ok(()) };
         let used: HashSet<&str> = body.names.iter().map(|(_, name)| *name).collect();
@@ -205,7 +223,7 @@ impl Names {
     ///
     /// # Errors
     /// More shared memory than can be addressed.
-    pub fn place_own_dynamic(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+    pub(crate) fn place_own_dynamic(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
         if self.dynamic.is_empty() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use crate::sass::SmArch;
 use crate::sass::compile::{AsmError, KernelCode};
 
 /// Reads a kernel's declaration; parameters get offsets, aligned as they are in the constant bank.
-pub fn head<B>(f: &Function<B>, names: &mut Names, chip: SmArch) -> Result<KernelCode, AsmError> {
+pub(crate) fn head<B>(f: &Function<B>, names: &mut Names, chip: SmArch) -> Result<KernelCode, AsmError> {
     let mut k = KernelCode { name: f.name.to_string(), ..KernelCode::default() };
     (k.threads, k.cluster) = (sizes(f, "reqntid"), sizes(f, "reqnctapercluster"));
     k.max_cluster = sizes(f, "maxclusterrank").map(|n| n[0]);
@@ -24,7 +24,7 @@ pub fn head<B>(f: &Function<B>, names: &mut Names, chip: SmArch) -> Result<Kerne
 }
 
 /// The three sizes of a directive; missing ones are 1.
-pub fn sizes<B>(f: &Function<B>, directive: &str) -> Option<[u32; 3]> {
+pub(crate) fn sizes<B>(f: &Function<B>, directive: &str) -> Option<[u32; 3]> {
     f.tuning.iter().find_map(|t| match t {
         Tuning::Numbers(name, n) if &**name == directive => {
             let n = |k: usize| n.get(k).and_then(|v| u32::try_from(*v).ok()).unwrap_or(1);
@@ -35,7 +35,7 @@ pub fn sizes<B>(f: &Function<B>, directive: &str) -> Option<[u32; 3]> {
 }
 
 /// Warps of a block, as far as a function's declaration determines it.
-pub fn block_warps<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u64 {
+pub(crate) fn block_warps<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u64 {
     let product = |t: [u32; 3]| t.iter().fold(1u64, |n, k| n.saturating_mul((*k).into()));
     let threads = threads.map(product).or_else(|| number(f, "maxntid"));
     threads.unwrap_or(256).div_ceil(32).max(1)
@@ -50,7 +50,7 @@ fn number<B>(f: &Function<B>, directive: &str) -> Option<u64> {
 }
 
 /// Maximum number of general registers.
-pub fn most_registers<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u16 {
+pub(crate) fn most_registers<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u16 {
     // Registers are allocated to a warp in units of eight per thread; the hardware reserves two of a thread's.
     let most = (2048 / block_warps(f, threads) / 8 * 8).clamp(24, 255) - 2;
     number(f, "maxnreg").map_or(most, |n| most.min(n.max(18) - 2)).min(253) as u16
@@ -58,7 +58,7 @@ pub fn most_registers<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u16 {
 
 /// Resident blocks of a multiprocessor with at most 64 warps, for blocks of so many warps and threads of so many
 /// registers (plus two reserved ones).
-pub fn resident(block_warps: u64, registers: u32) -> u64 {
+pub(crate) fn resident(block_warps: u64, registers: u32) -> u64 {
     let warps = 2048 / u64::from(registers + 2).next_multiple_of(8);
     warps.min(64) / block_warps
 }

@@ -10,11 +10,11 @@ use crate::sass::compile::context::Context;
 use hashbrown::HashMap;
 
 /// A number of a register of the text.
-pub type Reg = u32;
+pub(crate) type Reg = u32;
 
 /// The location of a named object.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Symbol {
+pub(crate) enum Symbol {
     /// Bytes from the start of the block's shared memory.
     Shared(u32),
     /// Bytes from the start of the thread's frame.
@@ -38,7 +38,7 @@ pub enum Symbol {
 
 /// An operand; compound operands refer to parts in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Opd<'a> {
+pub(crate) enum Opd<'a> {
     Reg(Reg),
     Not(Reg),
     Special(&'a str),
@@ -54,7 +54,11 @@ pub enum Opd<'a> {
 
 impl<'a> Opd<'a> {
     /// Replaces each register and name in the operand; compound parts are rebuilt.
-    pub fn map<E>(&mut self, store: &'a Store<'a>, f: &mut impl FnMut(&mut Opd<'a>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn map<E>(
+        &mut self,
+        store: &'a Store<'a>,
+        f: &mut impl FnMut(&mut Opd<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let one = |o: &'a Opd<'a>, f: &mut _| {
             let mut o = *o;
             Opd::map(&mut o, store, f).map(|()| store.one(o))
@@ -76,7 +80,7 @@ impl<'a> Opd<'a> {
 
 /// An instruction with its operands resolved.
 #[derive(Clone, Debug)]
-pub struct Flat<'a> {
+pub(crate) struct Flat<'a> {
     pub pos: Pos,
     /// Predicate and whether it is negated.
     pub guard: Option<(Reg, bool)>,
@@ -88,7 +92,7 @@ pub struct Flat<'a> {
 
 /// Precomputed properties of an instruction's modifiers.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub(crate) struct Said {
     ty: Type,
     space: Option<Space>,
     lanes: u8,
@@ -112,7 +116,7 @@ const fn bit(word: &str) -> u64 {
 }
 
 impl Said {
-    pub fn of(op: Opcode, mods: &[Modifier]) -> Said {
+    pub(crate) fn of(op: Opcode, mods: &[Modifier]) -> Said {
         let results = count_results(op, mods);
         let mut said = Said { ty: Type::B32, space: None, lanes: 1, results, types: 0, known: true, words: 0 };
         for m in mods.iter().rev() {
@@ -136,38 +140,38 @@ impl Said {
 impl<'a> Flat<'a> {
     /// An instruction with a known mnemonic.
     #[inline]
-    pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {
+    pub(crate) fn of(pos: Pos, guard: Option<(Reg, bool)>, mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {
         Flat { pos, guard, op: mnemonic.op, said: mnemonic.said, mods: &mnemonic.mods, opds }
     }
 
     /// Replaces its modifiers.
-    pub fn say(&mut self, mods: &'a [Modifier]) {
+    pub(crate) fn say(&mut self, mods: &'a [Modifier]) {
         (self.mods, self.said) = (mods, Said::of(self.op, mods));
     }
 
-    pub fn types(&self) -> impl Iterator<Item = Type> {
+    pub(crate) fn types(&self) -> impl Iterator<Item = Type> {
         self.mods.iter().filter_map(|m| if let Modifier::Type(t) = m { Some(*t) } else { None })
     }
 
     /// The last type; most instructions have only one.
     #[inline]
-    pub fn ty(&self) -> Type {
+    pub(crate) fn ty(&self) -> Type {
         self.said.ty
     }
 
     #[inline]
-    pub fn space(&self) -> Option<Space> {
+    pub(crate) fn space(&self) -> Option<Space> {
         self.said.space
     }
 
     #[inline]
-    pub fn lanes(&self) -> usize {
+    pub(crate) fn lanes(&self) -> usize {
         usize::from(self.said.lanes)
     }
 
     /// An access to a vector of 32 bytes as two of 16, in an order that keeps the address until the second; `None`: it
     /// has no vector. The operands' numbers are those of the vector and of the address.
-    pub fn halves(&self, vector: usize, address: usize) -> Option<[Flat<'a>; 2]> {
+    pub(crate) fn halves(&self, vector: usize, address: usize) -> Option<[Flat<'a>; 2]> {
         let (Some(Opd::Vector(v)), Some(Opd::Address(base, offset))) = (self.opds.get(vector), self.opds.get(address))
         else {
             return None;
@@ -190,41 +194,41 @@ impl<'a> Flat<'a> {
     }
 
     #[inline(always)] // most words are constants
-    pub fn has(&self, word: &str) -> bool {
+    pub(crate) fn has(&self, word: &str) -> bool {
         self.said.words & bit(word) != 0 && has(self.mods, word)
     }
 
     /// Whether the modifiers contain no words.
     #[inline]
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.said.words == 0
     }
 
     /// Whether the modifiers contain no words except these.
     #[inline]
-    pub fn only_says(&self, words: &[&str]) -> bool {
+    pub(crate) fn only_says(&self, words: &[&str]) -> bool {
         self.is_plain() || self.words().all(|w| words.contains(&w))
     }
 
     /// Whether selection supports all words of the modifiers.
     #[inline]
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.said.known
     }
 
     /// Whether there is one type.
     #[inline]
-    pub fn has_one_type(&self) -> bool {
+    pub(crate) fn has_one_type(&self) -> bool {
         self.said.types == 1
     }
 
     /// Words among the modifiers.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.mods.iter().filter_map(|m| if let Modifier::Word(w) = m { Some(&**w) } else { None })
     }
 
     /// Mnemonic and modifiers as in the text.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let mut s = self.op.word().to_owned();
         for m in self.mods {
             s.push('.');
@@ -240,7 +244,7 @@ impl<'a> Flat<'a> {
 
     /// How many of the first operands are results.
     #[inline]
-    pub fn results(&self) -> usize {
+    pub(crate) fn results(&self) -> usize {
         usize::from(self.said.results).min(self.opds.len())
     }
 }
@@ -294,7 +298,7 @@ fn count_results(op: Opcode, mods: &[Modifier]) -> u8 {
 }
 
 #[derive(Clone, Debug)]
-pub enum Item<'a> {
+pub(crate) enum Item<'a> {
     Label(u32),
     Inst(Flat<'a>),
 }
@@ -307,7 +311,7 @@ impl<'a> Item<'a> {
 
 /// A body.
 #[derive(Debug, Default)]
-pub struct Body<'a> {
+pub(crate) struct Body<'a> {
     pub items: Vec<Item<'a>>,
     /// Types of the registers.
     pub regs: Vec<Type>,
@@ -322,7 +326,7 @@ pub struct Body<'a> {
 
 /// Names of a module and of a function's parameters.
 #[derive(Clone, Default)]
-pub struct Names {
+pub(crate) struct Names {
     pub symbols: HashMap<Name, Symbol>,
     pub shared_bytes: u32,
     /// The module's variables in shared memory.
@@ -335,7 +339,7 @@ pub struct Names {
 
 impl Names {
     /// The number of the function of that name.
-    pub fn function(&self, name: &Name) -> Option<u32> {
+    pub(crate) fn function(&self, name: &Name) -> Option<u32> {
         if let Some(Symbol::Function(f)) = self.symbols.get(name) { Some(*f) } else { None }
     }
 }
@@ -355,7 +359,7 @@ struct Flatten<'a, 'n> {
 const MOST_REGISTERS: u64 = 1 << 20;
 
 /// Flattens a body. Variables declared in it get addresses.
-pub fn flatten<'a>(source: Source<'a>, ctx: &Context<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
+pub(crate) fn flatten<'a>(source: Source<'a>, ctx: &Context<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
     let store = ctx.store;
     if let Some(fault) = source.fault {
         return Err(fault);
@@ -378,7 +382,7 @@ pub fn flatten<'a>(source: Source<'a>, ctx: &Context<'a>, names: &mut Names) -> 
     let mut items = std::mem::take(&mut f.body.items);
     for (scope, at) in &source.wide {
         if let Some(i) = items.get(*at as usize).and_then(Item::inst).filter(|i| i.op == Opcode::Call) {
-            f.lay_out_call((*scope, *at), i, &source.names)?;
+            f.lay_out_call(*scope, *at, i, &source.names)?;
         }
     }
     for (scope, at) in &source.wide {
@@ -415,7 +419,7 @@ fn resolve(o: &mut Opd, symbols: &[Option<Symbol>]) -> Result<(), u32> {
 }
 
 /// Adds up the shared memory that a body declares.
-pub fn shared(body: &Source, names: &mut Names) -> Result<(), AsmError> {
+pub(crate) fn shared(body: &Source, names: &mut Names) -> Result<(), AsmError> {
     let all = body.variables.iter().map(|(_, v)| v);
     for v in all.filter(|v| matches!(v.space, Space::Shared | Space::SharedCta)) {
         place(v, &mut names.shared_bytes)?;
@@ -440,7 +444,7 @@ fn passed_type(o: &Opd, bytes: u32) -> Option<Type> {
 const LOCAL_BYTES: u32 = 1 << 24;
 
 /// The next free offset for a variable.
-pub fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
+pub(crate) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
     let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
     let no = |what: &str| AsmError::new(v.pos, format!("{}: {what}", v.name));
     let align = v.align.unwrap_or(natural);
@@ -486,16 +490,10 @@ impl<'a> Flatten<'a, '_> {
 
     /// An access to arguments or results of a call.
     #[inline(never)]
-    fn access(
-        &self,
-        op: Opcode,
-        ty: Type,
-        (at, value): (Symbol, Opd<'a>),
-        like: (Pos, Option<(Reg, bool)>),
-    ) -> Item<'a> {
+    fn access(&self, op: Opcode, ty: Type, at: Symbol, value: Opd<'a>, pos: Pos) -> Flat<'a> {
         let place = Opd::Address(self.store.one(Opd::Symbol(at, 0)), 0);
         let operands = if op == Opcode::Ld { [value, place] } else { [place, value] };
-        Item::Inst(Flat::of(like, self.store.access(op, ty), operands.into_iter().collect()))
+        Flat::of(pos, None, self.store.access(op, ty), operands.into_iter().collect())
     }
 
     /// Register results are stored before each return; register parameters are loaded at the start.
@@ -509,17 +507,20 @@ impl<'a> Flatten<'a, '_> {
                 let what = format!("{name}: predicates are not passed as parameters");
                 return Err(AsmError::new(Pos::default(), what));
             }
-            let value = (at, Opd::Reg(k));
+            let access = |op, pos| Item::Inst(self.access(op, *ty, at, Opd::Reg(k), pos));
             match result {
                 true => {
                     let stores = ends.iter().map(|end| {
                         let pos = self.body.items.get(*end).and_then(Item::inst).map(|i| i.pos);
-                        (*end as u32, true, self.access(Opcode::St, *ty, value, (pos.unwrap_or_default(), None)))
+                        (*end as u32, true, access(Opcode::St, pos.unwrap_or_default()))
                     });
                     let stores: Vec<_> = stores.collect();
                     self.around.extend(stores);
                 }
-                false => self.around.push((0, true, self.access(Opcode::Ld, *ty, value, (Pos::default(), None)))),
+                false => {
+                    let load = access(Opcode::Ld, Pos::default());
+                    self.around.push((0, true, load));
+                }
             }
         }
         Ok(())
@@ -559,8 +560,8 @@ impl<'a> Flatten<'a, '_> {
         found.map(|(returns, params)| call::signature(returns, params)).transpose()
     }
 
-    /// Assigns offsets to the parameters of a call.
-    fn lay_out_call(&mut self, (scope, item): (u32, u32), i: &Flat<'a>, names: &Uses<'a>) -> Result<(), AsmError> {
+    /// Assigns offsets to the parameters of a call, the body's item with that number.
+    fn lay_out_call(&mut self, scope: u32, item: u32, i: &Flat<'a>, names: &Uses<'a>) -> Result<(), AsmError> {
         let parts = call::parts(i, names)?;
         let callee = match call::name(parts.target, names) {
             Some(name) => match self.symbol(scope, name) {
@@ -587,8 +588,8 @@ impl<'a> Flatten<'a, '_> {
                     };
                     let op = if result { Opcode::Ld } else { Opcode::St };
                     let guard = i.guard.filter(|_| result);
-                    let access = self.access(op, ty, (Symbol::Outgoing(*at), *o), (i.pos, guard));
-                    self.around.push((item, !result, access));
+                    let access = Flat { guard, ..self.access(op, ty, Symbol::Outgoing(*at), *o, i.pos) };
+                    self.around.push((item, !result, Item::Inst(access)));
                     continue;
                 };
                 let Some(scope) = self.scopes.get_mut(scope as usize) else { continue };

@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 use std::sync::LazyLock;
 
 /// A mnemonic with its modifiers and precomputed properties.
-pub struct Mnemonic {
+pub(crate) struct Mnemonic {
     pub op: Opcode,
     pub mods: SmallVec<[Modifier; 4]>,
     pub said: Said,
 }
 
 impl Mnemonic {
-    pub fn new(op: Opcode, mods: impl Iterator<Item = Modifier>) -> Mnemonic {
+    pub(crate) fn new(op: Opcode, mods: impl Iterator<Item = Modifier>) -> Mnemonic {
         let mods: SmallVec<[Modifier; 4]> = mods.collect();
         let said = Said::of(op, &mods);
         Mnemonic { op, mods, said }
@@ -39,7 +39,7 @@ const COMMON: &str = "\
 const PLACES: usize = 512;
 
 /// Mnemonics by their words.
-pub struct Common {
+pub(crate) struct Common {
     /// For each slot the word's number from 1, or 0 if free. Collisions go to the next free slot.
     places: [u8; PLACES],
     all: Vec<(&'static str, Mnemonic)>,
@@ -62,7 +62,7 @@ fn place(word: &[u8]) -> usize {
 
 impl Common {
     /// The table shared by the whole process.
-    pub fn table() -> &'static Common {
+    pub(crate) fn table() -> &'static Common {
         &ALL
     }
 
@@ -81,7 +81,7 @@ impl Common {
     }
 
     #[inline]
-    pub fn get(&self, word: &str) -> Option<&Mnemonic> {
+    pub(crate) fn get(&self, word: &str) -> Option<&Mnemonic> {
         let mut at = place(word.as_bytes());
         loop {
             let n = usize::from(self.places[at]).checked_sub(1)?;

@@ -8,10 +8,10 @@
 //! instructions), [`call`] numbers the functions, [`data`] assigns addresses to variables, [`directives`] reads a
 //! kernel's declaration, [`flat`] resolves names.
 
-pub mod call;
-pub mod data;
-pub mod directives;
-pub mod flat;
-pub mod mnemonics;
-pub mod operands;
-pub mod source;
+pub(crate) mod call;
+pub(crate) mod data;
+pub(super) mod directives;
+pub(super) mod flat;
+pub(crate) mod mnemonics;
+pub(crate) mod operands;
+pub(crate) mod source;

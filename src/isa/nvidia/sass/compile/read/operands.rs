@@ -12,7 +12,7 @@ use std::slice::SliceIndex;
 const FEW: usize = 4;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operands<'a> {
+pub(crate) struct Operands<'a> {
     few: [Opd<'a>; FEW],
     /// Number of inline operands, or a larger value if all are in `many`.
     count: u8,
@@ -39,7 +39,7 @@ impl<'a> Operands<'a> {
     }
 
     #[inline]
-    pub fn push(&mut self, operand: Opd<'a>) {
+    pub(crate) fn push(&mut self, operand: Opd<'a>) {
         match self.few.get_mut(usize::from(self.count)) {
             Some(place) => {
                 *place = operand;
@@ -59,7 +59,7 @@ impl<'a> Operands<'a> {
     }
 
     /// Whether a missing operand was accessed.
-    pub fn lacked(&self) -> bool {
+    pub(crate) fn lacked(&self) -> bool {
         self.lacked.get()
     }
 }

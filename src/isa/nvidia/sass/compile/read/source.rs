@@ -13,11 +13,11 @@ use std::cell::{Cell, OnceCell};
 use std::hash::{BuildHasher, Hasher};
 
 /// Names by number: the scope in which each is used, and the name.
-pub type Uses<'a> = [(u32, &'a str)];
+pub(crate) type Uses<'a> = [(u32, &'a str)];
 
 /// A body whose names are not resolved yet.
 #[derive(Default)]
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     pub items: Vec<Item<'a>>,
     pub registers: Vec<Registers>,
     pub scopes: Vec<Scope>,
@@ -36,7 +36,7 @@ pub struct Source<'a> {
 }
 
 /// A result or a parameter that is a register.
-pub struct Passed {
+pub(crate) struct Passed {
     pub name: Name,
     pub ty: Type,
     pub result: bool,
@@ -44,7 +44,7 @@ pub struct Passed {
 
 /// The declarations of one block.
 #[derive(Default)]
-pub struct Scope {
+pub(crate) struct Scope {
     /// The enclosing scope.
     pub parent: Option<u32>,
     pub symbols: HashMap<Name, Symbol>,
@@ -56,7 +56,7 @@ pub struct Scope {
 
 /// Storage for what the instructions of a text share or point to.
 #[derive(Default)]
-pub struct Store<'a> {
+pub(crate) struct Store<'a> {
     mnemonics: Kept<Mnemonic>,
     operands: Kept<Opd<'a>>,
     lists: Kept<Vec<Opd<'a>>>,
@@ -64,18 +64,18 @@ pub struct Store<'a> {
 
 impl<'a> Store<'a> {
     /// An operand that is a part of others.
-    pub fn one(&'a self, o: Opd<'a>) -> &'a Opd<'a> {
+    pub(crate) fn one(&'a self, o: Opd<'a>) -> &'a Opd<'a> {
         self.operands.add(o)
     }
 
     /// A load or a store of an argument or result of a call.
-    pub fn access(&'a self, op: Opcode, ty: Type) -> &'a Mnemonic {
+    pub(crate) fn access(&'a self, op: Opcode, ty: Type) -> &'a Mnemonic {
         let mods = [Modifier::Space(Space::Param), Modifier::Type(ty)];
         self.mnemonics.add(Mnemonic::new(op, mods.into_iter()))
     }
 
     /// Operands that are one.
-    pub fn list(&'a self, all: Vec<Opd<'a>>) -> &'a [Opd<'a>] {
+    pub(crate) fn list(&'a self, all: Vec<Opd<'a>>) -> &'a [Opd<'a>] {
         self.lists.add(all)
     }
 }
@@ -143,7 +143,7 @@ impl Hasher for Hash {
 }
 
 /// Builds bodies during parsing.
-pub struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     store: &'a Store<'a>,
     common: &'static Common,
     /// Mnemonics that are not in the common table.
@@ -161,7 +161,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(store: &'a Store<'a>) -> Reader<'a> {
+    pub(crate) fn new(store: &'a Store<'a>) -> Reader<'a> {
         let (common, known, source) = (Common::table(), HashMap::with_hasher(Hashing), Source::default());
         Reader { store, common, known, source, scope: None, label: None, names: false, listed: false, wide: false }
     }
@@ -341,7 +341,8 @@ impl<'a> Bodies<'a> for Reader<'a> {
         self.label = None;
         self.wide = matches!(head.mnemonic.op, Opcode::Call | Opcode::Brx);
         let guard = head.guard.map(|g| (g.number, g.negated));
-        self.source.items.push(Item::Inst(Flat::of((head.pos, guard), head.mnemonic, operands::Operands::default())));
+        let inst = Flat::of(head.pos, guard, head.mnemonic, operands::Operands::default());
+        self.source.items.push(Item::Inst(inst));
     }
 
     #[inline]

@@ -27,7 +27,7 @@ struct Site {
 
 /// Renumbers registers so that fewer instructions have all sources in one bank. Registers of tuples and the stack
 /// pointer keep their numbers.
-pub fn spread(code: &mut Listing, labels: usize) {
+pub(crate) fn spread(code: &mut Listing, labels: usize) {
     let sites = sites(code, labels);
     if sites.is_empty() {
         return;

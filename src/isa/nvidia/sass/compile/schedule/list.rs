@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Register numbers over all files.
-pub const REGISTERS: usize = 256 + 8 + 64 + 8;
+pub(crate) const REGISTERS: usize = 256 + 8 + 64 + 8;
 
 #[inline]
-pub fn number(file: RegFile, index: u8) -> usize {
+pub(crate) fn number(file: RegFile, index: u8) -> usize {
     let base = match file {
         RegFile::General => 0,
         RegFile::Predicate => 256,
@@ -27,14 +27,14 @@ pub fn number(file: RegFile, index: u8) -> usize {
 
 /// The numbers of an operand's registers.
 #[inline]
-pub fn span(a: &Access) -> std::ops::Range<usize> {
+pub(crate) fn span(a: &Access) -> std::ops::Range<usize> {
     let first = number(a.file, a.first);
     first..first + usize::from(a.count)
 }
 
 /// Calls `f` with the number of each register of an operand; nearly always there is one.
 #[inline(always)]
-pub fn each(a: &Access, mut f: impl FnMut(usize)) {
+pub(crate) fn each(a: &Access, mut f: impl FnMut(usize)) {
     let first = number(a.file, a.first);
     let mut k = first;
     loop {
@@ -48,7 +48,7 @@ pub fn each(a: &Access, mut f: impl FnMut(usize)) {
 
 /// An instruction with its effects.
 #[derive(Debug)]
-pub struct Node {
+pub(crate) struct Node {
     pub inst: Instruction,
     pub target: Option<usize>,
     pub effects: Effects,
@@ -62,7 +62,7 @@ pub struct Node {
 
 /// Code in basic blocks. Nodes stay in place; only their numbers are reordered.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub(crate) struct Listing {
     pub nodes: Vec<Node>,
     /// The nodes' numbers in the order of the code.
     pub order: Vec<u32>,
@@ -71,14 +71,14 @@ pub struct Listing {
 
 /// A basic block: labels may precede it, a jump may end it.
 #[derive(Debug, Default)]
-pub struct Piece {
+pub(crate) struct Piece {
     pub labels: SmallVec<[usize; 2]>,
     /// Its part of the order.
     pub range: std::ops::Range<usize>,
 }
 
 /// Cuts code into blocks at labels and after jumps.
-pub fn listing(lines: &[Line]) -> Listing {
+pub(crate) fn listing(lines: &[Line]) -> Listing {
     let mut out = Listing { nodes: Vec::with_capacity(lines.len()), ..Listing::default() };
     out.pieces.push(Piece::default());
     let mut ended = false;
@@ -125,7 +125,7 @@ pub fn listing(lines: &[Line]) -> Listing {
 }
 
 /// The highest general register in use, plus one.
-pub fn highest(nodes: &[Node]) -> u32 {
+pub(crate) fn highest(nodes: &[Node]) -> u32 {
     let all = nodes.iter().flat_map(|n| n.effects.reads.iter().chain(&n.effects.writes));
     let general = all.filter(|a| a.file == RegFile::General);
     general.map(|a| u32::from(a.first) + u32::from(a.count)).max().unwrap_or(0)
@@ -138,7 +138,7 @@ fn is_arithmetic(pipe: Pipe) -> bool {
 }
 
 /// Whether an instruction may branch.
-pub fn jumps(inst: &Instruction) -> bool {
+pub(crate) fn jumps(inst: &Instruction) -> bool {
     if inst.form().pipe != Pipe::Branch {
         return false;
     }
@@ -364,7 +364,7 @@ impl Builder<'_> {
 }
 
 /// Orders the instructions of each block.
-pub fn schedule(code: &mut Listing) {
+pub(crate) fn schedule(code: &mut Listing) {
     let longest = code.pieces.iter().map(|p| p.range.len()).max().unwrap_or(0);
     let graph = Graph::of(longest);
     let (next, readers) = (vec![Next { writer: 0, reader: NONE }; REGISTERS], Vec::with_capacity(4 * code.nodes.len()));

@@ -5,5 +5,5 @@
 //! Order: [`list::listing`] cuts the code into blocks, [`banks`] avoids register bank conflicts, [`list::schedule`] is
 //! the list scheduler.
 
-pub mod banks;
-pub mod list;
+pub(crate) mod banks;
+pub(crate) mod list;

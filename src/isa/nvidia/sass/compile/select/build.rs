@@ -14,20 +14,20 @@ use crate::sass::{Form, Modifier, SmArch, mods, op};
 use std::cell::OnceCell;
 
 /// Offset of the parameters in bank 0.
-pub const PARAMS: u32 = 0x210;
+pub(crate) const PARAMS: u32 = 0x210;
 
 /// A 32-bit source with its sign modifiers.
 #[derive(Clone, Copy, Debug)]
-pub struct Src {
+pub(crate) struct Src {
     pub val: Val,
     pub neg: bool,
     pub abs: bool,
 }
 
 impl Src {
-    pub const ZERO: Src = Src { val: Val::Imm(0), neg: false, abs: false };
+    pub(crate) const ZERO: Src = Src { val: Val::Imm(0), neg: false, abs: false };
 
-    pub fn negated(self) -> Src {
+    pub(crate) fn negated(self) -> Src {
         Src { neg: !self.neg, ..self }
     }
 }
@@ -51,7 +51,7 @@ impl From<u32> for Src {
 }
 
 /// Forms of one operation, by the position of the operand that is not a register.
-pub struct Family {
+pub(super) struct Family {
     r: Template,
     i: Option<Template>,
     c: Option<Template>,
@@ -70,7 +70,7 @@ impl Family {
 
 macro_rules! families {
     ($($(#[$doc:meta])* $name:ident: $r:ident $i:tt $c:tt $i3:tt $c3:tt $float:literal $mods:tt;)*) => {$(
-        pub fn $name() -> &'static Family {
+        pub(super) fn $name() -> &'static Family {
             static FAMILY: Family = Family {
                 r: families!(@of $r $mods),
                 i: families!(@ $i $mods),
@@ -111,7 +111,7 @@ families! {
 }
 
 /// State of selection.
-pub struct Build<'a> {
+pub(super) struct Build<'a> {
     pub code: Code,
     pub facts: &'a RegisterFacts,
     pub body: &'a Body<'a>,
@@ -161,7 +161,7 @@ pub struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    pub fn new(unit: &'a Unit<'_, '_>) -> Build<'a> {
+    pub(crate) fn new(unit: &'a Unit<'_, '_>) -> Build<'a> {
         let (facts, body): (&RegisterFacts, &Body) = (&unit.facts, &unit.body);
         let types = &body.regs[..];
         let mut code = Code::default();
@@ -202,57 +202,57 @@ impl<'a> Build<'a> {
     }
 
     /// Whether shared memory addresses contain this block's rank in its cluster.
-    pub fn is_ranked(&self) -> bool {
+    pub(super) fn is_ranked(&self) -> bool {
         !self.chip.is_before_hopper()
             && *self.ranked.get_or_init(|| crate::sass::compile::select::knows_blocks(self.body))
     }
 
     /// Whether a register is warp-uniform.
-    pub fn is_uniform(&self, r: Reg) -> bool {
+    pub(crate) fn is_uniform(&self, r: Reg) -> bool {
         self.uniform.get_or_init(|| crate::sass::compile::optimise::uniform::uniform(self.body, self.facts))[r as usize]
     }
 
     /// Where the chip's parameters begin in bank 0. Registers hold this offset of a parameter; operands that name the
     /// bank hold sm_90's, which is translated with the instruction.
-    pub fn param_base(&self) -> u32 {
+    pub(crate) fn param_base(&self) -> u32 {
         self.chip.arch().param_base()
     }
 
     /// A local variable's offset from the stack pointer.
-    pub fn frame_offset(&mut self, at: u32) -> u32 {
+    pub(super) fn frame_offset(&mut self, at: u32) -> u32 {
         self.uses_stack = true;
         self.body.outgoing_bytes + at
     }
 
     /// An error at the current instruction.
-    pub fn no<T>(&self, i: &Flat, why: &str) -> Result<T, AsmError> {
+    pub(crate) fn no<T>(&self, i: &Flat, why: &str) -> Result<T, AsmError> {
         Err(AsmError::new(i.pos, format!("{}: {why}", i.name())))
     }
 
     /// Returns and clears the first field that could not be set.
-    pub fn take_fault(&mut self) -> Option<String> {
+    pub(super) fn take_fault(&mut self) -> Option<String> {
         self.fault.take()
     }
 
-    pub fn one(&mut self) -> Word {
+    pub(crate) fn one(&mut self) -> Word {
         self.code.vreg(ONE)
     }
 
-    pub fn two(&mut self) -> Word {
+    pub(crate) fn two(&mut self) -> Word {
         self.code.vreg(TWO)
     }
 
-    pub fn four(&mut self) -> Word {
+    pub(crate) fn four(&mut self) -> Word {
         self.code.vreg(FOUR)
     }
 
-    pub fn pred(&mut self) -> Word {
+    pub(crate) fn pred(&mut self) -> Word {
         self.code.vreg(PRED)
     }
 
     /// Appends an instruction with the guard of the current PTX instruction.
     #[inline]
-    pub fn push(&mut self, m: Mach) {
+    pub(crate) fn push(&mut self, m: Mach) {
         self.always(m);
         if self.guard.is_some()
             && let Some(m) = self.code.blocks[self.block].ops.last_mut()
@@ -263,7 +263,7 @@ impl<'a> Build<'a> {
 
     /// Appends an instruction without a guard.
     #[inline]
-    pub fn always(&mut self, m: Mach) {
+    pub(crate) fn always(&mut self, m: Mach) {
         if let Some(e) = m.fault() {
             self.fault.get_or_insert(e.to_string());
         }
@@ -276,7 +276,7 @@ impl<'a> Build<'a> {
     }
 
     /// Runs `f` without a guard, for results that are read only by instructions with the same guard.
-    pub fn unguarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn unguarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let guard = self.guard.take();
         let out = f(self);
         self.guard = guard;
@@ -287,7 +287,7 @@ impl<'a> Build<'a> {
 
     /// The virtual register of a register of the text.
     #[inline]
-    pub fn home(&mut self, r: Reg) -> Word {
+    pub(super) fn home(&mut self, r: Reg) -> Word {
         match self.words[r as usize] {
             Some(w) => w,
             None => self.new_home(r),
@@ -321,7 +321,7 @@ impl<'a> Build<'a> {
     }
 
     /// A destination of up to 64 bits.
-    pub fn dest(&mut self, i: &Flat, o: &Opd) -> Result<Word, AsmError> {
+    pub(super) fn dest(&mut self, i: &Flat, o: &Opd) -> Result<Word, AsmError> {
         match o {
             Opd::Reg(r) => {
                 // Its own register, even if its readers look through it as a copy.
@@ -340,7 +340,7 @@ impl<'a> Build<'a> {
     }
 
     /// A 32-bit source; the upper bits of smaller ones are undefined.
-    pub fn src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Val, AsmError> {
+    pub(crate) fn src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Val, AsmError> {
         Ok(match o {
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Val::Imm(v as u32),
@@ -367,7 +367,7 @@ impl<'a> Build<'a> {
     }
 
     /// A 64-bit source.
-    pub fn wide(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Wide, AsmError> {
+    pub(crate) fn wide(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Wide, AsmError> {
         Ok(match o {
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Wide::Imm(v),
@@ -406,7 +406,7 @@ impl<'a> Build<'a> {
     }
 
     /// A predicate as an operand; the negation of another predicate is read from that one.
-    pub fn truth(&mut self, r: Reg) -> Pred {
+    pub(crate) fn truth(&mut self, r: Reg) -> Pred {
         match self.origin(&Opd::Reg(r)).map(|f| (f.op, &*f.opds)) {
             Some((Opcode::Not, [_, Opd::Reg(s)])) => Pred::of(self.home(*s)).not(),
             _ => Pred::of(self.home(r)),
@@ -414,7 +414,7 @@ impl<'a> Build<'a> {
     }
 
     /// A predicate operand.
-    pub fn pred_src(&mut self, i: &Flat, o: &Opd) -> Result<Pred, AsmError> {
+    pub(super) fn pred_src(&mut self, i: &Flat, o: &Opd) -> Result<Pred, AsmError> {
         match o {
             Opd::Reg(r) => Ok(self.truth(*r)),
             Opd::Not(r) => Ok(self.truth(*r).not()),
@@ -432,7 +432,7 @@ impl<'a> Build<'a> {
     }
 
     /// The value in a register.
-    pub fn held(&mut self, v: Val) -> Option<Word> {
+    pub(crate) fn held(&mut self, v: Val) -> Option<Word> {
         match v {
             Val::Word(w) => Some(w),
             Val::Imm(0) => None,
@@ -441,7 +441,7 @@ impl<'a> Build<'a> {
     }
 
     /// The value in a register, including zero.
-    pub fn in_word(&mut self, v: Val) -> Word {
+    pub(super) fn in_word(&mut self, v: Val) -> Word {
         match v {
             Val::Word(w) => w,
             Val::Const(bank, at) => self.constant(bank, at, false),
@@ -503,12 +503,12 @@ impl<'a> Build<'a> {
     }
 
     /// Whether a pair of bank words is not in registers yet.
-    pub fn takes_constant(&self, bank: u8, at: u32) -> bool {
+    pub(super) fn takes_constant(&self, bank: u8, at: u32) -> bool {
         !self.constants.contains_key(&(bank, at, true))
     }
 
     /// An immediate that is put into a register at the start.
-    pub fn immediate(&mut self, n: u32) -> Word {
+    pub(crate) fn immediate(&mut self, n: u32) -> Word {
         if let Some(w) = self.constants.get(&(u8::MAX, n, false)) {
             return *w;
         }
@@ -522,7 +522,7 @@ impl<'a> Build<'a> {
     }
 
     /// The only definition of a register, if the registers that it reads have only one definition as well.
-    pub fn origin(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+    pub(crate) fn origin(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         let Opd::Reg(r) = o else { return None };
         let r = self.facts.root(*r) as usize;
         if self.facts.writes[r] != 1 {
@@ -538,18 +538,18 @@ impl<'a> Build<'a> {
     }
 
     /// [`Build::origin`] of a register that has no other reader.
-    pub fn only_use(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+    pub(super) fn only_use(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         let Opd::Reg(r) = o else { return None };
         if self.facts.reads[*r as usize] == 1 { self.origin(o) } else { None }
     }
 
     /// [`Build::only_use`] of a register that is written in the same straight-line code.
-    pub fn only_use_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+    pub(super) fn only_use_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         self.only_use(o).filter(|_| self.is_written_here(o))
     }
 
     /// [`Build::origin`] of a register that is written in the same straight-line code.
-    pub fn origin_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+    pub(super) fn origin_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         self.origin(o).filter(|_| self.is_written_here(o))
     }
 
@@ -558,7 +558,7 @@ impl<'a> Build<'a> {
     }
 
     /// The value in two registers.
-    pub fn in_pair(&mut self, v: Wide) -> Word {
+    pub(super) fn in_pair(&mut self, v: Wide) -> Word {
         match v {
             Wide::Pair(w) => w,
             Wide::Const(bank, at) if self.chip.is_before_hopper() => self.constant(bank, at, true),
@@ -573,7 +573,7 @@ impl<'a> Build<'a> {
 
     // --- arithmetic ---
 
-    pub fn mov(&mut self, d: Word, v: Val) {
+    pub(crate) fn mov(&mut self, d: Word, v: Val) {
         let m = match v {
             Val::Word(w) => {
                 let whole = crate::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) == 1
@@ -588,7 +588,7 @@ impl<'a> Build<'a> {
         self.push(m);
     }
 
-    pub fn mov64(&mut self, d: Word, v: Wide) {
+    pub(super) fn mov64(&mut self, d: Word, v: Wide) {
         self.mov(d, v.low());
         self.mov(d.plus(1), v.high());
         self.glue(2);
@@ -606,14 +606,14 @@ impl<'a> Build<'a> {
     }
 
     /// Glues the last `n` instructions, so that they are one for the allocator.
-    pub fn glue(&mut self, n: usize) {
+    pub(super) fn glue(&mut self, n: usize) {
         let ops = &mut self.code.blocks[self.block].ops;
         let at = ops.len() - n + 1;
         ops[at..].iter_mut().for_each(|o| o.glued = true);
     }
 
     /// `d = f(a, b, c)`: chooses the form; operands that no form takes are moved to registers.
-    pub fn alu(&mut self, f: &Family, d: Word, mut s: [Src; 3], finish: impl FnOnce(Mach) -> Mach) {
+    pub(crate) fn alu(&mut self, f: &Family, d: Word, mut s: [Src; 3], finish: impl FnOnce(Mach) -> Mach) {
         let template = self.template(f, &mut s);
         let mut m = template.reading(&s);
         template.write(&mut m, d);
@@ -621,7 +621,7 @@ impl<'a> Build<'a> {
     }
 
     /// The instruction without its destination.
-    pub fn arith(&mut self, f: &Family, mut s: [Src; 3]) -> Mach {
+    pub(super) fn arith(&mut self, f: &Family, mut s: [Src; 3]) -> Mach {
         self.template(f, &mut s).reading(&s)
     }
 
@@ -662,17 +662,17 @@ impl<'a> Build<'a> {
     }
 
     /// Three inputs through a truth table.
-    pub fn lop(&mut self, d: Word, s: [Src; 3], table: u8) {
+    pub(super) fn lop(&mut self, d: Word, s: [Src; 3], table: u8) {
         self.alu(lop3(), d, s, |m| m.n("lut", u64::from(table)).p("pp", Pred::TRUE.not()));
     }
 
     /// `d = a + b` of 64 bits.
-    pub fn add64(&mut self, d: Word, a: Wide, b: Wide) {
+    pub(super) fn add64(&mut self, d: Word, a: Wide, b: Wide) {
         self.sum64(d, [a, b], [false, false]);
     }
 
     /// `d = ±a ± b` of 64 bits; at most one operand is negated.
-    pub fn sum64(&mut self, d: Word, s: [Wide; 2], neg: [bool; 2]) {
+    pub(super) fn sum64(&mut self, d: Word, s: [Wide; 2], neg: [bool; 2]) {
         let (mut a, mut b) = ((s[0], neg[0]), (s[1], neg[1]));
         if !matches!(a.0, Wide::Pair(_)) && matches!(b.0, Wide::Pair(_)) {
             (a, b) = (b, a);
@@ -693,17 +693,17 @@ impl<'a> Build<'a> {
     }
 
     /// A shift or funnel shift: direction and type as the table writes them.
-    pub fn shift(&mut self, d: Word, s: [Src; 3], dir: Modifier, ty: Modifier, hi: bool) {
+    pub(crate) fn shift(&mut self, d: Word, s: [Src; 3], dir: Modifier, ty: Modifier, hi: bool) {
         self.alu(shf(), d, s, |m| m.m(dir).m(ty).mark(if hi { mods::hi::HI } else { mods::hi::NONE }));
     }
 
     /// Bytes of two words.
-    pub fn permute(&mut self, d: Word, a: Src, select: u32, c: Src) {
+    pub(crate) fn permute(&mut self, d: Word, a: Src, select: u32, c: Src) {
         self.alu(prmt(), d, [a, select.into(), c], |m| m);
     }
 
     /// `d = p ? a : b`.
-    pub fn select(&mut self, d: Word, p: Pred, a: Src, b: Src) {
+    pub(crate) fn select(&mut self, d: Word, p: Pred, a: Src, b: Src) {
         let (mut p, mut a, mut b) = (p, a, b);
         if !matches!(a.val, Val::Word(_) | Val::Imm(0)) && matches!(b.val, Val::Word(_) | Val::Imm(0)) {
             (p, a, b) = (p.not(), b, a);
@@ -712,7 +712,7 @@ impl<'a> Build<'a> {
     }
 
     /// `p = a cmp b` of 32-bit integers, and with another predicate.
-    pub fn compare(&mut self, d: Word, cmp: Modifier, signed: bool, a: Src, b: Src) {
+    pub(crate) fn compare(&mut self, d: Word, cmp: Modifier, signed: bool, a: Src, b: Src) {
         let m = self.arith(isetp(), [a, b, Src::ZERO]).w("pu", d).m(cmp).mark(if signed {
             mods::sg::NONE
         } else {
@@ -722,7 +722,7 @@ impl<'a> Build<'a> {
     }
 
     /// `p = a cmp b` of 64-bit integers.
-    pub fn compare64(&mut self, d: Word, cmp: Modifier, signed: bool, a: Wide, b: Wide) {
+    pub(super) fn compare64(&mut self, d: Word, cmp: Modifier, signed: bool, a: Wide, b: Wide) {
         let low = self.pred();
         let m = self.arith(isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
         self.push(m.w("pu", low).m(cmp).m(mods::sg::U32).p("pp", Pred::TRUE));
@@ -732,7 +732,7 @@ impl<'a> Build<'a> {
     }
 
     /// A logic function of three predicates by its truth table (index `4a + 2b + c`).
-    pub fn plop(&mut self, d: Word, s: [Pred; 3], table: u8) {
+    pub(super) fn plop(&mut self, d: Word, s: [Pred; 3], table: u8) {
         let m = Mach::new(op::PLOP3_P).w("pu", d).n("lut", u64::from(table));
         // Its operands may be in either predicate file: number and file share a field.
         let m = s.into_iter().zip(["pa", "pb", "pc"]).fold(m, |m, (p, slot)| m.p(slot, p));
@@ -740,7 +740,7 @@ impl<'a> Build<'a> {
     }
 
     /// One float conversion or function of one source.
-    pub fn unary(&mut self, form: &'static Form, d: Word, s: Src, finish: impl FnOnce(Mach) -> Mach) {
+    pub(crate) fn unary(&mut self, form: &'static Form, d: Word, s: Src, finish: impl FnOnce(Mach) -> Mach) {
         let m = Mach::new(form);
         let m = match self.held(s.val) {
             Some(w) => m.r("b", w),

@@ -14,7 +14,7 @@ use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::sass::{Modifier, mods, op};
 
 /// The scoreboard that counts groups of bulk copies; it has no other use in code with bulk copies.
-pub const GROUPS: u64 = 1;
+pub(crate) const GROUPS: u64 = 1;
 
 /// A bulk copy's operands in uniform registers.
 #[derive(Default)]

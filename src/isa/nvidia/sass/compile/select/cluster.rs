@@ -23,13 +23,13 @@ const UNIFORM: u64 = 12;
 const BLOCKS: u32 = 0x144;
 
 /// Offset in bank 0 of the flag that the launch has explicit clusters.
-pub const EXPLICIT: u32 = 0x140;
+pub(crate) const EXPLICIT: u32 = 0x140;
 
 /// The uniform predicate that tells whether a request for registers succeeded.
 const GRANTED: u64 = 0;
 
 /// Whether code accesses other blocks of its cluster, or passes addresses to code that does.
-pub fn knows_blocks(body: &Body) -> bool {
+pub(crate) fn knows_blocks(body: &Body) -> bool {
     body.items.iter().any(|item| {
         let Item::Inst(i) = item else { return false };
         let cluster = |o: &Opd| matches!(o, Opd::Special(n) if n.contains("cluster"));
@@ -76,7 +76,7 @@ impl Build<'_> {
     }
 
     /// The address of a constant offset in this block's shared memory.
-    pub fn shared_value(&mut self, at: u32) -> Val {
+    pub(super) fn shared_value(&mut self, at: u32) -> Val {
         if !self.is_ranked() {
             return Val::Imm(at);
         }

@@ -115,7 +115,7 @@ impl Build<'_> {
                 Ok(())
             }
             _ if red => self.no(i, "a reduction at a barrier whose number or count is no constant is not assembled"),
-            _ => self.barrier_of_registers(i, (number, count), threads),
+            _ => self.barrier_of_registers(i, number, count, threads),
         }
     }
 
@@ -123,7 +123,8 @@ impl Build<'_> {
     fn barrier_of_registers(
         &mut self,
         i: &Flat,
-        (number, count): (Option<u64>, Option<u64>),
+        number: Option<u64>,
+        count: Option<u64>,
         threads: Option<&Opd>,
     ) -> Result<(), AsmError> {
         let arrives = i.has("arrive") || i.has("arv");

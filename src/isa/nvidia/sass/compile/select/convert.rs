@@ -97,7 +97,7 @@ impl Build<'_> {
         }
         let d = self.dest(i, &i.opds[0])?;
         let s = [self.src(i, &i.opds[1], from)?.into(), self.src(i, &i.opds[2], from)?.into()];
-        self.float_to_half_as(d, s, brain, (rounding(i), i.has("relu")));
+        self.float_to_half_as(d, s, brain, rounding(i), i.has("relu"));
         Ok(())
     }
 
@@ -411,7 +411,7 @@ impl Build<'_> {
                     self.unary(op::F2F_R, d, s, |m| m.m(name(t)).m(mods::st::F32).m(rnd));
                     return Ok(());
                 }
-                self.float_to_half_as(d, [Src::ZERO, s], t == Type::Bf16, (rounding(i), i.has("relu")));
+                self.float_to_half_as(d, [Src::ZERO, s], t == Type::Bf16, rounding(i), i.has("relu"));
             }
             (Type::F64, f) if half(f) => {
                 let s = self.half_src(i, &i.opds[1], f)?;

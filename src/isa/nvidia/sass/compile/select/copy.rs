@@ -10,7 +10,7 @@ use crate::sass::{mods, op};
 
 /// The scoreboard that counts groups of copies; it has no other use in code with such copies. Bulk copies use the next
 /// one.
-pub const GROUPS: u64 = 0;
+pub(crate) const GROUPS: u64 = 0;
 
 /// Whether an address is in this block's shared memory.
 pub(super) fn is_shared(i: &Flat) -> bool {

@@ -214,11 +214,11 @@ impl Build<'_> {
 
     /// `d = ±a * b + c`.
     pub(super) fn dfma(&mut self, d: Word, a: Signed, b: Wide, c: Wide) {
-        self.dfma_rounded(d, a, (b, c), mods::rnd::NONE);
+        self.dfma_rounded(d, a, b, c, mods::rnd::NONE);
     }
 
     /// The same, rounded so.
-    pub(super) fn dfma_rounded(&mut self, d: Word, a: Signed, (b, c): (Wide, Wide), rounding: Modifier) {
+    pub(super) fn dfma_rounded(&mut self, d: Word, a: Signed, b: Wide, c: Wide, rounding: Modifier) {
         let m = self.triple([a, (b, false), (c, false)]);
         self.push(m.wn("d", d, 2).m(rounding));
     }
@@ -273,9 +273,9 @@ impl Build<'_> {
         let (mx, my) = (above.map_or(ONE, |a| Wide::Pair(a.mantissa)), below.mantissa);
         let [near, r] = self.quotient_steps_double(mx, my);
         let scaled = match rounding {
-            mods::rnd::NONE => self.scale_nearest(near, e, (mx, my)),
+            mods::rnd::NONE => self.scale_nearest(near, e, mx, my),
             _ => {
-                let near = self.directed(near, (my, near, mx), Wide::Pair(r), rounding);
+                let near = self.directed(near, my, mx, Wide::Pair(r), rounding);
                 self.scale_double(near, e, rounding).out
             }
         };
@@ -283,21 +283,15 @@ impl Build<'_> {
         out
     }
 
-    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * b` leaves of c, made
-    /// small by a factor, says where the value is.
-    pub(super) fn directed(
-        &mut self,
-        nearest: Word,
-        (a, b, c): (Word, Word, Wide),
-        factor: Wide,
-        rounding: Modifier,
-    ) -> Word {
+    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * nearest` leaves of
+    /// c, made small by a factor, says where the value is.
+    pub(super) fn directed(&mut self, nearest: Word, a: Word, c: Wide, factor: Wide, rounding: Modifier) -> Word {
         if rounding == mods::rnd::NONE {
             return nearest;
         }
         let (left, out) = (self.two(), self.two());
-        self.dfma(left, (Wide::Pair(a), true), Wide::Pair(b), c);
-        self.dfma_rounded(out, (Wide::Pair(left), false), (factor, Wide::Pair(nearest)), rounding);
+        self.dfma(left, (Wide::Pair(a), true), Wide::Pair(nearest), c);
+        self.dfma_rounded(out, (Wide::Pair(left), false), factor, Wide::Pair(nearest), rounding);
         out
     }
 
@@ -358,11 +352,11 @@ impl Build<'_> {
 
     /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x
     /// looks like a tie of denormals, what the division leaves says by its sign on which side the quotient is.
-    fn scale_nearest(&mut self, x: Word, e: Word, (above, below): (Wide, Word)) -> Word {
-        let left = self.multiply_add_double((below, true), x, above);
+    fn scale_nearest(&mut self, x: Word, e: Word, dividend: Wide, divisor: Word) -> Word {
+        let left = self.multiply_add_double((divisor, true), x, dividend);
         let (inexact, side, tie, wrong) = (self.pred(), self.one(), self.pred(), self.pred());
         self.test_double(inexact, mods::cmp::NE, Wide::Pair(left), Wide::Imm(0), Pred::TRUE);
-        self.lop(side, [left.plus(1).into(), below.plus(1).into(), Src::ZERO], 0x3c);
+        self.lop(side, [left.plus(1).into(), divisor.plus(1).into(), Src::ZERO], 0x3c);
         let Scaled { out, exact, rest } = self.scale_double(x, e, mods::rnd::NONE);
         let (lost, opposite, moved, nearest) = (self.two(), self.one(), self.two(), self.two());
         let back = self.power(ONE_HIGH, rest, true);
@@ -406,7 +400,7 @@ impl Build<'_> {
         self.dmul(big, Wide::Pair(x), factors[0]);
         let r = self.double_seed(big, mods::fn_::RSQ64H);
         let [s, half] = self.root_steps_double(big, r);
-        let s = self.directed(s, (s, s, Wide::Pair(big)), Wide::Pair(half), rounding);
+        let s = self.directed(s, s, Wide::Pair(big), Wide::Pair(half), rounding);
         self.dmul(scaled, Wide::Pair(s), factors[1]);
         // Zeros and positive infinity are their own roots.
         let (p, q) = (self.pred(), self.pred());

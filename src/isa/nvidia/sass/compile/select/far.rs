@@ -13,7 +13,7 @@ const ONE: u32 = 1f32.to_bits();
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
+pub(crate) enum Function {
     Quotient,
     Reciprocal,
     Root,
@@ -21,20 +21,46 @@ pub enum Function {
 
 /// Code for the ends of the range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Far {
+pub(super) struct Far {
     pub function: Function,
     /// Of doubles.
     pub double: bool,
     pub rounding: Modifier,
 }
 
+/// The operands of a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operands {
+    /// The dividend, only of quotients.
+    x: Option<Src>,
+    /// The divisor, or the only operand.
+    y: Src,
+}
+
+impl Operands {
+    pub(super) fn quotient(x: Src, y: Src) -> Operands {
+        Operands { x: Some(x), y }
+    }
+
+    pub(crate) fn one(y: Src) -> Operands {
+        Operands { x: None, y }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Src> {
+        self.x.iter().chain([&self.y])
+    }
+
+    /// Operands without signs.
+    fn are_plain(&self) -> bool {
+        self.iter().all(|s| !s.neg && !s.abs)
+    }
+}
+
 /// A place that needs such code.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     far: Far,
-    /// The numerator, only of quotients, and the other operand.
-    x: Option<Src>,
-    y: Src,
+    operands: Operands,
     /// What the fast path left, and where that is not the result.
     out: Word,
     is_far: Pred,
@@ -43,13 +69,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Operands without signs.
-    fn is_plain(&self) -> bool {
-        self.x.iter().chain([&self.y]).all(|s| !s.neg && !s.abs)
-    }
-
     fn shares_with(&self, other: &Place) -> bool {
-        self.far == other.far && self.is_plain() && other.is_plain()
+        self.far == other.far && self.operands.are_plain() && other.operands.are_plain()
     }
 }
 
@@ -62,13 +83,13 @@ impl Far {
 
 impl Build<'_> {
     /// The current block is for code for the ends of the range, which is selected when all such places are known.
-    pub(super) fn needs_far(&mut self, far: Far, (x, y): (Option<Src>, Src), (out, is_far): (Word, Pred)) {
+    pub(super) fn needs_far(&mut self, far: Far, operands: Operands, out: Word, is_far: Pred) {
         let block = self.block;
-        self.far.push(Place { far, x, y, out, is_far, block });
+        self.far.push(Place { far, operands, out, is_far, block });
     }
 
     /// The result at the ends of the range, and elsewhere where `all` asks for it.
-    fn far_result(&mut self, far: Far, (x, y): (Option<Src>, Src), all: bool) -> Word {
+    fn far_result(&mut self, far: Far, Operands { x, y }: Operands, all: bool) -> Word {
         let Far { function, double, rounding } = far;
         if double {
             let x = x.map(|x| self.in_word(x.val));
@@ -92,7 +113,7 @@ impl Build<'_> {
             self.block = p.block;
             let words = p.far.words();
             if !shares || places.iter().filter(|q| p.shares_with(q)).count() < 2 {
-                let right = self.far_result(p.far, (p.x, p.y), false);
+                let right = self.far_result(p.far, p.operands, false);
                 match words {
                     2 => self.select64(p.out, p.is_far, Wide::Pair(right), Wide::Pair(p.out)),
                     _ => self.select(p.out, p.is_far, right.into(), p.out.into()),
@@ -108,7 +129,7 @@ impl Build<'_> {
             self.code.places += 1;
             let mut call = beside(copy, place);
             call.uses(p.out, words, true);
-            for s in p.x.iter().chain([&p.y]) {
+            for s in p.operands.iter() {
                 let w = self.in_word(s.val);
                 call.uses(w, words, false);
             }
@@ -136,7 +157,7 @@ fn copy(unit: &Unit, far: Far) -> Selected {
     start.uses(back, 2, true);
     x.iter().chain([&y]).for_each(|w| start.uses(*w, words, true));
     b.push(start);
-    let out = b.far_result(far, (x.map(Src::from), y.into()), true);
+    let out = b.far_result(far, Operands { x: x.map(Src::from), y: y.into() }, true);
     let mut end = beside(0, 1);
     end.uses(out, words, false);
     b.push(end);

@@ -13,6 +13,27 @@ const BOTH: u64 = 0;
 const LOW: u64 = 2;
 const HIGH: u64 = 3;
 
+/// A source of half type.
+#[derive(Clone, Copy)]
+pub(super) struct Half {
+    /// `None`: zero.
+    word: Option<Word>,
+    /// Which halves of the word.
+    part: u64,
+}
+
+impl Half {
+    const ZERO: Half = Half { word: None, part: BOTH };
+
+    /// An instruction with this source in a slot; without a word the slot is left as it is, which is zero.
+    fn read(self, m: Mach, slot: &'static str) -> Mach {
+        match self.word {
+            Some(w) => m.r(slot, w).half(slot, self.part),
+            None => m,
+        }
+    }
+}
+
 impl Build<'_> {
     /// The word that an operand is a half of, and whether it is the upper one.
     pub(super) fn part_of_word(&mut self, o: &Opd) -> Option<(Word, bool)> {
@@ -21,29 +42,26 @@ impl Build<'_> {
         matches!(self.facts.known[word as usize], Known::Nothing | Known::Copy(_)).then(|| (self.home(word), high))
     }
 
-    /// A source of half type: the word and which half of it.
-    pub(super) fn half_src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<(Option<Word>, u64), AsmError> {
+    /// A source of half type.
+    pub(super) fn half_src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Half, AsmError> {
         let packed = ty.bits() == 32;
         if !packed && let Some((word, high)) = self.part_of_word(o) {
-            return Ok((Some(word), if high { HIGH } else { LOW }));
+            return Ok(Half { word: Some(word), part: if high { HIGH } else { LOW } });
         }
         let v = self.src(i, o, if packed { Type::B32 } else { Type::B16 })?;
-        Ok((self.held(v), if packed { BOTH } else { LOW }))
+        Ok(Half { word: self.held(v), part: if packed { BOTH } else { LOW } })
     }
 
     pub(super) fn half(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
         let brain = matches!(ty, Type::Bf16 | Type::Bf16x2);
         let d = self.dest(i, &i.opds[0])?;
-        let mut s = [(None, BOTH); 3];
+        let mut s = [Half::ZERO; 3];
         for (k, o) in i.opds[1..].iter().take(3).enumerate() {
             s[k] = self.half_src(i, o, ty)?;
         }
         let bf = if brain { mods::bf::BF16_V2 } else { mods::bf::NONE };
-        let set = |m: Mach, slot: &'static str, (w, h): (Option<Word>, u64)| match w {
-            Some(w) => m.r(slot, w).half(slot, h),
-            None => m,
-        };
+        let pair = |form| s[1].read(s[0].read(Mach::new(form), "a"), "b");
         let marks = |m: Mach, ftz: Modifier| {
             let m = if i.has("sat") { m.m(mods::sat::SAT) } else { m };
             if i.has("ftz") { m.m(ftz) } else { m }
@@ -52,37 +70,34 @@ impl Build<'_> {
             Opcode::Add | Opcode::Sub if brain => {
                 // a * 1 + b: bf16 sums go through the multiplier.
                 let one = self.in_word(Val::Imm(0x3f80_3f80));
-                let m = set(Mach::new(op::HFMA2_R), "a", s[0]).r("b", one);
-                set(m, "c", s[1]).neg("c", i.op == Opcode::Sub)
+                let m = s[0].read(Mach::new(op::HFMA2_R), "a").r("b", one);
+                s[1].read(m, "c").neg("c", i.op == Opcode::Sub)
             }
             Opcode::Add | Opcode::Sub => {
-                let m = set(set(Mach::new(op::HADD2_R), "a", s[0]), "c", s[1]);
+                let m = s[1].read(s[0].read(Mach::new(op::HADD2_R), "a"), "c");
                 marks(m.neg("c", i.op == Opcode::Sub), mods::ftz::FTZ)
             }
-            Opcode::Mul if brain => {
-                let m = set(set(Mach::new(op::HFMA2_R), "a", s[0]), "b", s[1]);
-                m.neg("c", true)
-            }
-            Opcode::Mul => marks(set(set(Mach::new(op::HMUL2_R), "a", s[0]), "b", s[1]), mods::fz::FTZ),
+            Opcode::Mul if brain => pair(op::HFMA2_R).neg("c", true),
+            Opcode::Mul => marks(pair(op::HMUL2_R), mods::fz::FTZ),
             Opcode::Fma => {
-                let m = set(set(set(Mach::new(op::HFMA2_R), "a", s[0]), "b", s[1]), "c", s[2]);
+                let m = s[2].read(pair(op::HFMA2_R), "c");
                 let m = if i.has("relu") { m.m(mods::relu::RELU).p("pr", Pred::TRUE) } else { m };
                 marks(m, mods::hz::FTZ)
             }
             Opcode::Min | Opcode::Max => {
                 let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
-                let m = set(set(Mach::new(op::HMNMX2_R), "a", s[0]), "b", s[1]).p("pp", p);
+                let m = pair(op::HMNMX2_R).p("pp", p);
                 let m = if i.has("NaN") { m.m(mods::nan::NAN) } else { m };
                 let m = if i.has("xorsign") { m.m(mods::xor::XORSIGN).abs("a", true).abs("b", true) } else { m };
                 if i.has("ftz") { m.m(mods::ftz::FTZ) } else { m }
             }
             Opcode::Neg | Opcode::Abs if brain => {
                 // -0 * 0 + a
-                let m = set(Mach::new(op::HFMA2_R).neg("a", true), "c", s[0]);
+                let m = s[0].read(Mach::new(op::HFMA2_R).neg("a", true), "c");
                 m.neg("c", i.op == Opcode::Neg).abs("c", i.op == Opcode::Abs)
             }
             Opcode::Neg | Opcode::Abs => {
-                let m = set(Mach::new(op::HADD2_R), "a", s[0]);
+                let m = s[0].read(Mach::new(op::HADD2_R), "a");
                 marks(m.neg("a", i.op == Opcode::Neg).abs("a", i.op == Opcode::Abs).neg("c", true), mods::ftz::FTZ)
             }
             Opcode::Ex2 | Opcode::Tanh if ty.bits() == 16 && (i.op == Opcode::Tanh || brain) => {
@@ -127,9 +142,9 @@ impl Build<'_> {
     }
 
     /// The half in the low half of a word.
-    pub(super) fn whole_half(&mut self, (w, h): (Option<Word>, u64)) -> Src {
-        match w {
-            Some(w) if h == HIGH => {
+    pub(super) fn whole_half(&mut self, half: Half) -> Src {
+        match half.word {
+            Some(w) if half.part == HIGH => {
                 let t = self.one();
                 self.unguarded(|b| b.shift(t, [Src::ZERO, 16.into(), w.into()], mods::dir::R, mods::ty::U32, true));
                 t.into()
@@ -140,15 +155,15 @@ impl Build<'_> {
     }
 
     /// A half as f32, exactly.
-    pub(super) fn half_to_float(&mut self, s: (Option<Word>, u64), brain: bool) -> Word {
+    pub(super) fn half_to_float(&mut self, s: Half, brain: bool) -> Word {
         let d = self.one();
         self.half_to_float_in(d, s, brain);
         d
     }
 
-    pub(super) fn half_to_float_in(&mut self, d: Word, (w, h): (Option<Word>, u64), brain: bool) {
-        let Some(w) = w else { return self.mov(d, Val::Imm(0)) };
-        match (brain, h) {
+    pub(super) fn half_to_float_in(&mut self, d: Word, s: Half, brain: bool) {
+        let Some(w) = s.word else { return self.mov(d, Val::Imm(0)) };
+        match (brain, s.part) {
             (true, HIGH) => self.lop(d, [w.into(), 0xffff_0000.into(), Src::ZERO], 0xc0),
             (true, _) => self.shift(d, [w.into(), 16.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false),
             (false, h) => {
@@ -179,22 +194,17 @@ impl Build<'_> {
         if i.has("ftz") {
             m = m.m(mods::ftz::FTZ);
         }
-        for (slot, (w, h)) in [("a", a), ("b", b)] {
-            if let Some(w) = w {
-                m = m.r(slot, w).half(slot, h);
-            }
-        }
-        self.push(m);
+        self.push(b.read(a.read(m, "a"), "b"));
         Ok(())
     }
 
     /// Two floats as halves: the first above.
     pub(super) fn float_to_half(&mut self, d: Word, s: [Src; 2], brain: bool, rounding: Modifier) {
-        self.float_to_half_as(d, s, brain, (rounding, false));
+        self.float_to_half_as(d, s, brain, rounding, false);
     }
 
     /// The same, optionally with negative values replaced by zero (`.relu`).
-    pub(super) fn float_to_half_as(&mut self, d: Word, s: [Src; 2], brain: bool, (rounding, relu): (Modifier, bool)) {
+    pub(super) fn float_to_half_as(&mut self, d: Word, s: [Src; 2], brain: bool, rounding: Modifier, relu: bool) {
         let mut m = Mach::new(op::F2FP_PACK_AB_R)
             .w("d", d)
             .m(if brain { mods::dt::BF16 } else { mods::dt::F16 })
@@ -216,11 +226,6 @@ impl Build<'_> {
         if i.has("ftz") {
             m = m.m(mods::ftz::FTZ);
         }
-        for (slot, (w, h)) in [("a", a), ("b", b)] {
-            if let Some(w) = w {
-                m = m.r(slot, w).half(slot, h);
-            }
-        }
-        Ok(m)
+        Ok(b.read(a.read(m, "a"), "b"))
     }
 }

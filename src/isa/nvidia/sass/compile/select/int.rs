@@ -32,7 +32,7 @@ impl Build<'_> {
                     true => self.unguarded(|b| b.high_product(t, s[0].val, s[1].val, signed)),
                     false => self.unguarded(|b| b.multiply(t, s[0], s[1], Src::ZERO)),
                 }
-                self.chained(i, d, [t.into(), s[2], Src::ZERO], (i.op == Opcode::Madc, i.has("cc")))?;
+                self.chained(i, d, [t.into(), s[2], Src::ZERO], i.op == Opcode::Madc, i.has("cc"))?;
             }
             (Opcode::Mul | Opcode::Mad | Opcode::Mul24 | Opcode::Mad24, _) => self.product(i, d, s, ty)?,
             (Opcode::Neg, 1) => self.alu(iadd3(), d, [s[0].negated(), Src::ZERO, Src::ZERO], |m| m),
@@ -99,7 +99,7 @@ impl Build<'_> {
         let second = if minus { s[1].negated() } else { s[1] };
         let (takes, gives) = (matches!(i.op, Opcode::Addc | Opcode::Subc), i.has("cc"));
         if takes || gives {
-            return self.chained(i, d, [s[0], second, Src::ZERO], (takes, gives));
+            return self.chained(i, d, [s[0], second, Src::ZERO], takes, gives);
         }
         if i.has("sat") {
             return self.saturated(i, d, [s[0].val, s[1].val], minus);
@@ -191,7 +191,8 @@ impl Build<'_> {
         }
     }
 
-    fn chained(&mut self, i: &Flat, d: Word, s: [Src; 3], (takes, gives): (bool, bool)) -> Result<(), AsmError> {
+    /// A sum that `takes` the carry, or `gives` it.
+    fn chained(&mut self, i: &Flat, d: Word, s: [Src; 3], takes: bool, gives: bool) -> Result<(), AsmError> {
         let carry = self.carry(i, takes)?;
         let [a, mut b, c] = s;
         if b.neg && !matches!(b.val, Val::Word(_) | Val::Const(..)) {

@@ -47,7 +47,7 @@ fn mirrored(cmp: Modifier) -> Modifier {
 }
 
 /// Puts a constant second: the machine's first operand must be a register.
-fn ordered((a, b): (Val, Val), cmp: Modifier) -> (Val, Val, Modifier) {
+fn ordered(a: Val, b: Val, cmp: Modifier) -> (Val, Val, Modifier) {
     match (a, b) {
         (Val::Imm(1..) | Val::Const(..), Val::Word(_)) => (b, a, mirrored(cmp)),
         _ => (a, b, cmp),
@@ -572,7 +572,7 @@ impl Build<'_> {
                 self.doubles(&DSETP, &["a", "b"], &[(a, false), (b, false)]).m(cmp)
             }
             Type::F32 => {
-                let (a, b, cmp) = ordered((self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?), cmp);
+                let (a, b, cmp) = ordered(self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?, cmp);
                 let m = self.arith(fsetp(), [a.into(), b.into(), Src::ZERO]).m(cmp);
                 if i.has("ftz") { m.m(mods::ftz::FTZ) } else { m }
             }
@@ -588,7 +588,7 @@ impl Build<'_> {
             _ if ty.bits() > 32 || float => return self.no(i, "no comparison of this type is assembled"),
             _ => {
                 let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
-                let (a, b, cmp) = ordered((self.extended(a, ty), self.extended(b, ty)), cmp);
+                let (a, b, cmp) = ordered(self.extended(a, ty), self.extended(b, ty), cmp);
                 self.arith(isetp(), [a.into(), b.into(), Src::ZERO]).m(cmp).mark(sg)
             }
         };

@@ -15,7 +15,7 @@ const PARAMETERS: u32 = 0x198;
 const MOST_INDEXED: i64 = 0x7f00;
 
 /// A base register with its words, and a byte offset.
-pub struct MemOperand {
+pub(crate) struct MemOperand {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
     /// The offset counts from the end of the frame.
@@ -25,6 +25,27 @@ pub struct MemOperand {
 impl MemOperand {
     fn new(base: Option<(Word, u8)>, offset: i64) -> MemOperand {
         MemOperand { base, offset, above: false }
+    }
+}
+
+/// How an instruction addresses memory.
+#[derive(Clone, Copy)]
+pub(super) struct Addressing {
+    /// Addresses have two words.
+    pub wide: bool,
+    /// Bits of the offset, without its sign.
+    pub offset_bits: u32,
+}
+
+impl Addressing {
+    pub(super) const GLOBAL: Addressing = Addressing { wide: true, offset_bits: 23 };
+    const GENERIC: Addressing = Addressing { wide: true, offset_bits: 31 };
+    const SHARED: Addressing = Addressing { wide: false, offset_bits: 23 };
+    const LOCAL: Addressing = Addressing::SHARED;
+
+    /// Of an atomic operation: a bit less than the field has on sm_90, as sm_120's is shorter.
+    pub(super) const fn atomic(wide: bool) -> Addressing {
+        Addressing { wide, offset_bits: 22 }
     }
 }
 
@@ -201,11 +222,13 @@ impl Build<'_> {
         let (d, words) = self.load_dest(i, ty, bytes, sub_word)?;
         let signed = ty.is_signed() && bytes < 4;
         let m = match i.space() {
-            Some(Space::Global) => self.accessed(i, LDG.mach().mark(semantics(i)), (1, true, 23))?,
-            None | Some(Space::SharedCluster) => self.accessed(i, LD.mach().mark(semantics(i)), (1, true, 31))?,
-            Some(Space::Shared | Space::SharedCta) => self.accessed(i, LDS.mach(), (1, false, 23))?,
-            Some(Space::Local) => self.accessed(i, LDL.mach(), (1, false, 23))?,
-            _ if passed => self.accessed(i, LDL.mach(), (1, false, 23))?,
+            Some(Space::Global) => self.accessed(i, LDG.mach().mark(semantics(i)), 1, Addressing::GLOBAL)?,
+            None | Some(Space::SharedCluster) => {
+                self.accessed(i, LD.mach().mark(semantics(i)), 1, Addressing::GENERIC)?
+            }
+            Some(Space::Shared | Space::SharedCta) => self.accessed(i, LDS.mach(), 1, Addressing::SHARED)?,
+            Some(Space::Local) => self.accessed(i, LDL.mach(), 1, Addressing::LOCAL)?,
+            _ if passed => self.accessed(i, LDL.mach(), 1, Addressing::LOCAL)?,
             _ => return self.no(i, "this space is not assembled"),
         };
         let m = m.mark(size_text(bytes, signed)).wn("d", d, words);
@@ -214,14 +237,9 @@ impl Build<'_> {
         self.load_rest(i, d, ty, sub_word)
     }
 
-    /// Sets the address.
-    pub(super) fn accessed(
-        &mut self,
-        i: &Flat,
-        m: Mach,
-        (at, wide, bits): (usize, bool, u32),
-    ) -> Result<Mach, AsmError> {
-        let place = self.place(i, &i.opds[at], wide, 1 << bits)?;
+    /// Sets the address, which is operand `at`.
+    pub(super) fn accessed(&mut self, i: &Flat, m: Mach, at: usize, by: Addressing) -> Result<Mach, AsmError> {
+        let place = self.place(i, &i.opds[at], by.wide, 1 << by.offset_bits)?;
         Ok(m.above(place.above).at_place(&place))
     }
 
@@ -397,11 +415,13 @@ impl Build<'_> {
         let words = bytes.div_ceil(4) as u8;
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let m = match i.space() {
-            Some(Space::Global) => self.accessed(i, STG.mach().mark(semantics(i)), (0, true, 23))?,
-            None | Some(Space::SharedCluster) => self.accessed(i, ST.mach().mark(semantics(i)), (0, true, 31))?,
-            Some(Space::Shared | Space::SharedCta) => self.accessed(i, STS.mach(), (0, false, 23))?,
-            Some(Space::Local) => self.accessed(i, STL.mach(), (0, false, 23))?,
-            _ if passed(&i.opds[0]) => self.accessed(i, STL.mach(), (0, false, 23))?,
+            Some(Space::Global) => self.accessed(i, STG.mach().mark(semantics(i)), 0, Addressing::GLOBAL)?,
+            None | Some(Space::SharedCluster) => {
+                self.accessed(i, ST.mach().mark(semantics(i)), 0, Addressing::GENERIC)?
+            }
+            Some(Space::Shared | Space::SharedCta) => self.accessed(i, STS.mach(), 0, Addressing::SHARED)?,
+            Some(Space::Local) => self.accessed(i, STL.mach(), 0, Addressing::LOCAL)?,
+            _ if passed(&i.opds[0]) => self.accessed(i, STL.mach(), 0, Addressing::LOCAL)?,
             _ => return self.no(i, "this space is not assembled"),
         };
         let m = m.mark(size_text(bytes, false)).effect();
@@ -573,8 +593,7 @@ impl Build<'_> {
         };
         let m = Mach::new(form);
         let m = if Self::has_slot(form, "ev") { m.m(mods::ev::NONE) } else { m };
-        // A bit less than the field has on sm_90: sm_120's is shorter.
-        let mut m = self.accessed(i, m, (first, !shared, 22))?;
+        let mut m = self.accessed(i, m, first, Addressing::atomic(!shared))?;
         if !shared {
             let sem = match () {
                 () if i.has("sys") => mods::sem::STRONG_SYS,

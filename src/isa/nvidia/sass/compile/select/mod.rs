@@ -4,7 +4,7 @@
 //! 64-bit values are in an aligned pair.
 
 mod arrivals;
-pub mod build;
+pub(crate) mod build;
 mod bulk;
 mod call;
 mod cluster;
@@ -45,14 +45,14 @@ use crate::sass::compile::mir::{Block, Code, Term, Word};
 use crate::sass::compile::optimise::facts::Known;
 use crate::sass::compile::read::flat::{Flat, Item, Opd};
 use build::Build;
-pub use bulk::GROUPS as BULK_GROUPS;
-pub use cluster::{EXPLICIT, knows_blocks};
-pub use copy::GROUPS as COPY_GROUPS;
-pub use memory::MemOperand;
-pub use words::knows;
+pub(crate) use bulk::GROUPS as BULK_GROUPS;
+pub(crate) use cluster::{EXPLICIT, knows_blocks};
+pub(crate) use copy::GROUPS as COPY_GROUPS;
+pub(crate) use memory::MemOperand;
+pub(crate) use words::knows;
 
 /// Selected code, and the resources that it uses.
-pub struct Selected {
+pub(crate) struct Selected {
     pub code: Code,
     pub stack: Word,
     pub uses_stack: bool,
@@ -66,7 +66,7 @@ pub struct Selected {
 }
 
 /// Selects a body's instructions. With `shares`, several places may call one copy of the code that they need.
-pub fn select(unit: &Unit, shares: bool) -> Result<Selected, AsmError> {
+pub(crate) fn select(unit: &Unit, shares: bool) -> Result<Selected, AsmError> {
     let body = &unit.body;
     let mut b = Build::new(unit);
     b.code.returns = unit.number.map(|_| b.fresh());
@@ -123,7 +123,7 @@ impl Build<'_> {
     }
 
     /// Continues in a block, which is appended to the layout.
-    pub fn start(&mut self, block: usize) {
+    pub(crate) fn start(&mut self, block: usize) {
         self.block = block;
         self.code.order.push(block);
     }
@@ -136,7 +136,7 @@ impl Build<'_> {
     }
 
     /// A new block, appended to the layout.
-    pub fn fresh(&mut self) -> usize {
+    pub(super) fn fresh(&mut self) -> usize {
         self.code.blocks.push(Block { ops: vec![], term: Term::Exit });
         self.code.blocks.len() - 1
     }

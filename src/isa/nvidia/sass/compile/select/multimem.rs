@@ -4,7 +4,7 @@
 //! words of all copies: LDGMC. Orders and scopes are assembled as ptxas 13.5 does.
 
 use super::build::Build;
-use super::memory::{STG, scope, size_text};
+use super::memory::{Addressing, STG, scope, size_text};
 use crate::ptx::{Space, Type};
 use crate::sass::compile::AsmError;
 use crate::sass::compile::mir::Mach;
@@ -48,7 +48,7 @@ impl Build<'_> {
         let sub_word = ty.bits() < 32;
         let (d, words) = self.load_dest(i, ty, bytes, sub_word)?;
         let m = Mach::new(form).m(mods::e::E).m(operation).m(element).m(mods::sem::STRONG_SYS);
-        let m = self.accessed(i, m, (1, true, 23))?.wide_base("m").wn("d", d, words);
+        let m = self.accessed(i, m, 1, Addressing::GLOBAL)?.wide_base("m").wn("d", d, words);
         self.push(m.effect());
         if i.has("acquire") {
             self.push(Mach::new(op::CCTL_ALL).effect());
@@ -66,7 +66,7 @@ impl Build<'_> {
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let strong = i.has("relaxed") || i.has("release");
         let m = STG.mach().mark(if strong { scope(i) } else { mods::sem::NONE });
-        let m = self.accessed(i, m, (0, true, 23))?.mark(size_text(bytes, false)).effect();
+        let m = self.accessed(i, m, 0, Addressing::GLOBAL)?.mark(size_text(bytes, false)).effect();
         self.push(match data {
             Some(w) => m.rn("b", w, words),
             None => m,
@@ -84,7 +84,7 @@ impl Build<'_> {
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let float = ty.is_float() || matches!(ty, Type::F16x2 | Type::Bf16x2);
         let m = Mach::new(if float { op::REDG_FR } else { op::REDG_R });
-        let m = self.accessed(i, m, (0, true, 22))?;
+        let m = self.accessed(i, m, 0, Addressing::atomic(true))?;
         let m = self.operation(i, m.m(mods::e::E).m(mods::ev::NONE).m(scope(i)), ty)?.effect();
         self.push(match data {
             Some(w) => m.rn("b", w, words),

@@ -6,23 +6,22 @@
 
 use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
-use super::far::{Far, Function};
+use super::far::{Far, Function, Operands};
 use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
 use crate::sass::{Modifier, mods, op};
 
 const ONE: u32 = 1f32.to_bits();
 
 impl Build<'_> {
-    /// The result of `near`; in threads for which `near` says so, that of the code for the ends of the range, of
-    /// numerator (of quotients) and other operand.
-    fn near_or(&mut self, far: Far, of: (Option<Src>, Src), near: impl FnOnce(&mut Self) -> (Word, Pred)) -> Word {
+    /// The result of `near`; in threads for which `near` says so, that of the code for the ends of the range.
+    fn near_or(&mut self, far: Far, operands: Operands, near: impl FnOnce(&mut Self) -> (Word, Pred)) -> Word {
         let any = self.pred();
         let (out, is_far) = near(self);
         self.push(Mach::new(op::VOTE_R).w("pu", any).m(mods::md::ANY).p("pp", is_far).effect());
         let (elsewhere, done) = (self.fresh(), self.fresh());
         self.code.blocks[self.block].term = Term::Branch(Pred::of(any), elsewhere, done, true);
         self.start(elsewhere);
-        self.needs_far(far, of, (out, is_far));
+        self.needs_far(far, operands, out, is_far);
         self.code.blocks[self.block].term = Term::Jump(done);
         self.start(done);
         out
@@ -63,7 +62,7 @@ impl Build<'_> {
                 let left = m.multiply_add(y.negated(), q.into(), x);
                 (m.multiply_add(r.into(), left.into(), q.into()), Pred::of(p))
             };
-            m.near_or(Far { function: Function::Quotient, double: false, rounding }, (Some(x), y), near)
+            m.near_or(Far { function: Function::Quotient, double: false, rounding }, Operands::quotient(x, y), near)
         });
         self.mov(d, Val::Word(r));
     }
@@ -89,7 +88,7 @@ impl Build<'_> {
                 m.compare(p, mods::cmp::LE, false, exponent.into(), 0x01ff_ffff.into());
                 (m.reciprocal_step(y), Pred::of(p))
             };
-            m.near_or(Far { function: Function::Reciprocal, double: false, rounding }, (None, y), near)
+            m.near_or(Far { function: Function::Reciprocal, double: false, rounding }, Operands::one(y), near)
         });
         self.mov(d, Val::Word(r));
     }
@@ -106,7 +105,7 @@ impl Build<'_> {
                 m.compare(p, mods::cmp::GT, false, low.into(), 0x727f_ffff.into());
                 (m.root_steps(x), Pred::of(p))
             };
-            m.near_or(Far { function: Function::Root, double: false, rounding }, (None, x), near)
+            m.near_or(Far { function: Function::Root, double: false, rounding }, Operands::one(x), near)
         });
         self.mov(d, Val::Word(r));
     }
@@ -185,11 +184,11 @@ impl Build<'_> {
                 let [r, e] = m.reciprocal_steps_double(y, r);
                 let out = m.multiply_add_double((r, false), e, Wide::Pair(r));
                 if rounding != mods::rnd::NONE {
-                    return (m.directed(out, (y, out, double::ONE), Wide::Pair(r), rounding), Pred::of(p));
+                    return (m.directed(out, y, double::ONE, Wide::Pair(r), rounding), Pred::of(p));
                 }
                 (out, Pred::of(p))
             };
-            m.near_or(Far { function: Function::Reciprocal, double: true, rounding }, (None, y.into()), near)
+            m.near_or(Far { function: Function::Reciprocal, double: true, rounding }, Operands::one(y.into()), near)
         });
         self.mov64(d, Wide::Pair(r));
     }
@@ -206,9 +205,10 @@ impl Build<'_> {
                 m.test(large, mods::cmp::GEU, size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
                 let both = m.multiply_add(Src::ZERO, y.plus(1).into(), out.plus(1).into());
                 m.test(p, mods::cmp::GT, size(both), 0x0010_0000.into(), Pred::of(large));
-                (m.directed(out, (y, out, Wide::Pair(x)), Wide::Pair(r), rounding), Pred::of(p).not())
+                (m.directed(out, y, Wide::Pair(x), Wide::Pair(r), rounding), Pred::of(p).not())
             };
-            m.near_or(Far { function: Function::Quotient, double: true, rounding }, (Some(x.into()), y.into()), near)
+            let operands = Operands::quotient(x.into(), y.into());
+            m.near_or(Far { function: Function::Quotient, double: true, rounding }, operands, near)
         });
         self.mov64(d, Wide::Pair(r));
     }
@@ -234,9 +234,9 @@ impl Build<'_> {
                 m.guess_double(r, x, mods::fn_::RSQ64H);
                 m.compare(p, mods::cmp::GE, false, r.into(), 0x7ca0_0000.into());
                 let [out, half] = m.root_steps_double(x, r);
-                (m.directed(out, (out, out, Wide::Pair(x)), Wide::Pair(half), rounding), Pred::of(p))
+                (m.directed(out, out, Wide::Pair(x), Wide::Pair(half), rounding), Pred::of(p))
             };
-            m.near_or(Far { function: Function::Root, double: true, rounding }, (None, x.into()), near)
+            m.near_or(Far { function: Function::Root, double: true, rounding }, Operands::one(x.into()), near)
         });
         self.mov64(d, Wide::Pair(r));
     }

@@ -34,7 +34,7 @@ impl Build<'_> {
     }
 
     /// sm_120 has no VABSDIFF4: byte-wise maximum minus minimum, and their sum by a dot product with ones.
-    fn differences_of_extremes(&mut self, d: Word, (a, b): (Word, Word), addend: Option<Word>) {
+    fn differences_of_extremes(&mut self, d: Word, a: Word, b: Word, addend: Option<Word>) {
         let [larger, smaller, difference] = [self.one(), self.one(), self.one()];
         self.unguarded(|s| {
             for (to, pick) in [(larger, Pred::TRUE.not()), (smaller, Pred::TRUE)] {
@@ -103,7 +103,7 @@ impl Build<'_> {
         let sums = i.has("add");
         if self.chip == SmArch::Sm120 {
             let c = if sums { self.in_word(c) } else { a };
-            self.differences_of_extremes(d, (a, b), sums.then_some(c));
+            self.differences_of_extremes(d, a, b, sums.then_some(c));
             return Ok(());
         }
         let m = Mach::new(op::VABSDIFF4_R).w("d", d).r("a", a).r("b", b).m(mods::sg::U8);

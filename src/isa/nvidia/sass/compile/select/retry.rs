@@ -8,30 +8,22 @@ use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
 use crate::sass::compile::read::flat::Flat;
 use crate::sass::{mods, op};
 
+/// The operands of an atomic operation, in registers.
+#[derive(Clone, Copy)]
+struct Operands {
+    /// The second operand; of compare-and-swap what the value is compared with.
+    data: Word,
+    /// What compare-and-swap stores.
+    swap: Option<Word>,
+}
+
 impl Build<'_> {
     /// `old = *a; do { new = old op data } while (!swapped)`, in shared or global memory.
     pub(super) fn retry(&mut self, i: &Flat, first: usize, ty: Type) -> Result<(), AsmError> {
         let next = self.only_where_guarded();
         let half = ty.bits() == 16;
         let words = if ty.bits() == 64 { 2 } else { 1u8 };
-        let data = match i.opds.get(first + 1) {
-            Some(o) if words == 2 => {
-                let v = self.wide(i, o, ty)?;
-                self.in_pair(v)
-            }
-            Some(o) => {
-                let v = self.src(i, o, ty)?;
-                self.in_word(v)
-            }
-            None => return self.no(i, "a value is expected"),
-        };
-        let swap = match i.opds.get(first + 2).filter(|_| i.has("cas")) {
-            Some(o) => {
-                let v = self.src(i, o, ty)?;
-                Some(self.in_word(v))
-            }
-            None => None,
-        };
+        let operands = self.atomic_operands(i, first, ty)?;
         let wide = !super::copy::is_shared(i);
         let mut place = self.place(i, &i.opds[first], wide, 1 << 23)?;
         let shift = if half { Some(self.aligned(&mut place, wide)) } else { None };
@@ -47,8 +39,8 @@ impl Build<'_> {
         self.code.blocks[self.block].term = Term::Jump(again);
         self.start(again);
         let new = match shift {
-            Some(shift) => self.new_half(i, ty, (old, data, swap), shift)?,
-            None => self.new_value(i, ty, old, data)?,
+            Some(shift) => self.new_half(i, ty, old, operands, shift)?,
+            None => self.new_value(i, ty, old, operands.data)?,
         };
         let cas = self.access_form(i, [op::ATOMS_CAS, op::ATOMG_CAS, op::ATOM_CAS], wide);
         let cas = cas.m(if words == 2 { mods::sz::_64 } else { mods::sz::NONE }).at_place(&place);
@@ -79,6 +71,29 @@ impl Build<'_> {
             self.start(next);
         }
         Ok(())
+    }
+
+    /// The operands after the address.
+    fn atomic_operands(&mut self, i: &Flat, address: usize, ty: Type) -> Result<Operands, AsmError> {
+        let data = match i.opds.get(address + 1) {
+            Some(o) if ty.bits() == 64 => {
+                let v = self.wide(i, o, ty)?;
+                self.in_pair(v)
+            }
+            Some(o) => {
+                let v = self.src(i, o, ty)?;
+                self.in_word(v)
+            }
+            None => return self.no(i, "a value is expected"),
+        };
+        let swap = match i.opds.get(address + 2).filter(|_| i.has("cas")) {
+            Some(o) => {
+                let v = self.src(i, o, ty)?;
+                Some(self.in_word(v))
+            }
+            None => None,
+        };
+        Ok(Operands { data, swap })
     }
 
     fn access_form(&self, i: &Flat, forms: [&'static crate::sass::Form; 3], wide: bool) -> Mach {
@@ -122,7 +137,8 @@ impl Build<'_> {
         &mut self,
         i: &Flat,
         ty: Type,
-        (old, data, swap): (Word, Word, Option<Word>),
+        old: Word,
+        Operands { data, swap }: Operands,
         shift: Word,
     ) -> Result<Word, AsmError> {
         let (mine, mask, moved, new, out) = (self.one(), self.one(), self.one(), self.one(), self.one());

@@ -22,6 +22,19 @@ struct Factors {
     c: Option<Word>,
 }
 
+/// Consecutive words of a register: one operand of a multiplication.
+#[derive(Clone, Copy)]
+struct Tuple {
+    first: Word,
+    words: u8,
+}
+
+impl Tuple {
+    fn new(first: Word, words: u8) -> Tuple {
+        Tuple { first, words }
+    }
+}
+
 impl Build<'_> {
     fn factors(&mut self, i: &Flat, out: u8) -> Result<Factors, AsmError> {
         let mut words = |o: &Opd| -> Result<Vec<Word>, AsmError> {
@@ -39,11 +52,11 @@ impl Build<'_> {
     }
 
     /// `to = a b + c`.
-    fn multiply_words(&mut self, m: Mach, (to, out): (Word, u8), [a, b]: [(Word, u8); 2], c: Option<Word>) {
-        let m = m.wn("d", to, out).rn("a", a.0, a.1).rn("b", b.0, b.1);
+    fn multiply_words(&mut self, m: Mach, to: Tuple, [a, b]: [Tuple; 2], c: Option<Word>) {
+        let m = m.wn("d", to.first, to.words).rn("a", a.first, a.words).rn("b", b.first, b.words);
         self.push(
             match c {
-                Some(c) => m.rn("c", c, out),
+                Some(c) => m.rn("c", c, to.words),
                 None => m,
             }
             .effect(),
@@ -51,14 +64,14 @@ impl Build<'_> {
     }
 
     /// Registers of a fragment, as one operand.
-    fn gathered(&mut self, words: &[Word]) -> (Word, u8) {
+    fn gathered(&mut self, words: &[Word]) -> Tuple {
         let to = match words.len() {
-            1 => return (words[0], 1),
+            1 => return Tuple::new(words[0], 1),
             2 => self.two(),
             _ => self.four(),
         };
         words.iter().zip(0..).for_each(|(w, k)| self.mov(to.plus(k), Val::Word(*w)));
-        (to, words.len() as u8)
+        Tuple::new(to, words.len() as u8)
     }
 
     /// e4m3 and e5m2: 16 of the depth at a time, as halves.
@@ -80,7 +93,7 @@ impl Build<'_> {
             let to = if 2 * k + 2 == a.len() { d } else { self.code_tuple(out) };
             let dt = if d_ty == Type::F16 { mods::dt::F16 } else { mods::dt::F32 };
             let m = Mach::new(op::HMMA_D).m(mods::sh::_16816).m(dt).m(mods::st::NONE);
-            self.multiply_words(m, (to, out), [(x, 4), (y, 2)], c);
+            self.multiply_words(m, Tuple::new(to, out), [Tuple::new(x, 4), Tuple::new(y, 2)], c);
             c = Some(to);
         }
         self.copy_out(i, copies, d)
@@ -130,34 +143,34 @@ impl Build<'_> {
             let to = if k == last && scale == 0 { d } else { self.code_tuple(out) };
             let m = Mach::new(op::IMMA_D).m(at(types[0])).m(bt(types[1]));
             let m = if i.has("satfinite") && scale == 0 { m.m(mods::sat::SAT) } else { m };
-            self.multiply_bytes(m, (to, out), [x, y], sum);
+            self.multiply_bytes(m, Tuple::new(to, out), [x, y], sum);
             sum = Some(to);
         }
         if let Some(sum) = sum.filter(|_| scale > 0) {
-            self.scaled_sum(i, (d, out), sum, scale, c)?;
+            self.scaled_sum(i, Tuple::new(d, out), sum, scale, c)?;
         }
         self.copy_out(i, copies, d)
     }
 
     /// Multiplies bytes: 8 rows and a depth of 16 if the sum has two words, otherwise 16 rows and 32.
-    fn multiply_bytes(&mut self, m: Mach, (to, out): (Word, u8), [a, b]: [(Word, u8); 2], c: Option<Word>) {
-        if out == 4 {
-            return self.multiply_words(m.m(mods::sh::_16832), (to, out), [a, b], c);
+    fn multiply_bytes(&mut self, m: Mach, to: Tuple, [a, b]: [Tuple; 2], c: Option<Word>) {
+        if to.words == 4 {
+            return self.multiply_words(m.m(mods::sh::_16832), to, [a, b], c);
         }
         if self.chip != SmArch::Sm120 {
-            return self.multiply_words(m.m(mods::sh::_8816), (to, out), [a, b], c);
+            return self.multiply_words(m.m(mods::sh::_8816), to, [a, b], c);
         }
         // It multiplies 16 rows; the missing ones are zeros.
         let (x, all) = (self.two(), self.four());
-        self.mov(x, Val::Word(a.0));
+        self.mov(x, Val::Word(a.first));
         self.mov(x.plus(1), Val::Imm(0));
         let sum = c.map(|c| {
             let wide = self.four();
             (0..4).for_each(|k| self.mov(wide.plus(k), if k < 2 { Val::Word(c.plus(k)) } else { Val::Imm(0) }));
             wide
         });
-        self.multiply_words(m.m(mods::sh::_16816), (all, 4), [(x, 2), b], sum);
-        (0..2).for_each(|k| self.mov(to.plus(k), Val::Word(all.plus(k))));
+        self.multiply_words(m.m(mods::sh::_16816), Tuple::new(all, 4), [Tuple::new(x, 2), b], sum);
+        (0..2).for_each(|k| self.mov(to.first.plus(k), Val::Word(all.plus(k))));
     }
 
     /// A multiply of 8 rows of bytes in the text.
@@ -165,31 +178,25 @@ impl Build<'_> {
         let Factors { a, b, c } = self.factors(i, 2)?;
         let ([a], [b]) = (&a[..], &b[..]) else { return self.no(i, "this number of registers is not assembled") };
         let (d, copies) = self.fragment_dest(i, &i.opds[0], 2)?;
-        self.multiply_bytes(m, (d, 2), [(*a, 1), (*b, 1)], c);
+        self.multiply_bytes(m, Tuple::new(d, 2), [Tuple::new(*a, 1), Tuple::new(*b, 1)], c);
         self.copy_out(i, copies, d)
     }
 
     /// `d = c + (sum >> scale)`.
-    fn scaled_sum(
-        &mut self,
-        i: &Flat,
-        (d, out): (Word, u8),
-        sum: Word,
-        scale: u32,
-        c: Option<Word>,
-    ) -> Result<(), AsmError> {
+    fn scaled_sum(&mut self, i: &Flat, d: Tuple, sum: Word, scale: u32, c: Option<Word>) -> Result<(), AsmError> {
         // The addend's registers may be those of the result.
-        let parts: Vec<Word> = (0..out).map(|_| self.one()).collect();
-        for (k, t) in (0..out).zip(&parts) {
+        let parts: Vec<Word> = (0..d.words).map(|_| self.one()).collect();
+        for (k, t) in (0..).zip(&parts) {
             self.shift(*t, [Src::ZERO, scale.into(), sum.plus(k).into()], mods::dir::R, mods::ty::S32, true);
         }
-        for (k, t) in (0..out).zip(parts) {
+        for (k, t) in (0..).zip(parts) {
+            let d = d.first.plus(k);
             match c {
-                None => self.mov(d.plus(k), Val::Word(t)),
+                None => self.mov(d, Val::Word(t)),
                 Some(c) if i.has("satfinite") => {
-                    self.saturated(i, d.plus(k), [Val::Word(c.plus(k)), Val::Word(t)], false)?;
+                    self.saturated(i, d, [Val::Word(c.plus(k)), Val::Word(t)], false)?;
                 }
-                Some(c) => self.alu(iadd3(), d.plus(k), [c.plus(k).into(), t.into(), Src::ZERO], |m| m),
+                Some(c) => self.alu(iadd3(), d, [c.plus(k).into(), t.into(), Src::ZERO], |m| m),
             }
         }
         Ok(())
@@ -224,7 +231,7 @@ impl Build<'_> {
         }
         let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
         if !i.has("xor") {
-            self.count_bits(sh, (d, out), [&a, &b], c);
+            self.count_bits(sh, Tuple::new(d, out), [&a, &b], c);
             return self.copy_out(i, copies, d);
         }
         let inverted = |m: &mut Self, w: &[Word]| -> Vec<Word> {
@@ -238,25 +245,25 @@ impl Build<'_> {
         };
         let (not_a, not_b) = (inverted(self, &a), inverted(self, &b));
         let first = self.code_tuple(out);
-        self.count_bits(sh, (first, out), [&a, &not_b], c);
-        self.count_bits(sh, (d, out), [&not_a, &b], Some(first));
+        self.count_bits(sh, Tuple::new(first, out), [&a, &not_b], c);
+        self.count_bits(sh, Tuple::new(d, out), [&not_a, &b], Some(first));
         self.copy_out(i, copies, d)
     }
 
     /// `to = c +` the number of bits set in both.
-    fn count_bits(&mut self, sh: Modifier, (to, out): (Word, u8), [a, b]: [&[Word]; 2], c: Option<Word>) {
+    fn count_bits(&mut self, sh: Modifier, to: Tuple, [a, b]: [&[Word]; 2], c: Option<Word>) {
         if self.chip != SmArch::Sm120 {
             let m = Mach::new(op::BMMA_D).m(sh).m(mods::op::AND_POPC);
             let (x, y) = (self.gathered(a), self.gathered(b));
-            return self.multiply_words(m, (to, out), [x, y], c);
+            return self.multiply_words(m, to, [x, y], c);
         }
         // Every eighth bit of a word gives four bytes of the depth, in both factors.
-        let rows = usize::from(out / 2);
+        let rows = usize::from(to.words / 2);
         let parts = b.len() * 8 / rows;
         let mut sum = c;
         for part in 0..parts {
             let (word, bit) = (part * rows / 8, (part * rows % 8) as u32);
-            let next = if part + 1 == parts { to } else { self.code_tuple(out) };
+            let next = if part + 1 == parts { to.first } else { self.code_tuple(to.words) };
             let mut x = vec![];
             let mut y = vec![];
             for bit in bit..bit + rows as u32 {
@@ -264,7 +271,8 @@ impl Build<'_> {
                 y.push(self.every_eighth(b[word], bit));
             }
             let (x, y) = (self.gathered(&x), self.gathered(&y));
-            self.multiply_bytes(Mach::new(op::IMMA_D).m(mods::at::U8).m(mods::bt::U8), (next, out), [x, y], sum);
+            let m = Mach::new(op::IMMA_D).m(mods::at::U8).m(mods::bt::U8);
+            self.multiply_bytes(m, Tuple::new(next, to.words), [x, y], sum);
             sum = Some(next);
         }
     }
@@ -297,7 +305,8 @@ impl Build<'_> {
             for (k, b) in b.iter().enumerate() {
                 let to = self.four();
                 let m = Mach::new(op::DMMA_D).m(mods::sh::_8X8X4);
-                self.multiply_words(m, (to, 4), [(a[halves * k + half], 2), (*b, 2)], sum);
+                let factors = [a[halves * k + half], *b].map(|w| Tuple::new(w, 2));
+                self.multiply_words(m, Tuple::new(to, 4), factors, sum);
                 sum = Some(to);
             }
             sums.extend(sum);

@@ -121,8 +121,8 @@ impl Build<'_> {
         }
     }
 
-    /// The address of this lane's first element.
-    fn tile(&mut self, i: &Flat, f: &Fragment, (address, stride): (usize, Option<&Opd>)) -> Result<Tile, AsmError> {
+    /// A fragment in memory: the number of the operand with its address, and the operand with its stride.
+    fn tile(&mut self, i: &Flat, f: &Fragment, address: usize, stride: Option<&Opd>) -> Result<Tile, AsmError> {
         let wide = !matches!(i.space(), Some(Space::Shared | Space::SharedCta));
         let place = self.place(i, &i.opds[address], wide, 1 << 23)?;
         let stride = match stride {
@@ -204,7 +204,7 @@ impl Build<'_> {
     fn load_fragment(&mut self, i: &Flat) -> Result<(), AsmError> {
         let f = self.fragment_of(i)?;
         let Opd::Vector(regs) = &i.opds[0] else { return self.no(i, "a fragment is expected") };
-        let mut tile = self.tile(i, &f, (1, i.opds.get(2)))?;
+        let mut tile = self.tile(i, &f, 1, i.opds.get(2))?;
         for (k, o) in regs.iter().enumerate() {
             let d = self.dest(i, o)?;
             let Some(at) = f.at.get(k) else {
@@ -254,7 +254,7 @@ impl Build<'_> {
     fn store_fragment(&mut self, i: &Flat) -> Result<(), AsmError> {
         let f = self.fragment_of(i)?;
         let Opd::Vector(regs) = &i.opds[1] else { return self.no(i, "a fragment is expected") };
-        let mut tile = self.tile(i, &f, (0, i.opds.get(2)))?;
+        let mut tile = self.tile(i, &f, 0, i.opds.get(2))?;
         for (o, at) in regs.iter().zip(&f.at) {
             let value = match f.bytes {
                 8 => {
@@ -312,7 +312,7 @@ impl Build<'_> {
             return self.no(i, "fragments are expected");
         };
         if a_ty == Type::F64 {
-            return self.multiply_doubles(i, (&d[..], [&a[0], &b[0]], &c[..]));
+            return self.multiply_doubles(i, d, [&a[0], &b[0]], c);
         }
         let (a, b) = if m == 8 { (b, a) } else { (a, b) };
         let per = (32 / a_ty.bits()).max(1);
@@ -328,7 +328,7 @@ impl Build<'_> {
         for (k, (x, y)) in halves.into_iter().enumerate() {
             let parts = (cut(a, x, a_words), cut(b, y, b_words), cut(c, k, out), cut(d, k, out));
             let (Some(a), Some(b), Some(c), Some(d)) = parts else { return self.no(i, "too few registers") };
-            self.multiply_part(i, (sh, a_ty, d_ty), [a, b, c, d])?;
+            self.multiply_part(i, sh, [a_ty, d_ty], [a, b, c, d])?;
         }
         Ok(())
     }
@@ -337,7 +337,8 @@ impl Build<'_> {
     pub(super) fn multiply_part(
         &mut self,
         i: &Flat,
-        (sh, a_ty, d_ty): (Modifier, Type, Type),
+        sh: Modifier,
+        [a_ty, d_ty]: [Type; 2],
         [a, b, c, d]: [&[Opd]; 4],
     ) -> Result<(), AsmError> {
         let (aw, bw, out) = (a.len() as u8, b.len() as u8, d.len() as u8);
@@ -372,11 +373,7 @@ impl Build<'_> {
     }
 
     /// `d = a b + c` of doubles, 8 by 8 by 4.
-    pub(super) fn multiply_doubles(
-        &mut self,
-        i: &Flat,
-        (d, ab, c): (&[Opd], [&Opd; 2], &[Opd]),
-    ) -> Result<(), AsmError> {
+    pub(super) fn multiply_doubles(&mut self, i: &Flat, d: &[Opd], ab: [&Opd; 2], c: &[Opd]) -> Result<(), AsmError> {
         let [a, b] = [self.wide(i, ab[0], Type::F64)?, self.wide(i, ab[1], Type::F64)?].map(|v| self.in_pair(v));
         let c = self.stored(i, &Opd::Vector(c), Type::F64, 4)?;
         let to = self.four();

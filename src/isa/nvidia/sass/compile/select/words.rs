@@ -97,7 +97,7 @@ const MBARRIERS: &[&str] = &[
 ];
 
 /// Whether an instruction may have a modifier. Whether it fits the type is checked by the instruction's own selection.
-pub fn knows(op: Opcode, word: &str) -> bool {
+pub(crate) fn knows(op: Opcode, word: &str) -> bool {
     use Opcode::*;
     let lists: &[&[&str]] = match op {
         Add | Sub => &[ROUNDING, &["ftz", "sat", "cc"]],
