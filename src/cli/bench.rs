@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(Args, Debug)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
     command: BenchCommand,
 }
@@ -155,7 +155,7 @@ fn within(text: &str, low: f64, high: f64) -> Result<f64, String> {
 }
 
 /// Runs the command. `devices` is what `--device` says: names with commas between them.
-pub fn run(args: &BenchArgs, devices: &str, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &BenchArgs, devices: &str, output: Output) -> Result<(), CliError> {
     match &args.command {
         BenchCommand::List => list(output),
         BenchCommand::Plan(args) => plan(args, devices, output),

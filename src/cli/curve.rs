@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// The point of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub(crate) struct Point {
     pub loss: f64,
     /// Share of held-out rows that were classified correctly, 0..=1.
     pub accuracy: f64,
@@ -15,7 +15,7 @@ const H: f64 = 400.0;
 const MARGIN: f64 = 48.0;
 
 /// The curve as SVG text.
-pub fn svg(title: &str, points: &[Point]) -> String {
+pub(crate) fn svg(title: &str, points: &[Point]) -> String {
     let max_loss = points.iter().map(|p| p.loss).filter(|l| l.is_finite()).fold(1e-9, f64::max);
     let min_acc = points.iter().map(|p| p.accuracy).fold(1.0, f64::min).min(0.9);
     let x = |k: usize| MARGIN + (W - 2.0 * MARGIN) * k as f64 / (points.len().max(2) - 1) as f64;

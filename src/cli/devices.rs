@@ -7,7 +7,7 @@ use doorbell::device::{DeviceListing, Registry};
 use doorbell::engine::session;
 
 #[derive(Args, Debug)]
-pub struct DevicesArgs {
+pub(crate) struct DevicesArgs {
     /// Print a seccomp profile instead, in the format of OCI: what a process needs to run packages on the chosen device
     #[arg(long)]
     syscalls: bool,
@@ -24,7 +24,7 @@ fn profile(device: &str) -> Result<serde_json::Value, CliError> {
     }))
 }
 
-pub fn run(args: &DevicesArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &DevicesArgs, output: Output) -> Result<(), CliError> {
     // The name as in the list: `cuda:emu=sm_90` is `NV:emu=sm_90`.
     let session = session()?;
     let asked = &session.options.device;

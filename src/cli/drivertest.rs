@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
-pub struct DrivertestArgs {
+pub(crate) struct DrivertestArgs {
     #[command(subcommand)]
     command: What,
 }
@@ -140,7 +140,7 @@ struct CaseArgs {
     part: Option<String>,
 }
 
-pub fn run_command(args: &DrivertestArgs, device: &str, output: Output) -> Result<(), CliError> {
+pub(crate) fn run_command(args: &DrivertestArgs, device: &str, output: Output) -> Result<(), CliError> {
     match &args.command {
         What::List(choice) => list(choice, device, output),
         What::Run(args) => run_cases(args, &target(device)?, device, output),

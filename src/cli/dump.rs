@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
-pub struct DumpArgs {
+pub(crate) struct DumpArgs {
     /// Directory to write to; created if it is missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -38,7 +38,7 @@ impl DumpArgs {
     }
 }
 
-pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     let s = session()?;
     let device = s.device(&s.options.device)?;
     args.program.run()?;

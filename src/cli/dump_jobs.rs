@@ -18,7 +18,7 @@ const MAX_FLOPS: f64 = 5e5;
 
 /// Writes inputs and expected outputs of a kernel whose code is in the file `object`; returns its entry of the jobs
 /// file, with paths relative to the directory.
-pub fn write(dir: &Path, k: &Compiled, object: &str) -> Result<Value, CliError> {
+pub(crate) fn write(dir: &Path, k: &Compiled, object: &str) -> Result<Value, CliError> {
     let p = &k.program;
     let mut bufs: Vec<Vec<u8>> = Vec::new();
     for b in &p.params {

@@ -12,7 +12,7 @@ const STREAM_MOST: u64 = 64 << 20;
 ///
 /// # Errors
 /// The system's; a file that is longer than the limit, which the error names.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let about = file.metadata()?;
     let most = if about.is_file() { FILE_MOST } else { STREAM_MOST };
@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`]; bytes that are not UTF-8.
 #[cfg(any(test, all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu")))]
-pub fn read_text(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(io::Error::other)
 }
 

@@ -120,7 +120,7 @@ enum Command {
 
 /// Where a command's output goes: with `--json`, only the result goes to standard output.
 #[derive(Clone, Copy, Debug)]
-pub struct Output {
+pub(crate) struct Output {
     /// Whether the result is one line of JSON.
     json: bool,
 }
@@ -139,7 +139,7 @@ impl Output {
 }
 
 /// Prints a line. Where nobody reads any more (`doorbell disasm X | head`), the program ends as one whose work is done.
-pub fn print(line: &str) {
+pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
@@ -148,7 +148,7 @@ pub fn print(line: &str) {
 
 /// Why a command failed; determines the exit code.
 #[derive(Debug)]
-pub enum CliError {
+pub(crate) enum CliError {
     /// Exit code 1: it ran and failed.
     Failed(String),
     /// Exit code 2: it could not run.

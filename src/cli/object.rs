@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
-pub struct AsmArgs {
+pub(crate) struct AsmArgs {
     /// Chip: gfx1100, gfx942 or gfx1201; sm_80, sm_86, sm_89, sm_90, sm_90a or sm_120 for PTX or a SASS listing
     #[arg(long, visible_alias = "target")]
     arch: String,
@@ -25,13 +25,13 @@ pub struct AsmArgs {
 }
 
 #[derive(Args, Debug)]
-pub struct FileArgs {
+pub(crate) struct FileArgs {
     /// An object file: AMD code object, cubin or x86-64 ELF
     file: PathBuf,
 }
 
 #[derive(Args, Debug)]
-pub struct DisasmArgs {
+pub(crate) struct DisasmArgs {
     /// An object file: AMD code object, cubin or x86-64 ELF
     file: PathBuf,
     /// The file is raw code for this chip: sm_90 or sm_90a
@@ -48,7 +48,7 @@ fn failed(path: &Path, e: &dyn std::fmt::Display) -> CliError {
 }
 
 /// Assembles a source into a code object.
-pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
+pub(crate) fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     if args.arch.starts_with("sm_") {
         return sass_asm(args, out);
     }
@@ -122,7 +122,7 @@ fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
 }
 
 /// Writes the code of a file as text.
-pub fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
+pub(crate) fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
     let bytes = read(&args.file)?;
     let text = match &args.arch {
         Some(name) => {
@@ -165,7 +165,7 @@ fn cpu_text(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// Describes a file: sections, symbols, kernels.
-pub fn elf(args: &FileArgs, out: Output) -> Result<(), CliError> {
+pub(crate) fn elf(args: &FileArgs, out: Output) -> Result<(), CliError> {
     let bytes = read(&args.file)?;
     let file = ElfFile::parse_any(&bytes).map_err(|e| failed(&args.file, &e))?;
     let machine = format!("{:?}", file.machine());

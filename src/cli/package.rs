@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 #[derive(Args, Debug)]
-pub struct CompileArgs {
+pub(crate) struct CompileArgs {
     /// Architectures, separated by commas: x86_64-avx512, gfx1100, sm_90a ...; the default is the device's
     #[arg(long, value_name = "ARCHS", value_delimiter = ',')]
     target: Vec<String>,
@@ -33,7 +33,7 @@ pub struct CompileArgs {
 }
 
 #[derive(Args, Debug)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The package
     #[arg(value_name = "FILE")]
     package: PathBuf,
@@ -72,7 +72,7 @@ impl From<RunError> for CliError {
     }
 }
 
-pub fn compile(args: &CompileArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn compile(args: &CompileArgs, output: Output) -> Result<(), CliError> {
     let options = PackageOptions {
         name: String::new(),
         targets: args.target.clone(),
@@ -100,7 +100,7 @@ fn ports(kind: &str, all: &[Port], output: Output) {
     }
 }
 
-pub fn run(args: &RunArgs, device: Option<&str>, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &RunArgs, device: Option<&str>, output: Output) -> Result<(), CliError> {
     let options = session()?.device_options();
     let began = Instant::now();
     let file = PackageFile::open(&args.package, Check::Everything)?;

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
-pub struct ProfileArgs {
+pub(crate) struct ProfileArgs {
     /// Compare two pages of `doorbell viz` or `doorbell profile --out`
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["out", "command"])]
     diff: Option<Vec<PathBuf>>,
@@ -23,7 +23,7 @@ pub struct ProfileArgs {
     command: Vec<OsString>,
 }
 
-pub fn run(args: &ProfileArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &ProfileArgs, output: Output) -> Result<(), CliError> {
     let failed = |e: doorbell::explorer::ExplorerError| CliError::Failed(e.to_string());
     if let Some([before, after]) = args.diff.as_deref() {
         let of = |path: &PathBuf| report::report(&page_of(path)?).map_err(failed);

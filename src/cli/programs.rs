@@ -5,14 +5,14 @@ use doorbell::tensor::prelude::*;
 use std::collections::BTreeMap;
 
 /// Tensors by name.
-pub type Named = BTreeMap<&'static str, Tensor>;
+pub(crate) type Named = BTreeMap<&'static str, Tensor>;
 
 /// What a program computes.
-pub type Function = Box<dyn FnMut(&Named) -> Result<Named, Error>>;
+pub(crate) type Function = Box<dyn FnMut(&Named) -> Result<Named, Error>>;
 
 /// A program that needs only a device.
 #[derive(Clone, Copy)]
-pub struct Program {
+pub(crate) struct Program {
     pub name: &'static str,
     pub about: &'static str,
     /// The function, and inputs for it.
@@ -46,7 +46,7 @@ impl Program {
 }
 
 /// All built-in programs.
-pub const ALL: &[Program] = &[
+pub(crate) const ALL: &[Program] = &[
     Program { name: "add", about: "a + b over 1024 f32", make: add },
     Program { name: "sum", about: "sum of 65536 f32", make: sum },
     Program { name: "matmul", about: "256 x 256 times 256 x 256, f32", make: matmul },
@@ -60,7 +60,7 @@ pub const ALL: &[Program] = &[
 ///
 /// # Errors
 /// A line that lists the valid names.
-pub fn parse(name: &str) -> Result<Program, String> {
+pub(crate) fn parse(name: &str) -> Result<Program, String> {
     ALL.iter().find(|p| p.name == name).copied().ok_or_else(|| {
         let names: Vec<String> = ALL.iter().map(|p| format!("{} ({})", p.name, p.about)).collect();
         format!("no such program; there are: {}", names.join(", "))

@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Set where a command is to write its page often.
-pub const OFTEN: &str = "DOORBELL_VIZ_OFTEN";
+pub(crate) const OFTEN: &str = "DOORBELL_VIZ_OFTEN";
 /// How often.
 const EVERY: Duration = Duration::from_secs(2);
 // TIMEOUT: a browser on this machine sends its request at once.
 const REQUEST: Duration = Duration::from_secs(5);
 
 /// Whether Ctrl-C was pressed, where somebody else is to end by it first.
-pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes the page of this command often, if it is asked to.
-pub fn write_often() -> Result<(), CliError> {
+pub(crate) fn write_often() -> Result<(), CliError> {
     if std::env::var_os(OFTEN).is_none() {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub fn write_often() -> Result<(), CliError> {
 }
 
 /// Serves one file.
-pub struct Server {
+pub(crate) struct Server {
     is_running: Arc<AtomicBool>,
 }
 

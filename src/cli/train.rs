@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 #[derive(Args, Debug)]
-pub struct TrainArgs {
+pub(crate) struct TrainArgs {
     /// Passes over the training rows
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     epochs: u32,
@@ -99,7 +99,7 @@ impl Net {
 ///
 /// # Errors
 /// The device's.
-pub fn one_step() -> Result<(Function, Named), Error> {
+pub(crate) fn one_step() -> Result<(Function, Named), Error> {
     const ROWS: usize = 4;
     Tensor::manual_seed(0);
     let net = Net::new(8, 8);
@@ -148,7 +148,7 @@ fn learning_rate(peak: f64, step: usize, steps: usize) -> f64 {
     }
 }
 
-pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
     let could_not = |e: datasets::DataError| CliError::CouldNotRun(e.to_string());
     let (name, (train, test)) = match (&args.mnist, args.split) {
         (Some(dir), _) => ("mnist", datasets::mnist(dir).map_err(could_not)?),

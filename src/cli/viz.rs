@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 #[derive(Args, Debug)]
-pub struct VizArgs {
+pub(crate) struct VizArgs {
     /// File to write
     #[arg(long, value_name = "FILE", default_value = "doorbell-viz.html")]
     out: PathBuf,
@@ -31,7 +31,7 @@ pub struct VizArgs {
     command: Vec<OsString>,
 }
 
-pub fn run(args: &VizArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &VizArgs, output: Output) -> Result<(), CliError> {
     let server = args.serve.map(|at| Server::start(at, &args.out, output)).transpose()?;
     let status = match file(&args.command) {
         Some(path) => {
@@ -95,7 +95,7 @@ fn of_trace(path: &Path) -> Result<Record, CliError> {
 
 /// Runs a command that writes its page to `out`, with rewrite steps or not, and often or at its end; whether it
 /// succeeded.
-pub fn run_command(
+pub(crate) fn run_command(
     words: &[OsString],
     out: &Path,
     (steps, often): (bool, bool),
@@ -144,7 +144,7 @@ fn child(words: &[OsString]) -> Result<Command, CliError> {
 }
 
 /// The record of a page.
-pub fn page_of(path: &Path) -> Result<Record, CliError> {
+pub(crate) fn page_of(path: &Path) -> Result<Record, CliError> {
     let could_not = |e: String| CliError::CouldNotRun(format!("{}: {e}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| could_not(e.to_string()))?;
     read::record(&text).map_err(|e| could_not(e.to_string()))

@@ -56,7 +56,7 @@ type Key = (Arc<str>, UOp);
 const KERNEL_LIMIT: usize = 16_384;
 
 /// Compiled kernels by device and graph.
-pub struct KernelCache {
+pub(crate) struct KernelCache {
     kernels: Mutex<Bounded<Key, Arc<Compiled>>>,
     names: Mutex<HashMap<String, usize>>,
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The engine's value in [`BufferRef::memory`]: a location in device memory.
 #[derive(Debug)]
-pub struct Attached(pub Location);
+pub(crate) struct Attached(pub Location);
 
 impl Session {
     /// The location of a buffer of `elem_bytes`-byte elements; memory is allocated at the first call.
@@ -43,7 +43,7 @@ pub fn attached(buffer: &BufferRef) -> Option<Location> {
 /// The identity of a buffer's attachment to memory: different buffers on the same memory have different ones, versions
 /// of a buffer share one.
 #[derive(Clone)]
-pub struct AllocationId(Arc<dyn Any + Send + Sync>);
+pub(crate) struct AllocationId(Arc<dyn Any + Send + Sync>);
 
 impl AllocationId {
     pub fn is_same(&self, o: &AllocationId) -> bool {
@@ -52,7 +52,7 @@ impl AllocationId {
 }
 
 /// The allocation identity of a buffer that has memory.
-pub fn allocation_id(buffer: &BufferRef) -> Option<AllocationId> {
+pub(crate) fn allocation_id(buffer: &BufferRef) -> Option<AllocationId> {
     buffer.memory.get().cloned().map(AllocationId)
 }
 

@@ -15,7 +15,7 @@ const LIMIT: usize = 256;
 
 /// NVIDIA's assembler.
 #[derive(Debug)]
-pub struct Ptxas {
+pub(crate) struct Ptxas {
     path: PathBuf,
     /// Identifies the assembler: path, length, modification time.
     identity: String,

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// A Tensor that was assigned to: after each run it has a new version of its buffer, in the same memory.
 #[derive(Clone)]
-pub struct Assigned {
+pub(crate) struct Assigned {
     tensor: Tensor,
 }
 

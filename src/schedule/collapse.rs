@@ -9,7 +9,7 @@ use super::lower::folded;
 use crate::uop::{ConstVal, DType, Dim, Op, Srcs, UMap, UOp, USet};
 
 /// A sum's body and ranges without the ranges that a comparison pins to one value.
-pub fn collapse(op: Op, body: UOp, ranges: Vec<UOp>) -> (UOp, Vec<UOp>) {
+pub(crate) fn collapse(op: Op, body: UOp, ranges: Vec<UOp>) -> (UOp, Vec<UOp>) {
     if op != Op::Add {
         return (body, ranges);
     }

@@ -4,7 +4,7 @@ use crate::uop::{Arg, Dim, Scalar, UOp};
 use std::sync::Arc;
 
 /// Kernels of up to this many element visits may run on one core.
-pub const SMALL_WORK: u64 = 1 << 17;
+pub(crate) const SMALL_WORK: u64 = 1 << 17;
 /// Iterations of outer loops that keep the cores of a CPU busy.
 const PARALLEL: u64 = 16;
 /// Element visits that one workgroup of a GPU makes in about the time that a launch takes.
@@ -170,14 +170,14 @@ impl DeviceTraits {
     }
 
     /// With fewer results than this, a large reduction is cut into parts.
-    pub fn few_results(&self) -> u64 {
+    pub(crate) fn few_results(&self) -> u64 {
         self.parallel * if self.has_workgroups { 2 } else { 4 }
     }
 }
 
 /// Traits by the device's name; those that nobody described are CPUs.
 #[derive(Clone, Debug, Default)]
-pub struct Devices(Vec<(Arc<str>, DeviceTraits)>);
+pub(crate) struct Devices(Vec<(Arc<str>, DeviceTraits)>);
 
 impl Devices {
     pub fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) {

@@ -9,7 +9,7 @@ use crate::uop::{Op, UOp, USet};
 
 /// Why a step of a plan is as it is.
 #[derive(Clone, Debug, Default)]
-pub struct Why {
+pub(crate) struct Why {
     /// The nodes that it computes.
     pub nodes: Vec<UOp>,
     /// Those of them that it stores.
@@ -20,7 +20,7 @@ pub struct Why {
 
 /// Of each step of a plan, whose kernel is numbered in `at`. `candidates`: what fusion decided about; `stored`: what is
 /// left in memory.
-pub fn explain(
+pub(crate) fn explain(
     g: &Graph,
     jobs: &[Job],
     (candidates, stored): (&Stored, &Stored),

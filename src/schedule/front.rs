@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What a plan is looked up by: equal for graphs that differ in buffers and variable values only.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     /// Sink of the roots.
     pub graph: UOp,
     /// Devices by the number used in tags and in `root_devices`.
@@ -22,7 +22,7 @@ pub struct Key {
 }
 
 /// A keyed graph with what was taken out of it.
-pub struct Front {
+pub(crate) struct Front {
     pub key: Key,
     /// The Buffer node of each Param slot.
     pub buffers: Vec<UOp>,
@@ -39,7 +39,7 @@ pub struct Front {
 const FIRST_DEVICE: u32 = 1 << 24;
 
 /// Tag of graph parameters and temporaries: the number of their device.
-pub fn device_number(param: &UOp) -> u32 {
+pub(crate) fn device_number(param: &UOp) -> u32 {
     param.tag().unwrap_or(0)
 }
 
@@ -55,7 +55,7 @@ struct Walk<'d> {
 }
 
 /// Strips identities from the graph below `roots` (each with the device for graphs that have none).
-pub fn strip(roots: &[(UOp, Arc<str>)], known: &Devices) -> Result<Front, ScheduleError> {
+pub(crate) fn strip(roots: &[(UOp, Arc<str>)], known: &Devices) -> Result<Front, ScheduleError> {
     let mut w = Walk {
         done: UMap::default(),
         known,
@@ -243,7 +243,7 @@ impl Walk<'_> {
 }
 
 /// A buffer of a keyed graph: `len` elements on device number `device`.
-pub fn graph_param(slot: u32, dtype: crate::uop::DType, len: usize, device: u32) -> UOp {
+pub(crate) fn graph_param(slot: u32, dtype: crate::uop::DType, len: usize, device: u32) -> UOp {
     let n = UOp::int(i64::try_from(len).unwrap_or(i64::MAX));
     UOp::tagged(Op::Param, dtype, [n], Arg::Param(slot, len), Some(device))
 }

@@ -24,7 +24,7 @@ const TINY_WORK: u64 = 1 << 12;
 
 /// Why two kernels are not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Apart {
+pub(crate) enum Apart {
     Alone,
     Devices,
     Waits,
@@ -55,14 +55,14 @@ impl Apart {
 
 /// Jobs that run as one kernel. Its axes are numbered; each job runs over some of them.
 #[derive(Clone, Debug, Default)]
-pub struct FusedKernel {
+pub(crate) struct FusedKernel {
     /// Job numbers, in graph order, with the axis of each of the job's loops.
     pub jobs: Vec<(usize, Vec<usize>)>,
     /// Extent of each axis.
     pub axes: Vec<UOp>,
 }
 
-pub struct Fusion<'a> {
+pub(crate) struct Fusion<'a> {
     g: &'a Graph,
     jobs: &'a [Job],
     stored: &'a Stored,
@@ -117,7 +117,7 @@ impl Traits {
 }
 
 /// Groups all jobs into kernels; empty kernels are those merged into others.
-pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<FusedKernel> {
+pub(crate) fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<FusedKernel> {
     let mut f = Fusion::new(g, jobs, stored);
     f.merge_attentions();
     f.merge_chains();
@@ -127,7 +127,12 @@ pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<FusedKernel> {
 
 /// The kernels between which values pass through memory, producer first, and why they are not one; `None`: they could
 /// be, but the value is needed in memory anyway, or was found to be better there.
-pub fn cuts(g: &Graph, jobs: &[Job], stored: &Stored, kernels: &[FusedKernel]) -> Vec<(usize, usize, Option<Apart>)> {
+pub(crate) fn cuts(
+    g: &Graph,
+    jobs: &[Job],
+    stored: &Stored,
+    kernels: &[FusedKernel],
+) -> Vec<(usize, usize, Option<Apart>)> {
     let mut f = Fusion::new(g, jobs, stored);
     for (k, kernel) in kernels.iter().enumerate() {
         for (j, _) in kernel.jobs.iter().filter(|(j, _)| *j != k) {
@@ -464,7 +469,7 @@ fn set(axes: &[usize]) -> u64 {
 }
 
 /// The distinct axis sets of a kernel's jobs, smallest first.
-pub fn levels(k: &FusedKernel) -> Vec<u64> {
+pub(crate) fn levels(k: &FusedKernel) -> Vec<u64> {
     let mut sets: Vec<u64> = k.jobs.iter().map(|j| set(&j.1)).collect();
     sort::by_key(&mut sets, |s| (s.count_ones(), *s));
     sets.dedup();
@@ -472,14 +477,14 @@ pub fn levels(k: &FusedKernel) -> Vec<u64> {
 }
 
 /// Whether a job's value must be stored when the jobs of `kernel` run together.
-pub fn is_output(jobs: &[Job], users: &[Vec<usize>], stored: &Stored, kernel: &[usize], j: usize) -> bool {
+pub(crate) fn is_output(jobs: &[Job], users: &[Vec<usize>], stored: &Stored, kernel: &[usize], j: usize) -> bool {
     matches!(jobs[j].kind, JobKind::Assign { .. })
         || stored.required.contains(&jobs[j].node)
         || users[j].iter().any(|k| !kernel.contains(k))
 }
 
 /// The jobs that use each job's value.
-pub fn users(jobs: &[Job]) -> Vec<Vec<usize>> {
+pub(crate) fn users(jobs: &[Job]) -> Vec<Vec<usize>> {
     let at = numbers(jobs);
     let mut users = vec![Vec::new(); jobs.len()];
     for (k, job) in jobs.iter().enumerate() {
@@ -497,7 +502,7 @@ fn numbers(jobs: &[Job]) -> UMap<usize> {
 
 /// Axes of a kernel in nesting order, outermost first: smaller loop sets further out, within a set as the largest job
 /// has them.
-pub fn nest(k: &FusedKernel) -> Vec<usize> {
+pub(crate) fn nest(k: &FusedKernel) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::new();
     for level in levels(k) {
         let widest = k.jobs.iter().rev().max_by_key(|j| j.1.len());

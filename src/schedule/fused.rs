@@ -10,7 +10,7 @@ use crate::uop::{Op, UMap, UOp, USet};
 use std::sync::Arc;
 
 /// The nodes between the form of a value and what the kernel reads.
-pub fn inside(form: &UOp, read: &[UOp]) -> USet {
+pub(crate) fn inside(form: &UOp, read: &[UOp]) -> USet {
     let (mut found, mut todo) = (USet::default(), vec![form.clone()]);
     while let Some(u) = todo.pop() {
         if !read.contains(&u) && found.insert(u.clone()) {
@@ -28,7 +28,7 @@ fn is_costly(u: &UOp) -> bool {
 /// Which values are computed by kernels of their own: those of which nothing in between is needed elsewhere, as the
 /// weights of an attention are for its gradient, or is in memory already. (And those whose products no matrix unit of
 /// the device computes: it is faster than any kernel without it.)
-pub struct Chosen<'d> {
+pub(crate) struct Chosen<'d> {
     roots: Vec<UOp>,
     devices: &'d Devices,
     /// What the roots need apart from such values, once it is asked for.
@@ -71,7 +71,7 @@ fn used(roots: &[UOp], devices: &Devices) -> USet {
 }
 
 /// Stores a Fused and what its kernel reads: views of memory whose last two axes have strides.
-pub fn require(g: &Graph, stored: &mut Stored, fused: &UOp) -> Result<(), ScheduleError> {
+pub(crate) fn require(g: &Graph, stored: &mut Stored, fused: &UOp) -> Result<(), ScheduleError> {
     for s in &fused.src()[1..] {
         if g.is_pure(s) {
             continue;

@@ -6,10 +6,10 @@ use crate::uop::{Arg, DType, Dim, Op, UMap, UOp, numel};
 use std::sync::Arc;
 
 /// Slots of graph parameters from here on are temporaries of the plan, not inputs.
-pub const FIRST_TEMP: u32 = 1 << 30;
+pub(crate) const FIRST_TEMP: u32 = 1 << 30;
 
 /// A keyed graph, walked once.
-pub struct Graph {
+pub(crate) struct Graph {
     pub roots: Vec<UOp>,
     /// Devices by number.
     names: Vec<Arc<str>>,
@@ -24,7 +24,7 @@ pub struct Graph {
 }
 
 /// Sources that are values of the tensor graph (not sizes).
-pub fn values(u: &UOp) -> &[UOp] {
+pub(crate) fn values(u: &UOp) -> &[UOp] {
     match u.op() {
         op if op.is_movement() => &u.src()[..1],
         Op::Const | Op::Var | Op::Param | Op::Iota | Op::Buffer => &[],
@@ -122,20 +122,20 @@ fn value_order(roots: &[UOp]) -> Vec<UOp> {
 }
 
 /// Elements a dense array of this shape needs at most.
-pub fn max_len(shape: &[Dim]) -> usize {
+pub(crate) fn max_len(shape: &[Dim]) -> usize {
     shape.iter().map(|d| usize::try_from(d.max()).unwrap_or(0)).fold(1, usize::saturating_mul)
 }
 
-pub fn is_empty(shape: &[Dim]) -> bool {
+pub(crate) fn is_empty(shape: &[Dim]) -> bool {
     numel(shape).is(0)
 }
 
 /// The type a value has in memory.
-pub fn memory_dtype(t: DType) -> DType {
+pub(crate) fn memory_dtype(t: DType) -> DType {
     t.with_scalar(t.scalar.strong())
 }
 
 /// Leaves that cost nothing to recompute.
-pub fn is_leaf(u: &UOp) -> bool {
+pub(crate) fn is_leaf(u: &UOp) -> bool {
     matches!(u.op(), Op::Const | Op::Var | Op::Iota)
 }

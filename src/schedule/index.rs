@@ -9,11 +9,11 @@ use crate::uop::{Dim, Op, UMap, UOp, floor_div};
 use smallvec::SmallVec;
 
 /// Indices of one element, one an axis.
-pub type Idx = SmallVec<[UOp; 6]>;
+pub(crate) type Idx = SmallVec<[UOp; 6]>;
 
 /// A sum of `coefficient * atom` plus a constant; an atom is any index expression that is not itself a sum.
 #[derive(Clone, Default)]
-pub struct Lin {
+pub(crate) struct Lin {
     terms: SmallVec<[(UOp, i64); 6]>,
     constant: i64,
 }
@@ -203,7 +203,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 /// `a + b`
-pub fn add(a: &UOp, b: &UOp) -> UOp {
+pub(crate) fn add(a: &UOp, b: &UOp) -> UOp {
     let mut lin = Lin::default();
     match lin.accumulate(a, 1).and_then(|()| lin.accumulate(b, 1)) {
         Some(()) => lin.build(),
@@ -212,7 +212,7 @@ pub fn add(a: &UOp, b: &UOp) -> UOp {
 }
 
 /// `a * b`, either of which may be symbolic.
-pub fn mul(a: &UOp, b: &UOp) -> UOp {
+pub(crate) fn mul(a: &UOp, b: &UOp) -> UOp {
     let (x, k) = match (a.as_int(), b.as_int()) {
         (_, Some(k)) => (a, k),
         (Some(k), _) => (b, k),
@@ -226,7 +226,7 @@ pub fn mul(a: &UOp, b: &UOp) -> UOp {
 }
 
 /// `x / d` rounded down and `x mod d`, for `d` > 0.
-pub fn div_mod(x: &UOp, d: &UOp) -> (UOp, UOp) {
+pub(crate) fn div_mod(x: &UOp, d: &UOp) -> (UOp, UOp) {
     if x.vmin() >= 0 && x.vmax() < d.vmin() {
         return (UOp::int(0), x.clone());
     }
@@ -265,7 +265,7 @@ pub fn div_mod(x: &UOp, d: &UOp) -> (UOp, UOp) {
 }
 
 /// `x < d` and `x >= 0` as far as the bounds do not already imply it; `None`: always true.
-pub fn within(x: &UOp, size: &Dim) -> Option<UOp> {
+pub(crate) fn within(x: &UOp, size: &Dim) -> Option<UOp> {
     let x = size.as_int().and_then(|n| unwrapped(x, n)).unwrap_or_else(|| x.clone());
     let low = (x.vmin() < 0).then(|| UOp::int(-1).lt(&x));
     let n = size.uop();
@@ -275,14 +275,14 @@ pub fn within(x: &UOp, size: &Dim) -> Option<UOp> {
 
 /// The `n` of `n mod m` where the remainder is below `size` only if `n` is it: what is negative wraps to `size` or
 /// more.
-pub fn unwrapped(x: &UOp, size: i64) -> Option<UOp> {
+pub(crate) fn unwrapped(x: &UOp, size: i64) -> Option<UOp> {
     let ([n, m], Op::FloorMod) = (x.src(), x.op()) else { return None };
     let m = m.as_int()?;
     (n.vmin() >= i128::from(size) - i128::from(m) && n.vmax() < i128::from(m)).then(|| n.clone())
 }
 
 /// Indices that are used only where `x`, a remainder, is below `size`, if [`unwrapped`] knows it: without the wrap.
-pub fn unwrap(idx: &mut Idx, x: &UOp, size: i64) {
+pub(crate) fn unwrap(idx: &mut Idx, x: &UOp, size: i64) {
     let Some(n) = unwrapped(x, size) else { return };
     let quotient = n.floordiv(&x.src()[1]);
     let map: UMap<UOp> = [(x.clone(), n), (quotient, UOp::int(0))].into_iter().collect();
@@ -292,7 +292,7 @@ pub fn unwrap(idx: &mut Idx, x: &UOp, size: i64) {
 }
 
 /// Conjunction of two gates; `None` is "always".
-pub fn both(a: Option<UOp>, b: Option<UOp>) -> Option<UOp> {
+pub(crate) fn both(a: Option<UOp>, b: Option<UOp>) -> Option<UOp> {
     match (a, b) {
         (Some(a), Some(b)) if a == b => Some(a),
         (Some(a), Some(b)) => Some(a.and(&b)),
@@ -301,7 +301,7 @@ pub fn both(a: Option<UOp>, b: Option<UOp>) -> Option<UOp> {
 }
 
 /// Position of element `idx` in a dense row-major array of `shape`.
-pub fn flatten(idx: &[UOp], shape: &[Dim]) -> UOp {
+pub(crate) fn flatten(idx: &[UOp], shape: &[Dim]) -> UOp {
     let mut flat = UOp::int(0);
     let mut stride = UOp::int(1);
     for (i, d) in idx.iter().zip(shape).rev() {
@@ -312,7 +312,7 @@ pub fn flatten(idx: &[UOp], shape: &[Dim]) -> UOp {
 }
 
 /// Indices of the element at position `flat` of a dense row-major array of `shape`.
-pub fn unflatten(flat: &UOp, shape: &[Dim], out: &mut Idx) {
+pub(crate) fn unflatten(flat: &UOp, shape: &[Dim], out: &mut Idx) {
     let at = out.len();
     let mut rest = flat.clone();
     for (k, d) in shape.iter().enumerate().rev() {
@@ -335,7 +335,7 @@ pub fn unflatten(flat: &UOp, shape: &[Dim], out: &mut Idx) {
 /// Indices into the source (of shape `from`) of a reshape, given those of its output (of shape `to`).
 ///
 /// Axes are matched in the smallest groups of equal size, so only real merges and splits cost arithmetic.
-pub fn reshape(idx: &[UOp], to: &[Dim], from: &[Dim]) -> Idx {
+pub(crate) fn reshape(idx: &[UOp], to: &[Dim], from: &[Dim]) -> Idx {
     let mut out = Idx::new();
     let (mut i, mut j) = (0, 0);
     while i < from.len() || j < to.len() {

@@ -19,7 +19,7 @@ use crate::uop::{Arg, Op, UMap, UOp};
 use std::rc::Rc;
 
 /// What one stored value needs.
-pub struct Job {
+pub(crate) struct Job {
     pub node: UOp,
     pub kind: JobKind,
     /// Output loops (unique to the job) and the indices that they define.
@@ -35,7 +35,7 @@ pub struct Job {
     pub computes: Vec<UOp>,
 }
 
-pub enum JobKind {
+pub(crate) enum JobKind {
     Compute,
     /// Into memory that exists: the parameter and the element.
     Assign {
@@ -52,11 +52,11 @@ pub enum JobKind {
 }
 
 /// Trips of a range.
-pub fn trips(range: &UOp) -> u64 {
+pub(crate) fn trips(range: &UOp) -> u64 {
     u64::try_from(range.vmax().saturating_add(1)).unwrap_or(1)
 }
 
-pub fn product(ranges: &[UOp]) -> u64 {
+pub(crate) fn product(ranges: &[UOp]) -> u64 {
     ranges.iter().map(trips).fold(1, u64::saturating_mul)
 }
 
@@ -91,7 +91,7 @@ impl Job {
 }
 
 /// Adds the results of reduces to what is stored.
-pub fn store_reduces(g: &Graph, stored: &mut Stored) {
+pub(crate) fn store_reduces(g: &Graph, stored: &mut Stored) {
     for u in g.order.iter().filter(|u| u.op() == Op::Reduce && !is_empty(u.shape())) {
         if let Some(end) = chain_end(g, stored, u) {
             stored.insert(g, &end);
@@ -121,7 +121,7 @@ fn chain_end(g: &Graph, stored: &Stored, reduce: &UOp) -> Option<UOp> {
 }
 
 /// Jobs in graph order; absorbed values are taken out of `stored`.
-pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
+pub(crate) fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
     let mut jobs: Vec<Job> = Vec::new();
     // How often each stored value is read, and by which job.
     let mut wanted: UMap<Vec<(usize, Rc<AccessPoint>)>> = UMap::default();
@@ -217,7 +217,7 @@ fn summed_up(
 }
 
 /// The ranges that these indices are, if they are distinct ranges and zeros.
-pub fn whole_ranges(idx: &[UOp]) -> Option<Vec<UOp>> {
+pub(crate) fn whole_ranges(idx: &[UOp]) -> Option<Vec<UOp>> {
     let mut found: Vec<UOp> = Vec::new();
     for i in idx {
         match i.op() {

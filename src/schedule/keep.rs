@@ -18,7 +18,7 @@ const REPEATS: usize = 8;
 const MANY: usize = 1 << 16;
 
 /// Stores costly values in front of large expansions.
-pub fn store_repeated(g: &Graph, stored: &mut Stored) {
+pub(crate) fn store_repeated(g: &Graph, stored: &mut Stored) {
     for u in g.order.iter().filter(|u| u.op() == Op::Expand) {
         let (from, to) = (max_len(u.src()[0].shape()), max_len(u.shape()));
         if to < MANY || to / from.max(1) < REPEATS {
@@ -44,7 +44,7 @@ pub fn store_repeated(g: &Graph, stored: &mut Stored) {
 }
 
 /// Whether a cast gives the same floats more room.
-pub fn widens(from: &UOp, to: &UOp) -> bool {
+pub(crate) fn widens(from: &UOp, to: &UOp) -> bool {
     let [from, to] = [from, to].map(UOp::dtype);
     from.is_float() && to.is_float() && from.scalar.size_bytes() < to.scalar.size_bytes()
 }
@@ -61,7 +61,7 @@ fn is_factor(g: &Graph, u: &UOp) -> bool {
 }
 
 /// Stores what several kernels compute from many buffers; whether there was any.
-pub fn store_shared(g: &Graph, jobs: &[Job], kernels: &[FusedKernel], stored: &mut Stored) -> bool {
+pub(crate) fn store_shared(g: &Graph, jobs: &[Job], kernels: &[FusedKernel], stored: &mut Stored) -> bool {
     let mut homes: UMap<(usize, usize)> = UMap::default();
     for (k, kernel) in kernels.iter().enumerate() {
         for u in kernel.jobs.iter().flat_map(|j| &jobs[j.0].computes) {

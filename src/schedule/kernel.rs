@@ -9,7 +9,7 @@ use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp, open_ranges, simplify_g
 use hashbrown::HashMap;
 
 /// A kernel graph and the buffers of its parameters.
-pub struct KernelGraph {
+pub(crate) struct KernelGraph {
     pub ast: UOp,
     /// Plan-wide slot of each parameter of the kernel.
     pub slots: Vec<u32>,
@@ -17,7 +17,7 @@ pub struct KernelGraph {
 }
 
 /// Puts the stores of one kernel into normal form.
-pub fn normalise(stores: &[UOp]) -> KernelGraph {
+pub(crate) fn normalise(stores: &[UOp]) -> KernelGraph {
     let shared = share_ranges(&UOp::sink(stores.iter().cloned()));
     let (ast, slots) = renumber(&shared);
     let ast = simplify_indices(&ast);
@@ -117,11 +117,11 @@ fn simplify_indices(ast: &UOp) -> UOp {
 }
 
 /// A store of `value` at position `flat` of `address`, in the loops `ranges` (those of one trip are not there).
-pub fn store(address: &UOp, flat: &UOp, value: &UOp, ranges: &[UOp]) -> UOp {
+pub(crate) fn store(address: &UOp, flat: &UOp, value: &UOp, ranges: &[UOp]) -> UOp {
     address.index(flat).store(value, ranges)
 }
 
 /// A fresh output loop.
-pub fn output_loop(end: &UOp, id: u32) -> UOp {
+pub(crate) fn output_loop(end: &UOp, id: u32) -> UOp {
     UOp::range(end.clone(), id, AxisKind::Loop)
 }

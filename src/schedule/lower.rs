@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// Where a value is read.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct AccessPoint {
+pub(crate) struct AccessPoint {
     pub idx: Idx,
     /// The value matters only where this is true.
     pub gate: Option<UOp>,
@@ -25,7 +25,7 @@ pub struct AccessPoint {
 }
 
 /// Why a node is not lowered through.
-pub enum Cut {
+pub(crate) enum Cut {
     /// The node's value is dense in this graph parameter.
     Stored(UOp),
     /// The value is that of this source at the same indices, read from memory after the node took effect.
@@ -36,7 +36,7 @@ pub enum Cut {
 
 /// A load: which memory, at which indices of which node.
 #[derive(Clone)]
-pub struct Read {
+pub(crate) struct Read {
     /// The stored node, or the graph parameter itself.
     pub node: UOp,
     pub param: UOp,
@@ -47,7 +47,7 @@ pub struct Read {
 
 /// A reduce as it was lowered: its own ranges and the place it is in.
 #[derive(Clone)]
-pub struct Reduced {
+pub(crate) struct Reduced {
     pub ranges: Vec<UOp>,
     pub place: Rc<AccessPoint>,
     /// The summand, if it is nothing but a gated load of this.
@@ -73,7 +73,7 @@ enum Extra {
 }
 
 /// Lowers expressions of one kernel.
-pub struct Lowerer<'a, C: Fn(&UOp) -> Cut> {
+pub(crate) struct Lowerer<'a, C: Fn(&UOp) -> Cut> {
     cut: &'a C,
     memo: HashMap<(UOp, Rc<AccessPoint>), UOp, crate::uop::NodeHasher>,
     next_range: u32,
@@ -84,7 +84,7 @@ pub struct Lowerer<'a, C: Fn(&UOp) -> Cut> {
 }
 
 /// The address form of a graph parameter.
-pub fn address(param: &UOp) -> UOp {
+pub(crate) fn address(param: &UOp) -> UOp {
     match param.arg() {
         Arg::Param(slot, len) => UOp::param(*slot, param.dtype(), *len),
         _ => param.clone(),
@@ -92,7 +92,7 @@ pub fn address(param: &UOp) -> UOp {
 }
 
 /// The value a reduction starts from.
-pub fn identity(op: Op, dtype: DType) -> UOp {
+pub(crate) fn identity(op: Op, dtype: DType) -> UOp {
     let v = match op {
         Op::Mul => ConstVal::Int(1),
         Op::Max => dtype.scalar.lowest(),
@@ -311,7 +311,7 @@ fn scalar_place(s: &UOp, p: &Rc<AccessPoint>) -> Rc<AccessPoint> {
 }
 
 /// Elementwise op on lowered sources; what is constant folds.
-pub fn folded(u: &UOp, src: Srcs) -> UOp {
+pub(crate) fn folded(u: &UOp, src: Srcs) -> UOp {
     let consts: Option<SmallVec<[ConstVal; 3]>> = src.iter().map(UOp::as_const).collect();
     if let Some(v) = consts {
         let t = if u.op().is_comparison() { src[0].dtype().scalar } else { u.dtype().scalar };
@@ -400,7 +400,7 @@ fn moved(u: &UOp, p: &Rc<AccessPoint>) -> Result<(Deps, Extra), ScheduleError> {
 }
 
 /// The ranges an index expression is made of, in order of first appearance.
-pub fn ranges_in<'u>(exprs: impl IntoIterator<Item = &'u UOp>) -> Vec<UOp> {
+pub(crate) fn ranges_in<'u>(exprs: impl IntoIterator<Item = &'u UOp>) -> Vec<UOp> {
     let mut found = Vec::new();
     let mut seen = Memo::new();
     let mut todo: SmallVec<[&UOp; 16]> = exprs.into_iter().collect();

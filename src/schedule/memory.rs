@@ -6,7 +6,7 @@
 use crate::sort;
 /// Where a temporary is stored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Storage {
+pub(crate) enum Storage {
     /// A buffer of its own.
     Own,
     /// Bytes of an arena.
@@ -17,7 +17,7 @@ pub enum Storage {
 
 /// Memory of all temporaries of a plan.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryPlan {
+pub(crate) struct MemoryPlan {
     pub places: Vec<Storage>,
     pub arenas: Vec<Arena>,
 }
@@ -34,7 +34,7 @@ pub struct Arena {
 }
 
 /// Lifetime of a temporary.
-pub struct TempUse {
+pub(crate) struct TempUse {
     pub bytes: usize,
     pub device: u32,
     pub held: bool,
@@ -49,7 +49,7 @@ pub struct TempUse {
 const ALIGN_BYTES: usize = 256;
 
 /// Assigns offsets to all temporaries: large ones first, each at the lowest offset that is free during its lifetime.
-pub fn plan(uses: &[TempUse]) -> MemoryPlan {
+pub(crate) fn plan(uses: &[TempUse]) -> MemoryPlan {
     let mut out = MemoryPlan { places: vec![Storage::Unused; uses.len()], arenas: Vec::new() };
     let mut by_size: Vec<usize> = (0..uses.len()).collect();
     sort::by_key(&mut by_size, |k| (std::cmp::Reverse(uses[*k].bytes), *k));

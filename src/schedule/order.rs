@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Edges (earlier, later) between jobs.
-pub fn edges(jobs: &[Job], stored: &Stored) -> Vec<(usize, usize)> {
+pub(crate) fn edges(jobs: &[Job], stored: &Stored) -> Vec<(usize, usize)> {
     let at: UMap<usize> = jobs.iter().enumerate().map(|(k, j)| (j.node.clone(), k)).collect();
     let mut edges = Vec::new();
     // Jobs that overwrite existing memory, by slot, in graph order.
@@ -52,7 +52,7 @@ pub fn edges(jobs: &[Job], stored: &Stored) -> Vec<(usize, usize)> {
 }
 
 /// The Assigns whose effect a read through `v` sees.
-pub fn version_of(v: &UOp) -> USet {
+pub(crate) fn version_of(v: &UOp) -> USet {
     let (mut seen, mut found) = (USet::default(), USet::default());
     let mut todo = vec![v.clone()];
     while let Some(u) = todo.pop() {
@@ -73,7 +73,7 @@ pub fn version_of(v: &UOp) -> USet {
 }
 
 /// Topological order of `n` nodes, smallest number first; `None` if there is a cycle.
-pub fn sort(n: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>> {
+pub(crate) fn sort(n: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>> {
     let (mut waits, mut next) = (vec![0usize; n], vec![Vec::new(); n]);
     for (a, b) in edges {
         waits[*b] += 1;
@@ -95,7 +95,7 @@ pub fn sort(n: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>> {
 
 /// Where a kernel or copy runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     pub device: u32,
     /// It is a copy from another device.
     pub passes: bool,
@@ -106,7 +106,7 @@ pub struct Place {
 /// As if every kernel took one unit of time on its device: what can begin first is next. Of what can begin at the same
 /// time copies are first, then what depends on the fewest copies: so the results that devices pass to each other are on
 /// their way while the devices do what does not need them.
-pub fn sort_over(places: &[Place], edges: &[(usize, usize)]) -> Option<Vec<usize>> {
+pub(crate) fn sort_over(places: &[Place], edges: &[(usize, usize)]) -> Option<Vec<usize>> {
     let n = places.len();
     let (mut waits, mut next) = (vec![0usize; n], vec![Vec::new(); n]);
     for (a, b) in edges {

@@ -9,7 +9,7 @@ const BITS: usize = u64::BITS as usize;
 
 /// Kernels by number, and which of them run before which.
 #[derive(Clone, Debug)]
-pub struct Paths {
+pub(crate) struct Paths {
     words: usize,
     /// All that run after a kernel, directly or not.
     behind: Vec<u64>,

@@ -23,13 +23,13 @@ use std::sync::Arc;
 
 /// One step of a plan; slots below `FIRST_TEMP` are the graph's buffers, from there on temporaries.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Kernel { ast: UOp, slots: Vec<u32>, vars: Vec<UOp>, device: u32 },
     Copy { dst: UOp, src: UOp, src_offset: i64, len: usize },
 }
 
 /// A scheduled graph with numbers in place of buffers.
-pub struct Plan {
+pub(crate) struct Plan {
     pub steps: Vec<Step>,
     /// Parameter of each temporary.
     pub temps: Vec<UOp>,
@@ -45,7 +45,7 @@ pub struct Plan {
 }
 
 /// Plans a keyed graph for these devices; with `explains`, with the reasons.
-pub fn plan(key: &Key, devices: &Devices, explains: bool) -> Result<Plan, ScheduleError> {
+pub(crate) fn plan(key: &Key, devices: &Devices, explains: bool) -> Result<Plan, ScheduleError> {
     match plan_graph(key, devices, explains) {
         Err(ScheduleError::Cycle) => {
             let (copied, before) = with_snapshots(key);

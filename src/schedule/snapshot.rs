@@ -11,12 +11,12 @@ use crate::uop::{Arg, Op, Srcs, UMap, UOp};
 const COPY: u32 = 1;
 
 /// Whether `u` requests a copy of memory.
-pub fn is_snapshot(u: &UOp) -> bool {
+pub(crate) fn is_snapshot(u: &UOp) -> bool {
     u.op() == Op::Contiguous && u.tag() == Some(COPY)
 }
 
 /// The graph with snapshots of all assigned buffers, and what each rebuilt Assign was before.
-pub fn with_snapshots(key: &Key) -> (Key, UMap<UOp>) {
+pub(crate) fn with_snapshots(key: &Key) -> (Key, UMap<UOp>) {
     let order = key.graph.toposort();
     let mut assigned: UMap<()> = UMap::default();
     for a in order.iter().filter(|u| u.op() == Op::Assign) {

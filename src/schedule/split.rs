@@ -14,7 +14,7 @@ const DEEP: i64 = 1 << 14;
 const BLOCK: i64 = 1 << 11;
 
 /// A product both sides of which are read for many outputs.
-pub fn is_contraction(x: &UOp) -> bool {
+pub(crate) fn is_contraction(x: &UOp) -> bool {
     let spread = |u: &UOp| {
         let mut u = u;
         loop {
@@ -31,7 +31,7 @@ pub fn is_contraction(x: &UOp) -> bool {
 }
 
 /// A tensor-level reduce as two, if it is large and has little else to share out on its device; itself otherwise.
-pub fn split(reduce: UOp, device: &DeviceTraits) -> UOp {
+pub(crate) fn split(reduce: UOp, device: &DeviceTraits) -> UOp {
     let Some(cut) = Blocks::of(&reduce, device) else { return reduce };
     let (Some(x), Some(op)) = (reduce.src().first(), reduce.reduce_op()) else { return reduce };
     if let Some(merged) = cut.squares(&reduce, x) {

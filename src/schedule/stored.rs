@@ -12,7 +12,7 @@ use crate::uop::{Arg, Dim, Op, Srcs, UMap, UOp, USet};
 
 /// A dense run of elements in memory.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub(crate) struct Region {
     pub param: UOp,
     /// First element.
     pub offset: i64,
@@ -21,7 +21,7 @@ pub struct Region {
 }
 
 /// Nodes whose values have a place in memory.
-pub struct Stored {
+pub(crate) struct Stored {
     /// Node → the graph parameter that holds it, dense, row-major.
     pub at: UMap<UOp>,
     /// Number of temporaries.
@@ -134,7 +134,7 @@ impl Stored {
 
 /// Output loops of an array of this shape, numbered from `first`, and the indices that they define: axes of one element
 /// have no loop.
-pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
+pub(crate) fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
     let mut loops = Vec::new();
     let idx = shape
         .iter()
@@ -152,7 +152,7 @@ pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
 
 /// Chooses what must be stored: what the user requested and what kernels cannot pass on. Sources are decided before
 /// users.
-pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
+pub(crate) fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     let mut stored = Stored::new();
     for u in g.order.iter().filter(|u| u.op() == Op::Fused) {
         stored.inside.extend(inside(&u.src()[0], &u.src()[1..]));
@@ -202,10 +202,10 @@ pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     Ok(stored)
 }
 
-pub const MOVES: [Op; 5] = [Op::Reshape, Op::Expand, Op::Permute, Op::Flip, Op::Shrink];
+pub(crate) const MOVES: [Op; 5] = [Op::Reshape, Op::Expand, Op::Permute, Op::Flip, Op::Shrink];
 
 /// What `u` is a view of, looking through these ops.
-pub fn through(u: &UOp, ops: &[Op]) -> UOp {
+pub(crate) fn through(u: &UOp, ops: &[Op]) -> UOp {
     let mut u = u;
     while ops.contains(&u.op()) {
         u = &u.src()[0];
@@ -233,7 +233,7 @@ fn assigned_value_is_hazardous(stored: &Stored, assign: &UOp) -> Result<bool, Sc
 }
 
 /// Slot of a graph parameter or of its address in a kernel.
-pub fn slot(param: &UOp) -> u32 {
+pub(crate) fn slot(param: &UOp) -> u32 {
     match address(param).arg() {
         Arg::Param(slot, _) => *slot,
         _ => 0,

@@ -11,7 +11,7 @@ use crate::uop::{Arg, ConstVal, Op, Srcs, UMap, UOp};
 
 /// Body and ranges of a sum of sums (each where conditions hold, zero elsewhere) as one sum under the conditions and
 /// `gate`, in which the whole value is wanted. `None`: it is not one.
-pub fn merged(body: &UOp, ranges: &[UOp], gate: Option<&UOp>) -> Option<(UOp, Vec<UOp>)> {
+pub(crate) fn merged(body: &UOp, ranges: &[UOp], gate: Option<&UOp>) -> Option<(UOp, Vec<UOp>)> {
     let (mut conditions, mut inner) = (Vec::new(), body);
     while let (Op::Where, [c, x, zero]) = (inner.op(), inner.src())
         && zero.as_const().is_some_and(ConstVal::is_zero)
@@ -89,7 +89,7 @@ fn always_there(at: &UOp) -> bool {
 }
 
 /// Whether different values of `ranges` make different indices, by solving them for one range after the other.
-pub fn once_each(idx: &[UOp], ranges: &[UOp]) -> bool {
+pub(crate) fn once_each(idx: &[UOp], ranges: &[UOp]) -> bool {
     let Some(sums) = idx.iter().map(Lin::of).collect::<Option<Vec<Lin>>>() else { return false };
     let mut open: Vec<UOp> = ranges.to_vec();
     loop {

@@ -57,7 +57,7 @@ pub fn set_default_device(name: &str) {
 
 /// Chooses the default device of Tensors that this thread makes from now on, `None`: the program's; returns the former
 /// choice.
-pub fn set_thread_device(name: Option<Arc<str>>) -> Option<Arc<str>> {
+pub(crate) fn set_thread_device(name: Option<Arc<str>>) -> Option<Arc<str>> {
     THREAD_DEVICE.replace(name)
 }
 
@@ -122,7 +122,7 @@ impl Tensor {
         self.node().map_err(|fault| (*fault).clone())
     }
     /// Gives the Tensor another node (realize, assign and loading do).
-    pub fn set_uop(&self, u: UOp) {
+    pub(crate) fn set_uop(&self, u: UOp) {
         self.set_node(Ok(u));
     }
     pub(crate) fn set_node(&self, node: Result<UOp, Fault>) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Args, Debug)]
-pub struct VersusArgs {
+pub(crate) struct VersusArgs {
     /// The doorbell program of before
     #[arg(value_name = "PROGRAM")]
     before: PathBuf,
@@ -56,7 +56,7 @@ impl paired::Watch for Live {
 }
 
 /// Runs the command.
-pub fn run(args: &VersusArgs, devices: &str, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &VersusArgs, devices: &str, output: Output) -> Result<(), CliError> {
     let own = std::env::current_exe().map_err(|e| CliError::CouldNotRun(format!("this program's own path: {e}")))?;
     let budget = args.budget.to_string();
     let mut arguments: Vec<String> = ["bench", "run", "--json", "--budget", &budget].map(str::to_owned).into();

@@ -6,7 +6,7 @@ use doorbell::elf::cubin::{Cubin, is_cubin};
 use doorbell::elf::parse::{ElfFile, FileSymbol, Place};
 
 /// The file's machine and the names of its kernels.
-pub fn contents(bytes: &[u8]) -> String {
+pub(crate) fn contents(bytes: &[u8]) -> String {
     let found = match () {
         () if bytes.starts_with(b"MTLB") => return "a metallib".to_owned(),
         () if !bytes.is_empty() && std::str::from_utf8(bytes).is_ok() => {

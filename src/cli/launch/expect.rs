@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// An output and the file with its expected numbers.
 #[derive(Clone, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct Expect {
+pub(crate) struct Expect {
     out: PathBuf,
     want: PathBuf,
     dtype: String,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A kernel to launch, with its arguments.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub(crate) struct Job {
     pub object: PathBuf,
     pub kernel: String,
     /// Workgroups in x, y, z. On a CPU: the product is the number of calls.
@@ -129,7 +129,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     crate::files::read(path).map_err(|e| file_error(path, &e))
 }
 
-pub fn file_error(path: &Path, e: &std::io::Error) -> CliError {
+pub(crate) fn file_error(path: &Path, e: &std::io::Error) -> CliError {
     CliError::CouldNotRun(format!("{}: {e}", path.display()))
 }
 

@@ -5,9 +5,9 @@
 
 mod contents;
 mod expect;
-pub mod job;
-pub mod object;
-pub mod spec;
+pub(crate) mod job;
+pub(crate) mod object;
+pub(crate) mod spec;
 
 use super::{CliError, Output};
 use clap::Args;
@@ -20,7 +20,7 @@ use spec::{Spec, extent};
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
-pub struct LaunchArgs {
+pub(crate) struct LaunchArgs {
     /// Object file for the device's machine: x86-64 ELF, AMD code object, cubin, metallib; text for NVIDIA's (.ptx) and
     /// Apple's (.metal)
     #[arg(value_name = "OBJECT", required_unless_present = "jobs")]
@@ -139,7 +139,7 @@ impl Printed {
     }
 }
 
-pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     let jobs = args.jobs()?;
     let s = session()?;
     let device = s.device(&s.options.device)?;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// The memory of these functions.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct CallArgs {
+pub(crate) struct CallArgs {
     /// Heap of kernels that call malloc
     #[cfg(feature = "nv")]
     #[arg(long, value_name = "BYTES", default_value_t = Sizes::default().heap_bytes)]
@@ -34,14 +34,14 @@ impl Default for CallArgs {
 
 /// What an object's kernels printed.
 #[derive(Debug, Default)]
-pub struct Printed {
+pub(crate) struct Printed {
     pub lines: Vec<String>,
     pub lost_calls: u32,
 }
 
 /// An object that a device loads.
 #[derive(Debug)]
-pub struct Object {
+pub(crate) struct Object {
     pub bytes: Vec<u8>,
     #[cfg(feature = "nv")]
     calls: Option<Calls>,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// One kernel argument.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Spec {
+pub(crate) enum Spec {
     /// A buffer with a file's bytes.
     In(PathBuf),
     /// A buffer with a file's bytes, written to another file after the launch.
@@ -20,7 +20,7 @@ pub enum Spec {
 }
 
 /// The valid forms, for messages.
-pub const FORMS: &str = "in:FILE, inout:FILE:OUT, out:BYTES:OUT, same:ARG, null, u8: i8: u16: i16: u32: i32: u64: i64: f32: f64:VALUE, hex:BYTES";
+pub(crate) const FORMS: &str = "in:FILE, inout:FILE:OUT, out:BYTES:OUT, same:ARG, null, u8: i8: u16: i16: u32: i32: u64: i64: f32: f64:VALUE, hex:BYTES";
 
 /// Largest by-value argument: the kernel arguments of a launch fit in a page.
 const HEX_MAX: usize = 2048;
@@ -99,7 +99,7 @@ fn number(kind: &str, text: &str) -> Option<Option<Vec<u8>>> {
 }
 
 /// Three sizes `X,Y,Z`; missing ones are 1.
-pub fn extent(text: &str) -> Result<[u32; 3], String> {
+pub(crate) fn extent(text: &str) -> Result<[u32; 3], String> {
     let mut sizes = [1u32; 3];
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > 3 {

@@ -4,7 +4,7 @@
 mod packets;
 mod play;
 
-pub use play::{ReplayArgs, run as replay};
+pub(crate) use play::{ReplayArgs, run as replay};
 
 use super::{CliError, Output};
 use clap::Args;
@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Args, Debug)]
-pub struct TraceArgs {
+pub(crate) struct TraceArgs {
     /// Show a trace instead of recording one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "memory", "command"])]
     show: Option<PathBuf>,
@@ -40,7 +40,7 @@ const PRELOAD: &str = "libdoorbell_preload.so";
 
 /// The file of `--trace` or `--record`, to which every opened port writes.
 #[derive(Clone)]
-pub struct Writer(Arc<Mutex<FileSink<BufWriter<File>>>>);
+pub(crate) struct Writer(Arc<Mutex<FileSink<BufWriter<File>>>>);
 
 impl Sink for Writer {
     fn event(&mut self, event: &Event) {
@@ -53,7 +53,7 @@ impl Sink for Writer {
 }
 
 /// Traces all drivers that are opened from now on; with `records`, also the memory shared by host and GPU.
-pub fn start(path: &Path, records: bool) -> Result<Writer, CliError> {
+pub(crate) fn start(path: &Path, records: bool) -> Result<Writer, CliError> {
     let failed = |e: std::io::Error| CliError::CouldNotRun(format!("{}: {e}", path.display()));
     let file = File::create(path).map_err(failed)?;
     let writer = Writer(Arc::new(Mutex::new(FileSink::new(BufWriter::new(file)).map_err(failed)?)));
@@ -76,7 +76,7 @@ fn wrap<S: Sink + Clone + Sync + 'static>(sink: &S, records: bool) {
 }
 
 /// Closes the devices, so that the trace includes this, and then the trace.
-pub fn finish(mut writer: Writer) -> Result<(), CliError> {
+pub(crate) fn finish(mut writer: Writer) -> Result<(), CliError> {
     let closed = Registry::global().close_all();
     writer.flush();
     if let Some(kind) = writer.0.lock().unwrap_or_else(PoisonError::into_inner).failed() {
@@ -86,7 +86,7 @@ pub fn finish(mut writer: Writer) -> Result<(), CliError> {
 }
 
 /// Keeps the calls of all drivers that are opened from now on; with `packets`, also the memory that packets lie in.
-pub fn keep(packets: bool) -> Log {
+pub(crate) fn keep(packets: bool) -> Log {
     let log = Log::default();
     wrap(&log, packets);
     log
@@ -102,7 +102,7 @@ fn submitted(events: &[Event]) -> std::vec::IntoIter<Vec<String>> {
 const MOST_CALLS: usize = 50_000;
 
 /// Calls as text with named fields, and the packets behind each doorbell.
-pub fn calls(events: &[Event]) -> Calls {
+pub(crate) fn calls(events: &[Event]) -> Calls {
     let mut submitted = submitted(events);
     let mut all = Calls::default();
     for event in events.iter().take(MOST_CALLS) {
@@ -118,7 +118,7 @@ pub fn calls(events: &[Event]) -> Calls {
     all
 }
 
-pub fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
     if let Some(path) = &args.show {
         return show(path, output);
     }
@@ -171,7 +171,7 @@ fn child(args: &TraceArgs) -> Result<Command, CliError> {
     Ok(c)
 }
 
-pub fn read(path: &Path) -> Result<Vec<Event>, CliError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<Event>, CliError> {
     let file = File::open(path).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))?;
     read_trace(file).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
 }

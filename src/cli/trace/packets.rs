@@ -10,7 +10,7 @@ use doorbell_ioctl::replay::{Memory, Submission, each_submission};
 use doorbell_ioctl::trace::{Event, What};
 
 /// The gfx target version (110000 is gfx1100) of the first GPU in a recorded topology.
-pub fn target_version(events: &[Event]) -> Option<u32> {
+pub(crate) fn target_version(events: &[Event]) -> Option<u32> {
     let version = |text: &str| text.lines().find_map(|l| l.strip_prefix("gfx_target_version ")?.trim().parse().ok());
     events.iter().find_map(|e| match &e.what {
         What::ReadFile { path, result: Ok(bytes) } if path.ends_with("/properties") => {
@@ -21,7 +21,7 @@ pub fn target_version(events: &[Event]) -> Option<u32> {
 }
 
 /// The chip of an NVIDIA recording, by the classes that its driver listed.
-pub fn nvidia_chip(events: &[Event]) -> Option<&'static nv::Chip> {
+pub(crate) fn nvidia_chip(events: &[Event]) -> Option<&'static nv::Chip> {
     events.iter().find_map(|e| {
         let What::Ioctl(call) = &e.what else { return None };
         let is_list = nvrm::GPU_GET_CLASSLIST_V2.cmd.to_le_bytes();
@@ -88,7 +88,7 @@ fn qmd_lines((first, version): (u64, qmd::Version), memory: &Memory, most: usize
 }
 
 /// The packets of each doorbell as text, in the order of the doorbells that have some.
-pub fn of_doorbells(events: &[Event]) -> Vec<Vec<String>> {
+pub(crate) fn of_doorbells(events: &[Event]) -> Vec<Vec<String>> {
     let form = Form { version: target_version(events).unwrap_or(0), qmd: nvidia_chip(events).map(|c| c.qmd) };
     let mut all = Vec::new();
     each_submission(events, |s, memory| {

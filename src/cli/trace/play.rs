@@ -22,7 +22,7 @@ enum PortKind {
 }
 
 #[derive(Args, Debug)]
-pub struct ReplayArgs {
+pub(crate) struct ReplayArgs {
     /// A run recorded with `doorbell trace --memory` or `--record FILE
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -37,7 +37,7 @@ pub struct ReplayArgs {
     timeout: u64,
 }
 
-pub fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
     let events = read(&args.file)?;
     if !events.iter().any(|e| matches!(e.what, What::Memory { .. })) {
         let how = "it was traced without memory; record it with `doorbell trace --memory`";
