@@ -163,7 +163,7 @@ pub(crate) fn build<V: Value, const N: usize>(
 ) -> V {
     let (at, mut f) = (Location::caller(), Some(f));
     // PANIC: called once at most, with as many nodes as there are sources.
-    let made = built(op, at, &sources, &mut |nodes| f.take().unwrap()(nodes.try_into().unwrap()));
+    let made = built(op, at, &mut sources.into_iter(), &mut |nodes| f.take().unwrap()(nodes.try_into().unwrap()));
     V::made(made, Made { op, at })
 }
 
@@ -171,10 +171,10 @@ pub(crate) fn build<V: Value, const N: usize>(
 fn built(
     op: &'static str,
     at: &'static Location<'static>,
-    sources: &[Result<UOp, Fault>],
+    sources: &mut dyn Iterator<Item = Result<UOp, Fault>>,
     f: &mut dyn FnMut(&[UOp]) -> Result<UOp, Problem>,
 ) -> Result<UOp, Fault> {
-    let nodes = sources.iter().cloned().collect::<Result<Vec<UOp>, Fault>>()?;
+    let nodes = sources.collect::<Result<Vec<UOp>, Fault>>()?;
     let made = one_device(&nodes).and_then(|()| f(&nodes));
     made.map_err(|problem| fault(op, problem, &nodes, at))
 }
@@ -216,7 +216,7 @@ pub(crate) fn lift_many<V: Value>(
     let (at, mut f) = (Location::caller(), Some(f));
     // PANIC: called once at most.
     let mut f = |nodes: &[UOp]| lifted(f.take().unwrap()(nodes.iter().cloned().map(Expr::from).collect()));
-    V::made(built(op, at, sources, &mut f), Made { op, at })
+    V::made(built(op, at, &mut sources.iter().cloned(), &mut f), Made { op, at })
 }
 
 pub(crate) fn fault(op: &'static str, problem: Problem, nodes: &[UOp], at: &'static Location<'static>) -> Fault {

@@ -30,7 +30,7 @@ const fn row(what: What, features: &'static str, most_bytes: u64) -> Row {
 }
 
 const ROWS: &[Row] = &[
-    row(What::SmallProgram, "cpu", 5_300_000),
+    row(What::SmallProgram, "cpu", 4_500_000),
     row(What::Program, "cpu,amd,nv,metal,emu,bench,mimalloc", 16_000_000),
     row(What::Runtime, "runtime,cpu", 1_000_000),
     row(What::Runtime, "runtime,cpu,amd,nv", 1_800_000),
