@@ -1,8 +1,7 @@
 //! The record of one call through a port.
 
 use crate::abi::{Blob, Message, Value};
-use crate::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, monotonic_ns};
-use std::thread::ThreadId;
+use crate::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents};
 
 /// Time and thread of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -13,36 +12,6 @@ pub struct Moment {
     pub length_ns: u64,
     /// Threads are numbered from 0 in the order of their first call.
     pub thread: u32,
-}
-
-/// When a trace began, and its threads.
-#[derive(Debug)]
-pub(super) struct Clock {
-    began_ns: u64,
-    threads: Vec<ThreadId>,
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self { began_ns: monotonic_ns(), threads: Vec::new() }
-    }
-}
-
-impl Clock {
-    /// The moment of a call of this thread that began at `start_ns` of the host's clock and ends now.
-    pub(super) fn moment(&mut self, start_ns: u64) -> Moment {
-        let end = monotonic_ns();
-        let me = std::thread::current().id();
-        let thread = self.threads.iter().position(|t| *t == me).unwrap_or_else(|| {
-            self.threads.push(me);
-            self.threads.len() - 1
-        });
-        Moment {
-            start_ns: start_ns.saturating_sub(self.began_ns),
-            length_ns: end.saturating_sub(start_ns),
-            thread: u32::try_from(thread).unwrap_or(u32::MAX),
-        }
-    }
 }
 
 /// The call, with its answer.

@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+#[cfg(any(target_os = "linux", feature = "metal"))]
+mod clock;
 mod event;
 mod file;
 #[cfg(target_os = "linux")]
@@ -24,7 +26,7 @@ mod wrap;
 
 pub use audit::leftovers;
 #[cfg(any(target_os = "linux", feature = "metal"))]
-use event::Clock;
+use clock::Clock;
 pub use event::{Event, IoctlEvent, MessageEvent, Moment, What};
 pub use file::{FileSink, MAGIC, TraceError, VERSION, read_trace};
 #[cfg(target_os = "linux")]

@@ -50,6 +50,9 @@ pub fn debian_packages() -> Result<(), Failure> {
     install_missing("setup", TOOLS, "readelf, objdump, gcc, kernel headers")
 }
 
+/// The target of this machine.
+pub const X86_64: &str = "x86_64-unknown-linux-gnu";
+
 /// The target of the tests on AArch64: static programs, which an emulator runs without a library of that machine.
 pub const AARCH64: &str = "aarch64-unknown-linux-musl";
 

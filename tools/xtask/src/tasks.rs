@@ -40,8 +40,14 @@ pub const TASKS: &[Task] = &[
     },
     Task {
         name: "sweep",
-        about: "what takes longer than CI may: sanitize, aarch64, corpus sample; run it before a release, and after a change of unsafe code, of the AArch64 back end or of the assemblers",
+        about: "what takes longer than CI may: targets, sanitize, aarch64, corpus sample; run it before a release, and after a change of unsafe code, of the AArch64 back end or of the assemblers",
         steps: sweep_steps,
+        takes: Takes::Nothing,
+    },
+    Task {
+        name: "targets",
+        about: "lint the library for Linux on x86-64 and AArch64 and for a Mac, with each set of features",
+        steps: targets_steps,
         takes: Takes::Nothing,
     },
     Task {
@@ -237,9 +243,28 @@ fn test_steps(_: &[String]) -> Vec<Step> {
 /// Builds of their own, and code that nobody here wrote: a third of the time of all steps.
 fn sweep_steps(_: &[String]) -> Vec<Step> {
     let mut steps = setup_steps(&[]);
+    steps.extend(targets_steps(&[]));
     steps.extend(sanitize_steps(&[]));
     steps.extend(aarch64::steps(&[]));
     steps.extend(crate::corpus::steps(&["sample".to_owned()]));
+    steps
+}
+
+/// What an embedder may choose of `doorbell`; `cargo xtask clippy` has all of them at once, on this machine.
+const FEATURE_SETS: &[&str] =
+    &["cpu", "cpu,amd", "cpu,nv", "cpu,metal", "cpu,amd,emu", "cpu,nv,emu", "cpu,amd,nv,metal,emu"];
+
+/// Code that only one system or feature calls is dead without it: each choice is linted by itself.
+fn targets_steps(_: &[String]) -> Vec<Step> {
+    let lint = |target: &str, features: &str| {
+        let package = "--package doorbell --no-default-features";
+        let target = format!("env CARGO_TARGET_DIR=target/targets cargo clippy --quiet --target {target}");
+        start("targets", &format!("{target} {package} --features {features} -- -D warnings"))
+    };
+    let mut steps = vec![call("targets", setup::aarch64_library), call("targets", setup::macos_library)];
+    for target in [setup::X86_64, setup::AARCH64, setup::MACOS] {
+        steps.extend(FEATURE_SETS.iter().map(|features| lint(target, features)));
+    }
     steps
 }
 
@@ -331,8 +356,7 @@ fn run_tests(nextest: &str, cargo: &str) -> String {
 /// machine code. Only what these tests reach is built: the rooms of GPUs would be most of it.
 fn sanitize_steps(_: &[String]) -> Vec<Step> {
     let env = "env RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/sanitize RUSTFLAGS=-Zsanitizer=address LSAN_OPTIONS=suppressions=tools/xtask/leaks.txt:print_suppressions=0";
-    let run =
-        |what: &str| start("sanitize", &format!("{env} cargo test --quiet --target x86_64-unknown-linux-gnu {what}"));
+    let run = |what: &str| start("sanitize", &format!("{env} cargo test --quiet --target {} {what}", setup::X86_64));
     let tests: String = SANITIZED.iter().map(|t| format!(" --test {t}")).collect();
     vec![run("-p doorbell-ioctl"), run(&format!("-p doorbell --no-default-features --features cpu,datasets{tests}"))]
 }
@@ -377,7 +401,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sweep, sanitize, suite, msl, aarch64, metal, mpi, size, dist, capi, bench, fuzz, corpus, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sweep, targets, sanitize, suite, msl, aarch64, metal, mpi, size, dist, capi, bench, fuzz, corpus, references"
         );
     }
 
