@@ -1,5 +1,5 @@
 //! The size of what users install, with each set of features: the program as it is shipped (profile `dist`), the program
-//! of the CPU alone and a C program with the runtime (profile `small`).
+//! of the CPU alone (profile `small-program`) and a C program with the runtime (profile `small`).
 
 use crate::run::{Failure, program, root};
 use crate::setup;
@@ -17,7 +17,7 @@ struct Row {
 enum What {
     /// The program `doorbell`.
     Program,
-    /// The same in the profile `small`.
+    /// The same in the profile `small-program`.
     SmallProgram,
     /// A C program that runs a package, linked statically: libdoorbell without a compiler.
     Runtime,
@@ -52,7 +52,7 @@ pub fn check() -> Result<(), Failure> {
     for row in ROWS {
         let bytes = match row.what {
             What::Program => program_bytes("dist", row.features),
-            What::SmallProgram => program_bytes("small", row.features),
+            What::SmallProgram => program_bytes("small-program", row.features),
             What::Runtime => runtime_bytes(&[row.features]),
             What::RuntimeAndStd => {
                 setup::rust_source(STEP)?;
