@@ -10,6 +10,7 @@
 //! or a variable's value.
 //!
 //! Place in the arrows: depends on nothing. Left out: hosts other than x86-64 Linux, where [`KERNELS`] is empty.
+#![warn(unreachable_pub)]
 
 mod peaks;
 
@@ -61,10 +62,10 @@ pub fn find(name: &str) -> Option<&'static AsmKernel> {
 
 #[cfg(kernels_asm)]
 mod objects {
-    pub const PEAK_FMA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/peak_fma.o"));
-    pub const MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.o"));
-    pub const TRIAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/triad.o"));
-    pub const GEMM_MICRO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gemm_micro.o"));
+    pub(super) const PEAK_FMA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/peak_fma.o"));
+    pub(super) const MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.o"));
+    pub(super) const TRIAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/triad.o"));
+    pub(super) const GEMM_MICRO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gemm_micro.o"));
 }
 
 #[cfg(kernels_asm)]

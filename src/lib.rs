@@ -122,6 +122,7 @@
 //! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default. `mpi` is not: ranks of an
 //! installed MPI (`docs/guide/several-devices.md`).
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+#![warn(unreachable_pub)]
 
 pub use doorbell_codegen as codegen;
 pub use doorbell_device as device;

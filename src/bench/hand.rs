@@ -21,12 +21,12 @@ pub(crate) struct Library {
 const CPU_SUFFIXES: &[&str] = &["_avx512", "_avx2", ""];
 
 impl Library {
-    pub fn of(kind: Kind, target: &'static str) -> Self {
+    pub(crate) fn of(kind: Kind, target: &'static str) -> Self {
         Self { kind, target, loaded: Mutex::default() }
     }
 
     /// The kernel of that name.
-    pub fn load(&self, open: &OpenDevice, name: &str) -> Result<Kernel, BenchError> {
+    pub(crate) fn load(&self, open: &OpenDevice, name: &str) -> Result<Kernel, BenchError> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = loaded.get(name) {
             return known.clone().map_err(BenchError::LeftOut);
@@ -62,7 +62,7 @@ impl Library {
     }
 
     /// MHz, counted inside a kernel.
-    pub fn clock_mhz(&self, machine: &Machine) -> Result<Option<f64>, BenchError> {
+    pub(crate) fn clock_mhz(&self, machine: &Machine) -> Result<Option<f64>, BenchError> {
         match self.kind {
             Kind::Nv => nv_clock(machine),
             Kind::Cpu => cpu_clock(machine),

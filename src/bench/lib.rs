@@ -8,6 +8,7 @@
 //! Layer: above the library; the command line is the only user. Left out: power of NVIDIA's cards, whose commands are
 //! not public.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod burn;
 mod case;

@@ -31,13 +31,13 @@ pub struct Part<'a> {
 impl Meeting {
     /// Of so many devices.
     #[must_use]
-    pub fn new(of: usize) -> Self {
+    pub(crate) fn new(of: usize) -> Self {
         Self { of, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The part of one of them.
     #[must_use]
-    pub fn part(&self) -> Part<'_> {
+    pub(crate) fn part(&self) -> Part<'_> {
         Part { meeting: self, is_ready: false, is_done: false }
     }
 

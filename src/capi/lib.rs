@@ -1,4 +1,5 @@
 #![doc = include_str!("README.md")]
+#![warn(unreachable_pub)]
 //!
 //! Layer: above `runtime` (and, with the feature `compiler`, above the library). A function of the header is a function
 //! here, in the file of its topic; `door` has what all of them need: pointers from C, the status of a result, panics.

@@ -66,7 +66,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub fn new(status: Status, text: impl Into<String>) -> Failure {
+    pub(crate) fn new(status: Status, text: impl Into<String>) -> Failure {
         Failure { status, driver_code: 0, text: text.into() }
     }
 }

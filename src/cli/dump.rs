@@ -33,7 +33,7 @@ pub(crate) struct DumpArgs {
 
 impl DumpArgs {
     /// The null device for the given target: it compiles, but runs nothing.
-    pub fn device(&self) -> Option<String> {
+    pub(crate) fn device(&self) -> Option<String> {
         self.target.as_ref().map(|arch| format!("NULL:{arch}"))
     }
 }

@@ -129,11 +129,11 @@ pub(crate) struct Output {
 
 impl Output {
     /// Prints a line for a person.
-    pub fn say(self, line: &str) {
+    pub(crate) fn say(self, line: &str) {
         if self.json { eprintln!("{line}") } else { print(line) }
     }
     /// Prints the single JSON object of `--json`.
-    pub fn result(self, value: &serde_json::Value) {
+    pub(crate) fn result(self, value: &serde_json::Value) {
         if self.json {
             print(&value.to_string());
         }

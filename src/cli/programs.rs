@@ -27,13 +27,13 @@ impl std::fmt::Debug for Program {
 
 impl Program {
     /// Computes it once.
-    pub fn run(&self) -> Result<(), Error> {
+    pub(crate) fn run(&self) -> Result<(), Error> {
         let (function, inputs) = (self.make)()?;
         Jit::new(function).call(&inputs).map(drop)
     }
 
     /// Records it as a package.
-    pub fn package(&self, options: &PackageOptions) -> Result<PackageBytes, Error> {
+    pub(crate) fn package(&self, options: &PackageOptions) -> Result<PackageBytes, Error> {
         let (mut function, inputs) = (self.make)()?;
         // A gradient may be a view of memory in another order.
         let mut recorded = Jit::new(move |x: &Named| -> Result<Named, Error> {

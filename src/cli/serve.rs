@@ -45,7 +45,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Listens at an address.
-    pub fn start(at: SocketAddr, page: &Path, output: Output) -> Result<Server, CliError> {
+    pub(crate) fn start(at: SocketAddr, page: &Path, output: Output) -> Result<Server, CliError> {
         let listener = TcpListener::bind(at).map_err(|e| CliError::CouldNotRun(format!("{at}: {e}")))?;
         let bound = listener.local_addr().unwrap_or(at);
         output.say(&format!("http://{bound}/ shows the run; Ctrl-C ends it"));
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// The command has ended: serves its page until Ctrl-C.
-    pub fn wait(self) {
+    pub(crate) fn wait(self) {
         self.is_running.store(false, Ordering::Relaxed);
         while !INTERRUPTED.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(100));

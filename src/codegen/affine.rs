@@ -28,15 +28,15 @@ impl Affine {
         Some(())
     }
     /// Coefficient of `t`; 0 if it is not a term.
-    pub fn coef(&self, t: &UOp) -> i64 {
+    pub(crate) fn coef(&self, t: &UOp) -> i64 {
         self.terms.iter().find(|(x, _)| x == t).map_or(0, |(_, c)| *c)
     }
     /// The largest number that divides every coefficient and the constant (0 for the zero sum).
-    pub fn divisor(&self) -> i64 {
+    pub(crate) fn divisor(&self) -> i64 {
         self.terms.iter().fold(self.constant.unsigned_abs() as i64, |g, (_, c)| gcd(g, *c))
     }
     /// The sum as an expression: terms in their order, the constant last.
-    pub fn build(&self) -> UOp {
+    pub(crate) fn build(&self) -> UOp {
         let mut sum: Option<UOp> = None;
         for (t, c) in &self.terms {
             let p = if *c == 1 { t.clone() } else { t * *c };
@@ -67,7 +67,7 @@ pub(super) struct AffineMemo(Memo<Affine>);
 
 impl AffineMemo {
     /// The affine form of an index expression (scalar WeakInt).
-    pub fn of(&mut self, root: &UOp) -> &Affine {
+    pub(crate) fn of(&mut self, root: &UOp) -> &Affine {
         let mut todo: SmallVec<[&UOp; 16]> = SmallVec::new();
         todo.push(root);
         while let Some(u) = todo.last().copied() {
@@ -118,11 +118,11 @@ impl AffineMemo {
     }
 
     /// Whether `u` is a sum of other terms, so that users of `u` work with those terms directly.
-    pub fn sees_through(&mut self, u: &UOp) -> bool {
+    pub(crate) fn sees_through(&mut self, u: &UOp) -> bool {
         Self::is_sum(u) && self.of(u).terms.iter().all(|(t, _)| t != u)
     }
     /// Whether this op on indices can be part of a sum.
-    pub fn is_sum(u: &UOp) -> bool {
+    pub(crate) fn is_sum(u: &UOp) -> bool {
         u.dtype() == DType::INDEX && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Neg)
     }
 }

@@ -77,22 +77,22 @@ pub(super) struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
-    pub fn new(order: &'a Order<'a>) -> Versions<'a> {
+    pub(crate) fn new(order: &'a Order<'a>) -> Versions<'a> {
         let n = order.len();
         Versions { order, pool: Vec::with_capacity(n), start: Vec::with_capacity(n), many: Vec::with_capacity(n) }
     }
     /// Adds the versions of the next node.
-    pub fn push(&mut self, versions: impl IntoIterator<Item = UOp>, many: bool) {
+    pub(crate) fn push(&mut self, versions: impl IntoIterator<Item = UOp>, many: bool) {
         self.start.push(self.pool.len() as u32);
         self.many.push(many);
         self.pool.extend(versions);
     }
     /// Version `v` of node `k`.
-    pub fn get(&self, k: usize, v: usize) -> &UOp {
+    pub(crate) fn get(&self, k: usize, v: usize) -> &UOp {
         &self.pool[self.start[k] as usize + if self.many[k] { v } else { 0 }]
     }
     /// Sources of node `k` in version `v`.
-    pub fn srcs(&self, k: usize, v: usize) -> Srcs {
+    pub(crate) fn srcs(&self, k: usize, v: usize) -> Srcs {
         let srcs = self.order.srcs(k);
         let mut new = Srcs::with_capacity(srcs.len());
         for s in srcs {
@@ -101,7 +101,7 @@ impl<'a> Versions<'a> {
         new
     }
     /// Node `k` with its sources in version `v`.
-    pub fn same(&self, k: usize, v: usize) -> UOp {
+    pub(crate) fn same(&self, k: usize, v: usize) -> UOp {
         let (u, srcs) = (self.order.nodes()[k], self.order.srcs(k));
         let unchanged = srcs.iter().zip(u.src()).all(|(j, s)| self.get(*j as usize, v) == s);
         if unchanged {
@@ -110,7 +110,7 @@ impl<'a> Versions<'a> {
         UOp::tagged(u.op(), u.dtype(), self.srcs(k, v), u.arg().clone(), u.tag())
     }
     /// The new version of the last node.
-    pub fn root(mut self) -> Option<UOp> {
+    pub(crate) fn root(mut self) -> Option<UOp> {
         self.pool.pop()
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Group<'a> {
 
 impl Group<'_> {
     /// The result of a Reduce over GroupReduce ranges. Ranges that are reduced within waves are added to `in_waves`.
-    pub fn total(&mut self, reduce: &UOp, in_waves: &mut Vec<UOp>) -> UOp {
+    pub(crate) fn total(&mut self, reduce: &UOp, in_waves: &mut Vec<UOp>) -> UOp {
         let (groups, rest): (Vec<UOp>, Vec<UOp>) =
             reduce.src()[1..].iter().cloned().partition(|r| kind_of(r) == AxisKind::GroupReduce);
         let op = reduce.reduce_op().unwrap_or(Op::Add);

@@ -4,6 +4,7 @@
 //! In: a kernel graph (see `uop`), whose root is a `Sink` of `Store(Index(Param, i[, gate]), value, ranges...)`, and a
 //! [`Target`]. Out: a [`Program`]. Depends on `uop` only.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod accumulate;
 mod affine;

@@ -67,14 +67,14 @@ pub(super) fn first_range(op: Op) -> Option<usize> {
 impl<'a> Scopes<'a> {
     /// # Errors
     /// A range that no Store or Reduce closes, or loops that cross.
-    pub fn of(sink: &'a UOp) -> Result<Scopes<'a>, CodegenError> {
+    pub(crate) fn of(sink: &'a UOp) -> Result<Scopes<'a>, CodegenError> {
         Scopes::build(Order::of(sink)).map_err(|failed| match failed {
             NotPlaced::Error(e) => e,
             NotPlaced::Clash(range, facts) => CodegenError::CrossedLoops(facts.order.nodes()[range as usize].render()),
         })
     }
 
-    pub fn build(order: Order<'a>) -> Result<Scopes<'a>, NotPlaced<'a>> {
+    pub(crate) fn build(order: Order<'a>) -> Result<Scopes<'a>, NotPlaced<'a>> {
         let n = order.len();
         let root = Scope { parent: ROOT, depth: 0, range: u32::MAX, level: 0 };
         let mut root_store = vec![false; n];
@@ -93,33 +93,33 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    pub fn node(&self, k: usize) -> &'a UOp {
+    pub(crate) fn node(&self, k: usize) -> &'a UOp {
         self.order.nodes()[k]
     }
-    pub fn srcs(&self, k: usize) -> &[u32] {
+    pub(crate) fn srcs(&self, k: usize) -> &[u32] {
         self.order.srcs(k)
     }
     /// The loop directly inside `outer` on the path to `inner`.
-    pub fn child_towards(&self, outer: u32, mut inner: u32) -> u32 {
+    pub(crate) fn child_towards(&self, outer: u32, mut inner: u32) -> u32 {
         while self.scopes[inner as usize].parent != outer {
             inner = self.scopes[inner as usize].parent;
         }
         inner
     }
-    pub fn depth(&self, scope: u32) -> u32 {
+    pub(crate) fn depth(&self, scope: u32) -> u32 {
         self.scopes[scope as usize].depth
     }
     /// Whether node `k` closes loops and its result has users: a reduction, or a scratch area that is filled.
-    pub fn is_unit(&self, k: usize) -> bool {
+    pub(crate) fn is_unit(&self, k: usize) -> bool {
         first_range(self.node(k).op()).is_some_and(|f| self.srcs(k).len() > f) && !self.root_store[k]
     }
     /// Scope of the outermost loop of such a node.
-    pub fn outermost(&self, k: usize) -> u32 {
+    pub(crate) fn outermost(&self, k: usize) -> u32 {
         let first = first_range(self.node(k).op()).unwrap_or(0);
         self.scope[self.srcs(k)[first] as usize]
     }
     /// The innermost scope of the sources of such a node, or of a Store: the body of its last loop.
-    pub fn body(&self, k: usize) -> u32 {
+    pub(crate) fn body(&self, k: usize) -> u32 {
         match first_range(self.node(k).op()) {
             Some(f) if self.srcs(k).len() > f => self.scope[*self.srcs(k).last().unwrap_or(&0) as usize],
             _ => self.scope[k],

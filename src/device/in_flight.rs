@@ -43,7 +43,7 @@ impl std::fmt::Debug for InFlight {
 impl InFlight {
     /// Begins a submission, and releases what completed ones kept. The previous one may have been abandoned.
     #[inline]
-    pub fn begin(&mut self, timeline: &Timeline) {
+    pub(crate) fn begin(&mut self, timeline: &Timeline) {
         self.waits.clear();
         let submitted = timeline.submitted();
         // An abandoned submission may have kept something that an older one uses, too: it is kept until everything
@@ -55,32 +55,32 @@ impl InFlight {
 
     /// Releases what submissions up to `completed` kept.
     #[inline]
-    pub fn release(&mut self, completed: u64) {
+    pub(crate) fn release(&mut self, completed: u64) {
         while self.kept.pop_front_if(|(until, _)| *until <= completed).is_some() {}
     }
 
     /// Releases everything, after the queue has ended.
     #[cfg(any(feature = "amd", feature = "nv"))]
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.waits.clear();
         self.kept.clear();
     }
 
     /// Makes the submission wait for a point.
-    pub fn wait_for(&mut self, point: &Point) {
+    pub(crate) fn wait_for(&mut self, point: &Point) {
         add_wait(&mut self.waits, point);
     }
 
     /// Makes the submission, on `timeline`, wait for other queues' uses of a memory.
     #[inline]
-    pub fn wait_for_memory(&mut self, timeline: &Arc<Timeline>, memory: &Memory) {
+    pub(crate) fn wait_for_memory(&mut self, timeline: &Arc<Timeline>, memory: &Memory) {
         memory.uses().hazards(timeline, &mut self.waits);
     }
 
     /// Makes the submission wait for its commands' points, and for other queues' uses of their memories. All hazards
     /// are read before any use is marked, so that two submissions to two queues never wait for each other.
     #[inline]
-    pub fn wait_for_all(&mut self, timeline: &Arc<Timeline>, commands: &[Command]) {
+    pub(crate) fn wait_for_all(&mut self, timeline: &Arc<Timeline>, commands: &[Command]) {
         for command in commands {
             if let Command::Wait(point) = command {
                 self.wait_for(point);
@@ -94,7 +94,11 @@ impl InFlight {
     /// # Errors
     /// The first error of `emit`.
     #[inline]
-    pub fn emit_waits<E>(&mut self, value: u64, mut emit: impl FnMut(&Point) -> Result<bool, E>) -> Result<(), E> {
+    pub(crate) fn emit_waits<E>(
+        &mut self,
+        value: u64,
+        mut emit: impl FnMut(&Point) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let Self { waits, kept } = self;
         for point in waits.drain(..) {
             if emit(&point)? {
@@ -106,13 +110,13 @@ impl InFlight {
 
     /// Keeps something alive until the submission of `value` is done.
     #[inline]
-    pub fn keep(&mut self, value: u64, what: Kept) {
+    pub(crate) fn keep(&mut self, value: u64, what: Kept) {
         self.kept.push_back((value, what));
     }
 
     /// Keeps a kernel alive; consecutive launches of it are one entry, kept until the last of them is done.
     #[inline]
-    pub fn keep_kernel(&mut self, value: u64, kernel: &Kernel) {
+    pub(crate) fn keep_kernel(&mut self, value: u64, kernel: &Kernel) {
         match self.kept.back_mut() {
             Some((until, Kept::Kernel(last))) if last.entry() == kernel.entry() => *until = value,
             _ => self.kept.push_back((value, Kept::Kernel(kernel.clone()))),
@@ -138,12 +142,12 @@ pub(crate) struct RoomWait {
 
 impl RoomWait {
     /// Whether `timeout` has passed since the first call.
-    pub fn is_over(&mut self, timeout: Duration) -> bool {
+    pub(crate) fn is_over(&mut self, timeout: Duration) -> bool {
         let now = Instant::now();
         now >= *self.deadline.get_or_insert_with(|| now + timeout)
     }
 
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.backoff.pause();
     }
 }

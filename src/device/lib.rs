@@ -8,6 +8,7 @@
 //! i64 bits.
 //! A GPU kernel runs the workgroups of its [`Geometry`] and reads its arguments from a block, in order and naturally
 //! aligned.
+#![warn(unreachable_pub)]
 
 #[cfg(feature = "amd")]
 pub mod amd;

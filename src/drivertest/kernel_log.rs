@@ -94,7 +94,7 @@ fn lines(port: &dyn Port) -> Option<Vec<(u64, u64, String)>> {
 impl Cursor {
     /// The end of the log as it is.
     #[must_use]
-    pub fn at_end(port: &dyn Port) -> Self {
+    pub(crate) fn at_end(port: &dyn Port) -> Self {
         match lines(port) {
             Some(lines) => Self { next: lines.last().map_or(0, |(_, sequence, _)| sequence + 1), blind: false },
             None => Self { next: 0, blind: true },
@@ -103,14 +103,14 @@ impl Cursor {
 
     /// All that came after it, of whatever level and process.
     #[must_use]
-    pub fn lines(self, port: &dyn Port) -> Vec<String> {
+    pub(crate) fn lines(self, port: &dyn Port) -> Vec<String> {
         let new = lines(port).unwrap_or_default().into_iter().filter(|(_, seq, _)| !self.blind && *seq >= self.next);
         new.map(|(_, _, text)| text).collect()
     }
 
     /// Warnings and errors after it, but for remarks on refused calls and lines of other processes.
     #[must_use]
-    pub fn warnings(self, port: &dyn Port) -> Vec<String> {
+    pub(crate) fn warnings(self, port: &dyn Port) -> Vec<String> {
         if self.blind {
             return Vec::new();
         }

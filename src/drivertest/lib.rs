@@ -8,6 +8,7 @@
 //! docs/guide/drivertest.md.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod bench;
 pub mod bisect;

@@ -21,6 +21,7 @@
 //! (`.init_array`), indirect functions, unwinding tables (`.eh_frame` is not loaded), merging of string sections (they
 //! are loaded as they are).
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod abi;
 pub mod amdgpu;

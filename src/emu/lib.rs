@@ -6,6 +6,7 @@
 //! Place in the arrows: `emu` uses `ioctl`, of `hcq` packets and bit fields, and of `isa` the table of SASS; no other
 //! room but `engine` knows that it exists.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 #[cfg(feature = "amd")]
 pub mod amdgpu;

@@ -13,12 +13,12 @@ impl Pauses {
     const MOST_US: u64 = 200;
 
     /// For a queue; seed 0: none.
-    pub fn new(seed: u64, queue: u32) -> Self {
+    pub(crate) fn new(seed: u64, queue: u32) -> Self {
         Self { state: if seed == 0 { 0 } else { seed ^ u64::from(queue + 1) << 32 | 1 } }
     }
 
     /// Sleeps, one time in four.
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         if self.state == 0 {
             return;
         }

@@ -57,17 +57,17 @@ impl Stores {
     }
 
     /// Notes stored bytes.
-    pub fn store(&self, va: u64, bytes: &[u8]) {
+    pub(crate) fn store(&self, va: u64, bytes: &[u8]) {
         store(&mut self.lock(), va, bytes);
     }
 
     /// Puts what was stored over bytes that memory has.
-    pub fn over(&self, va: u64, bytes: &mut [u8]) {
+    pub(crate) fn over(&self, va: u64, bytes: &mut [u8]) {
         over(&self.lock(), va, bytes);
     }
 
     /// Replaces a number of 4 or 8 bytes, of which memory has these; the old one.
-    pub fn update(&self, va: u64, memory: &[u8], change: &mut dyn FnMut(u64) -> u64) -> u64 {
+    pub(crate) fn update(&self, va: u64, memory: &[u8], change: &mut dyn FnMut(u64) -> u64) -> u64 {
         let mut words = self.lock();
         let mut bytes = [0; 8];
         bytes[..memory.len()].copy_from_slice(memory);
@@ -78,7 +78,7 @@ impl Stores {
     }
 
     /// The first byte that differs from what another run has stored since; `read` reads memory.
-    pub fn difference(&self, other: &Stores, mut read: impl FnMut(u64, &mut [u8])) -> Option<Difference> {
+    pub(crate) fn difference(&self, other: &Stores, mut read: impl FnMut(u64, &mut [u8])) -> Option<Difference> {
         let (checked, fast) = (self.lock(), other.lock());
         let mut all: Vec<u64> = checked.keys().chain(fast.keys()).copied().collect();
         all.sort_unstable();

@@ -22,11 +22,11 @@ pub(super) struct Bounded<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Bounded { young: HashMap::new(), old: HashMap::new(), half: (limit / 2).max(1) }
     }
 
-    pub fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
@@ -38,7 +38,7 @@ impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
         Some(value)
     }
 
-    pub fn insert(&mut self, key: K, value: V) {
+    pub(crate) fn insert(&mut self, key: K, value: V) {
         self.old.remove(&key);
         if self.young.len() >= self.half && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
@@ -46,11 +46,11 @@ impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
         self.young.insert(key, value);
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.young.iter().chain(&self.old)
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
     }
@@ -75,7 +75,7 @@ pub(super) struct DiskCache {
 }
 
 impl DiskCache {
-    pub fn new(folder: &Path) -> DiskCache {
+    pub(crate) fn new(folder: &Path) -> DiskCache {
         DiskCache::within(folder, LIMIT_BYTES)
     }
 
@@ -84,7 +84,7 @@ impl DiskCache {
     }
 
     /// The cached value of a kind for a key.
-    pub fn get(&self, kind: &str, key: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn get(&self, kind: &str, key: &[u8]) -> Option<Vec<u8>> {
         let path = self.path(kind, key);
         let value = parse(&fs::read(&path).ok()?, key)?.to_vec();
         // Marks the entry as recently used.
@@ -94,7 +94,7 @@ impl DiskCache {
     }
 
     /// Caches a value; errors are ignored, and the value is computed again next time.
-    pub fn put(&self, kind: &str, key: &[u8], value: &[u8]) {
+    pub(crate) fn put(&self, kind: &str, key: &[u8], value: &[u8]) {
         let (path, bytes) = (self.path(kind, key), entry(key, value));
         let written = self.write_whole(&path, &bytes).and_then(|()| self.clean(bytes.len() as u64));
         written.unwrap_or_else(|e| log::debug!("{}: {e}", path.display()));

@@ -77,7 +77,7 @@ impl KernelCache {
     }
 
     /// Removes all kernels.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.kernels().clear();
     }
 

@@ -46,7 +46,7 @@ pub fn attached(buffer: &BufferRef) -> Option<Location> {
 pub(crate) struct AllocationId(Arc<dyn Any + Send + Sync>);
 
 impl AllocationId {
-    pub fn is_same(&self, o: &AllocationId) -> bool {
+    pub(crate) fn is_same(&self, o: &AllocationId) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&o.0))
     }
 }

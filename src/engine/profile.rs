@@ -295,7 +295,7 @@ pub(super) struct Timed {
 
 impl Timed {
     /// Of a list of stamped commands.
-    pub fn new(profile: &Arc<Profile>, commands: Vec<Stamped>) -> Arc<Timed> {
+    pub(crate) fn new(profile: &Arc<Profile>, commands: Vec<Stamped>) -> Arc<Timed> {
         let timed = Arc::new(Timed { profile: profile.clone(), commands, last: Mutex::default() });
         let mut lists = locked(&profile.lists);
         lists.retain(|l| l.strong_count() > 0);
@@ -305,7 +305,7 @@ impl Timed {
     }
 
     /// Fetches the times of the last replay if it is done; if not, they are lost.
-    pub fn fetch(&self) {
+    pub(crate) fn fetch(&self) {
         let Some((point, at_ns)) = locked(&self.last).take() else { return };
         if point.is_done() {
             self.profile.add(&self.commands, at_ns);
@@ -315,7 +315,7 @@ impl Timed {
     }
 
     /// The list was started.
-    pub fn started(&self, point: Point, at_ns: u64) {
+    pub(crate) fn started(&self, point: Point, at_ns: u64) {
         *locked(&self.last) = Some((point, at_ns));
     }
 }

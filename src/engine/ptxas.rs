@@ -26,7 +26,7 @@ pub(crate) struct Ptxas {
 impl Ptxas {
     /// The assembler at `path`; `cache_dir` is the folder of the disk cache.
     #[must_use]
-    pub fn new(path: &Path, cache_dir: Option<&Path>) -> Self {
+    pub(crate) fn new(path: &Path, cache_dir: Option<&Path>) -> Self {
         let kept = cache_dir.map(DiskCache::new);
         Self { path: path.to_path_buf(), identity: identity(path), made: Mutex::new(Bounded::new(LIMIT)), kept }
     }

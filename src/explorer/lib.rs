@@ -7,6 +7,7 @@
 //! is read back by [`read::record`] for a report or a comparison.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 pub mod diff;
 mod graph;

@@ -15,6 +15,7 @@
 //! | copy queue | SDMA | CE |
 //! | ring, wptr, rptr | ring, wptr, rptr | GPFIFO, GP_PUT, GP_GET |
 //! | bound words | IB | push buffer |
+#![warn(unreachable_pub)]
 
 pub mod bits;
 pub mod kernargs;

@@ -4,6 +4,7 @@
 //! list of back ends is the engine's. Depends on `codegen` (Program, Target, register allocation), `uop` and `elf`
 //! (Object); does no I/O.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod backend;
 

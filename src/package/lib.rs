@@ -4,6 +4,7 @@
 //! package does is not checked: whoever runs one trusts it as a program.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 mod check;
 mod contents;

@@ -3,6 +3,7 @@
 //! Layer: beside `engine`: uses `device` and `package`, and what these are made of; no compiler is below it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 mod choose;
 mod error;

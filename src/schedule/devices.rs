@@ -180,7 +180,7 @@ impl DeviceTraits {
 pub(crate) struct Devices(Vec<(Arc<str>, DeviceTraits)>);
 
 impl Devices {
-    pub fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) {
+    pub(crate) fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) {
         self.0.retain(|(name, _)| name != device);
         self.0.push((device.clone(), traits));
     }
@@ -188,7 +188,7 @@ impl Devices {
     pub(super) fn fuses(&self, fused: &UOp) -> bool {
         fused.device().is_none_or(|d| self.traits(d).fuses(fused))
     }
-    pub fn traits(&self, device: &str) -> DeviceTraits {
+    pub(crate) fn traits(&self, device: &str) -> DeviceTraits {
         self.0.iter().find(|(name, _)| **name == *device).map(|(_, traits)| traits.clone()).unwrap_or_default()
     }
 }

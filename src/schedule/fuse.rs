@@ -38,7 +38,7 @@ pub(crate) enum Apart {
 
 impl Apart {
     /// In a sentence.
-    pub fn why(self) -> &'static str {
+    pub(crate) fn why(self) -> &'static str {
         match self {
             Apart::Alone => "a copy, a kernel of the user's or an attention is a step of its own",
             Apart::Devices => "they run on different devices",

@@ -37,11 +37,11 @@ pub(crate) struct Chosen<'d> {
 }
 
 impl<'d> Chosen<'d> {
-    pub fn of(roots: &[(UOp, Arc<str>)], devices: &'d Devices) -> Chosen<'d> {
+    pub(crate) fn of(roots: &[(UOp, Arc<str>)], devices: &'d Devices) -> Chosen<'d> {
         Chosen { roots: roots.iter().map(|r| r.0.clone()).collect(), devices, used: None, known: UMap::default() }
     }
 
-    pub fn has(&mut self, fused: &UOp) -> bool {
+    pub(crate) fn has(&mut self, fused: &UOp) -> bool {
         if let Some(known) = self.known.get(fused) {
             return *known;
         }

@@ -33,7 +33,7 @@ pub(crate) fn values(u: &UOp) -> &[UOp] {
 }
 
 impl Graph {
-    pub fn new(key: &Key, known: &Devices) -> Graph {
+    pub(crate) fn new(key: &Key, known: &Devices) -> Graph {
         let roots = key.graph.src().to_vec();
         let order = value_order(&roots);
         let mut g = Graph {
@@ -81,27 +81,27 @@ impl Graph {
         g
     }
 
-    pub fn users(&self, u: &UOp) -> &[UOp] {
+    pub(crate) fn users(&self, u: &UOp) -> &[UOp] {
         self.users.get(u).map_or(&[], Vec::as_slice)
     }
-    pub fn device(&self, u: &UOp) -> u32 {
+    pub(crate) fn device(&self, u: &UOp) -> u32 {
         self.devices.get(u).copied().unwrap_or(0)
     }
     /// What the device of a number is called.
-    pub fn name(&self, device: u32) -> Arc<str> {
+    pub(crate) fn name(&self, device: u32) -> Arc<str> {
         self.names.get(device as usize).cloned().unwrap_or_default()
     }
     /// What the device of a value is like.
-    pub fn traits(&self, u: &UOp) -> DeviceTraits {
+    pub(crate) fn traits(&self, u: &UOp) -> DeviceTraits {
         self.traits.get(self.device(u) as usize).cloned().unwrap_or_default()
     }
     /// Whether a device is host data or a file, which no queue writes.
-    pub fn is_data(&self, device: u32) -> bool {
+    pub(crate) fn is_data(&self, device: u32) -> bool {
         let name = self.name(device);
         &*name == "HOST" || name.starts_with("DISK")
     }
     /// A value of constants, counters and variables only: computing it again costs no load.
-    pub fn is_pure(&self, u: &UOp) -> bool {
+    pub(crate) fn is_pure(&self, u: &UOp) -> bool {
         !self.reads_memory.get(u).copied().unwrap_or(false)
     }
 }

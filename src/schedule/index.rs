@@ -20,7 +20,7 @@ pub(crate) struct Lin {
 
 impl Lin {
     /// Reads `u` as a linear combination; `None` if a coefficient overflows.
-    pub fn of(u: &UOp) -> Option<Lin> {
+    pub(crate) fn of(u: &UOp) -> Option<Lin> {
         let mut lin = Lin::default();
         lin.accumulate(u, 1)?;
         Some(lin)
@@ -87,7 +87,7 @@ impl Lin {
     }
 
     /// The combination as an expression, terms in canonical order: largest stride first, then by range number.
-    pub fn build(mut self) -> UOp {
+    pub(crate) fn build(mut self) -> UOp {
         self.recombine();
         self.terms.retain(|t| t.1 != 0);
         sort::by_key(&mut self.terms, |(a, k)| {
@@ -106,20 +106,20 @@ impl Lin {
     }
 
     /// The sum without its multiple of `atom`, whatever the factor.
-    pub fn without_term(mut self, atom: &UOp) -> UOp {
+    pub(crate) fn without_term(mut self, atom: &UOp) -> UOp {
         self.terms.retain(|t| t.0 != *atom);
         self.build()
     }
 
     /// The other terms, if `atom` is in the sum exactly once.
-    pub fn without(mut self, atom: &UOp) -> Option<UOp> {
+    pub(crate) fn without(mut self, atom: &UOp) -> Option<UOp> {
         let at = self.terms.iter().position(|t| t.0 == *atom && t.1 == 1)?;
         self.terms.remove(at);
         Some(self.build())
     }
 
     /// The range of `ranges` that the sum determines when the others are known, if it contains no other of them.
-    pub fn only_of(&self, ranges: &[UOp]) -> Option<UOp> {
+    pub(crate) fn only_of(&self, ranges: &[UOp]) -> Option<UOp> {
         let mut found = None;
         for (atom, _) in self.terms.iter().filter(|t| t.1 != 0) {
             match ranges.iter().find(|r| *r == atom) {

@@ -62,26 +62,26 @@ pub(crate) fn product(ranges: &[UOp]) -> u64 {
 
 impl Job {
     /// Element visits: output elements and all iterations of the reduces.
-    pub fn work(&self) -> u64 {
+    pub(crate) fn work(&self) -> u64 {
         let reduce = |r: &Reduced| product(&r.ranges).saturating_mul(product(&ranges_in(&r.place.idx)));
         self.reduces.iter().map(reduce).fold(product(&self.loops), u64::saturating_add)
     }
     /// A reduce over inputs none of which depends on all loops: each is read many times, as in a matmul.
-    pub fn reuses_inputs(&self) -> bool {
+    pub(crate) fn reuses_inputs(&self) -> bool {
         let all = self.loops.len() + self.reduces.iter().map(|r| r.ranges.len()).sum::<usize>();
         !self.reduces.is_empty() && self.reads.len() > 1 && self.reads.iter().all(|r| ranges_in([&r.flat]).len() < all)
     }
     /// Extents of the reduces, outer to inner stages.
-    pub fn reduce_ends(&self) -> Vec<Vec<UOp>> {
+    pub(crate) fn reduce_ends(&self) -> Vec<Vec<UOp>> {
         let ends = |r: &Reduced| r.ranges.iter().map(|x| x.src()[0].clone()).collect();
         self.reduces.iter().map(ends).collect()
     }
     /// A step of its own, from memory to memory.
-    pub fn is_copy(&self) -> bool {
+    pub(crate) fn is_copy(&self) -> bool {
         matches!(self.kind, JobKind::Copy { .. } | JobKind::Custom { .. })
     }
     /// What such a step reads.
-    pub fn sources(&self) -> &[Region] {
+    pub(crate) fn sources(&self) -> &[Region] {
         match &self.kind {
             JobKind::Copy { src } => std::slice::from_ref(src),
             JobKind::Custom { src } => src,

@@ -103,7 +103,7 @@ pub(crate) fn identity(op: Op, dtype: DType) -> UOp {
 
 impl<'a> Lowerer<'a> {
     /// New ranges are numbered from `first_range`.
-    pub fn new(cut: &'a dyn Fn(&UOp) -> Cut, first_range: u32) -> Self {
+    pub(crate) fn new(cut: &'a dyn Fn(&UOp) -> Cut, first_range: u32) -> Self {
         Lowerer {
             cut,
             memo: HashMap::default(),
@@ -114,17 +114,17 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    pub fn next_range(&self) -> u32 {
+    pub(crate) fn next_range(&self) -> u32 {
         self.next_range
     }
 
     /// The elementwise nodes that were lowered, once for each place.
-    pub fn computed(&self) -> impl Iterator<Item = &UOp> {
+    pub(crate) fn computed(&self) -> impl Iterator<Item = &UOp> {
         self.memo.keys().map(|k| &k.0).filter(|u| u.op().is_elementwise())
     }
 
     /// The value of `node` at `idx`; the node itself is computed even if it is stored.
-    pub fn lower_own(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
+    pub(crate) fn lower_own(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
         let place = Rc::new(AccessPoint { idx: idx.into(), gate: None, version: None });
         if let Some(known) = self.memo.get(&(node.clone(), place.clone())) {
             return Ok(known.clone());
@@ -134,7 +134,7 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The value of `node` at `idx`.
-    pub fn lower(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
+    pub(crate) fn lower(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
         let place = Rc::new(AccessPoint { idx: idx.into(), gate: None, version: None });
         let (deps, extra) = self.enter(node, &place)?;
         self.run(Some((node.clone(), place, (deps, extra))))

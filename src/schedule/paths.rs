@@ -20,7 +20,7 @@ pub(crate) struct Paths {
 impl Paths {
     /// Of `count` kernels and edges (earlier, later). Edges of a cycle, which no order satisfies, are followed once.
     #[must_use]
-    pub fn of(count: usize, edges: &[(usize, usize)]) -> Self {
+    pub(crate) fn of(count: usize, edges: &[(usize, usize)]) -> Self {
         let words = count.div_ceil(BITS);
         let empty = vec![0; count * words];
         let mut paths = Self { words, behind: empty.clone(), before: empty };
@@ -38,7 +38,7 @@ impl Paths {
 
     /// Whether some other kernel must run between two.
     #[must_use]
-    pub fn are_apart(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn are_apart(&self, a: usize, b: usize) -> bool {
         let between = |first: usize, last: usize| {
             let pairs = self.row(&self.behind, first).iter().zip(self.row(&self.before, last));
             pairs.into_iter().any(|(x, y)| x & y != 0)
@@ -47,7 +47,7 @@ impl Paths {
     }
 
     /// `b` becomes the kernel of both, `a` none. No other runs between them.
-    pub fn merge(&mut self, a: usize, b: usize) {
+    pub(crate) fn merge(&mut self, a: usize, b: usize) {
         let words = self.words;
         for set in [&mut self.behind, &mut self.before] {
             for w in 0..words {

@@ -35,7 +35,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub fn new() -> Stored {
+    pub(crate) fn new() -> Stored {
         Stored {
             at: UMap::default(),
             temps: 0,
@@ -45,7 +45,7 @@ impl Stored {
         }
     }
 
-    pub fn insert(&mut self, g: &Graph, u: &UOp) {
+    pub(crate) fn insert(&mut self, g: &Graph, u: &UOp) {
         if self.at.contains_key(u) || self.inside.contains(u) {
             return;
         }
@@ -58,7 +58,7 @@ impl Stored {
     }
 
     /// How lowering treats `u` when everything stored is read from memory.
-    pub fn cut(&self, u: &UOp) -> Cut {
+    pub(crate) fn cut(&self, u: &UOp) -> Cut {
         match self.at.get(u) {
             Some(p) if !self.recompute.contains(u) => Cut::Stored(p.clone()),
             _ if matches!(u.op(), Op::Assign | Op::After) => Cut::Memory,
@@ -67,7 +67,7 @@ impl Stored {
     }
 
     /// `u` as movement over memory, if it is that: what a realised node is replaced by.
-    pub fn view(&self, u: &UOp) -> Option<UOp> {
+    pub(crate) fn view(&self, u: &UOp) -> Option<UOp> {
         let mut chain = Vec::new();
         let mut u = u.clone();
         let mut view = loop {
@@ -94,7 +94,7 @@ impl Stored {
     /// [`Stored::view`] of a root. One that has to be dense, and is, is the run of elements that it is in memory: the
     /// movement that leads there may be more than a reader of memory follows (the one element of an expanded axis,
     /// say).
-    pub fn root_view(&self, u: &UOp) -> Result<Option<UOp>, ScheduleError> {
+    pub(crate) fn root_view(&self, u: &UOp) -> Result<Option<UOp>, ScheduleError> {
         let sizes: Option<Vec<i64>> = u.shape().iter().map(Dim::as_int).collect();
         let region = if u.op() == Op::Contiguous && !self.at.contains_key(u) { self.region(u)? } else { None };
         let (Some(sizes), Some(r)) = (sizes, region) else { return Ok(self.view(u)) };
@@ -104,7 +104,7 @@ impl Stored {
     }
 
     /// The dense region that `u` is, if it is one.
-    pub fn region(&self, u: &UOp) -> Result<Option<Region>, ScheduleError> {
+    pub(crate) fn region(&self, u: &UOp) -> Result<Option<Region>, ScheduleError> {
         if self.view(u).is_none() {
             return Ok(None);
         }
@@ -125,7 +125,7 @@ impl Stored {
 
 impl Stored {
     /// The memory that a user's kernel reads, a source each.
-    pub fn sources_of(&self, custom: &UOp) -> Result<Vec<Region>, ScheduleError> {
+    pub(crate) fn sources_of(&self, custom: &UOp) -> Result<Vec<Region>, ScheduleError> {
         let lost = ScheduleError::Malformed { op: Op::Custom, why: "a source has no dense memory of its own" };
         let one = |s: &UOp| self.region(s)?.filter(|r| r.offset == 0).ok_or(lost.clone());
         custom.src().iter().map(one).collect()

@@ -4,6 +4,7 @@
 //! of machine code each. Lists that are short, or sorted only once at startup, share one copy: it sorts the elements'
 //! indices and compares through a function pointer. Hot sorts call the standard library directly.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 use smallvec::SmallVec;
 use std::cmp::Ordering;

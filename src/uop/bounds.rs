@@ -32,11 +32,11 @@ impl Bounds {
 pub(super) struct Packed(u64, u64);
 
 impl Packed {
-    pub fn new(b: Bounds) -> Packed {
+    pub(crate) fn new(b: Bounds) -> Packed {
         Packed(b.min as u64, b.max as u64)
     }
     /// The bounds of a node of this type.
-    pub fn of(self, dtype: DType) -> Bounds {
+    pub(crate) fn of(self, dtype: DType) -> Bounds {
         match dtype.scalar {
             Scalar::U64 => Bounds::new(self.0 as i128, self.1 as i128),
             s if s.is_int() || s == Scalar::Bool => Bounds::new(self.0 as i64 as i128, self.1 as i64 as i128),

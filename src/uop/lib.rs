@@ -12,6 +12,7 @@
 //!   one kernel graph.
 //! * **linear program** (`codegen` → `isa`): a list of nodes in execution order; see `codegen::program`.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod arg;
 mod bounds;

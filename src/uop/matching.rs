@@ -86,7 +86,7 @@ fn same_value(a: ConstVal, b: ConstVal) -> bool {
 }
 
 impl<'a> Search<'a, '_> {
-    pub fn node(&mut self, p: &'a Pat, u: &'a UOp, next: &Next<'a, '_>) -> bool {
+    pub(crate) fn node(&mut self, p: &'a Pat, u: &'a UOp, next: &Next<'a, '_>) -> bool {
         if !p.ops.has(u.op()) || !p.scalars.has(u.dtype().scalar) {
             return false;
         }

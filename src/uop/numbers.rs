@@ -30,7 +30,7 @@ const SMALLEST: usize = 256;
 
 impl Numbers {
     /// An empty table. Return it with [`Numbers::give_back`].
-    pub fn borrow_table() -> Numbers {
+    pub(crate) fn borrow_table() -> Numbers {
         let kept = POOL.try_with(|p| p.borrow_mut().pop()).ok().flatten();
         let mut n = kept.unwrap_or_else(|| Numbers { slots: vec![Slot::default(); SMALLEST], generation: 0, used: 0 });
         n.used = 0;
@@ -42,7 +42,7 @@ impl Numbers {
         n
     }
 
-    pub fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         if self.slots.is_empty() || self.slots.len() > LARGEST {
             return;
         }
@@ -66,13 +66,13 @@ impl Numbers {
         at
     }
 
-    pub fn get(&self, u: &UOp) -> Option<u32> {
+    pub(crate) fn get(&self, u: &UOp) -> Option<u32> {
         let slot = &self.slots[self.find(u.id())];
         (slot.generation == self.generation).then_some(slot.number)
     }
 
     /// Numbers a node that has no number yet.
-    pub fn set(&mut self, u: &UOp, number: u32) {
+    pub(crate) fn set(&mut self, u: &UOp, number: u32) {
         if self.used * 2 >= self.slots.len() {
             self.grow();
         }

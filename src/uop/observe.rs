@@ -22,13 +22,13 @@ pub(super) struct Observers {
 
 impl Observers {
     /// The observers of this thread.
-    pub fn now() -> Observers {
+    pub(crate) fn now() -> Observers {
         NOW.get()
     }
 
     /// Reports one applied rule. The error is a node that is not allowed in the stage.
     #[inline]
-    pub fn applied(self, rule: &'static str, before: &UOp, after: &UOp) -> Result<(), RewriteError> {
+    pub(crate) fn applied(self, rule: &'static str, before: &UOp, after: &UOp) -> Result<(), RewriteError> {
         if self.traced {
             trace::record(rule, before, after);
         }
@@ -40,7 +40,7 @@ impl Observers {
 pub(super) struct Observed(Observers);
 
 impl Observed {
-    pub fn by(observers: Observers) -> Observed {
+    pub(crate) fn by(observers: Observers) -> Observed {
         Observed(NOW.replace(observers))
     }
 }

@@ -202,7 +202,7 @@ mod system {
     use super::{Functions, Id, Objc, Sel};
     use std::ffi::{c_char, c_void};
 
-    pub const TABLE: Objc = Objc {
+    pub(crate) const TABLE: Objc = Objc {
         tap: None,
         functions: Functions {
             msg_send: objc_msgSend,

@@ -41,11 +41,11 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Where its GPU stores how far it has read.
-    pub fn get_address(&self) -> u64 {
+    pub(crate) fn get_address(&self) -> u64 {
         self.userd.wrapping_add(GP_GET)
     }
 
-    pub fn put_address(&self) -> u64 {
+    pub(crate) fn put_address(&self) -> u64 {
         self.userd.wrapping_add(GP_PUT)
     }
 }
@@ -72,7 +72,7 @@ fn behind<'a>(desc: &'static Desc, call: &'a IoctlEvent, wanted: &Layout) -> Opt
 }
 
 impl Channels {
-    pub fn follow(&mut self, what: &What) {
+    pub(crate) fn follow(&mut self, what: &What) {
         let What::Ioctl(call) = what else { return };
         let Some(desc) = find_form(call.request, call.before.len()).filter(|_| call.result.is_ok()) else { return };
         if desc.name == uvm::MAP_EXTERNAL_ALLOCATION.desc.name {
@@ -128,12 +128,12 @@ impl Channels {
     }
 
     /// The channel that a doorbell's value is for.
-    pub fn rung(&mut self, value: u64) -> Option<&mut Channel> {
+    pub(crate) fn rung(&mut self, value: u64) -> Option<&mut Channel> {
         self.live.iter_mut().find(|c| c.token == Some(value))
     }
 
     /// The packets of a doorbell, `allowance` bytes at most.
-    pub fn submission(&mut self, value: u64, memory: &Memory, allowance: usize) -> Option<Submission> {
+    pub(crate) fn submission(&mut self, value: u64, memory: &Memory, allowance: usize) -> Option<Submission> {
         let channel = self.rung(value)?;
         let put = u64::from(memory.word(channel.put_address())) % channel.entries;
         let (mut bytes, mut at) = (Vec::new(), channel.put);

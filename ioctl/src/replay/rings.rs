@@ -34,7 +34,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Bytes in one unit of the pointers.
-    pub fn unit_bytes(&self) -> u64 {
+    pub(crate) fn unit_bytes(&self) -> u64 {
         match self.queue_type {
             kfd::QUEUE_TYPE_COMPUTE => 4,
             kfd::QUEUE_TYPE_COMPUTE_AQL => 64,
@@ -43,7 +43,7 @@ impl Queue {
     }
 
     /// The write pointer that a doorbell's value means, in bytes. AQL's value is the last packet's number.
-    pub fn put_of(&self, value: u64) -> u64 {
+    pub(crate) fn put_of(&self, value: u64) -> u64 {
         let is_aql = self.queue_type == kfd::QUEUE_TYPE_COMPUTE_AQL;
         value.wrapping_add(u64::from(is_aql)).wrapping_mul(self.unit_bytes())
     }
@@ -59,7 +59,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub fn follow(&mut self, what: &What) {
+    pub(crate) fn follow(&mut self, what: &What) {
         match what {
             What::Ioctl(call) if call.result.is_ok() => self.ioctl(call),
             What::Mmap { map, result: Ok(at) } => {
@@ -100,7 +100,7 @@ impl Queues {
     }
 
     /// The queue whose doorbell is at an address.
-    pub fn rung(&mut self, at: u64) -> Option<&mut Queue> {
+    pub(crate) fn rung(&mut self, at: u64) -> Option<&mut Queue> {
         let (start, (len, _, offset)) = self.maps.range(..=at).next_back()?;
         let inside = at - start;
         let doorbell = offset.wrapping_add(inside);

@@ -34,7 +34,7 @@ pub(crate) struct MemoryTest {
 }
 
 impl MemoryTest {
-    pub fn new(machine: &Machine, share: f64) -> Result<Self, BenchError> {
+    pub(crate) fn new(machine: &Machine, share: f64) -> Result<Self, BenchError> {
         let seed = |first: u32| {
             let t = Tensor::from_slice(&[first, 0u32], [2]).to(&machine.name).contiguous();
             t.realize().map(|_| t.clone()).map_err(BenchError::from)
@@ -58,20 +58,20 @@ impl MemoryTest {
         Ok(all)
     }
 
-    pub fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    pub fn part_bytes(&self, part: usize) -> u64 {
+    pub(crate) fn part_bytes(&self, part: usize) -> u64 {
         self.parts[part].count as u64 * 4
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         (0..self.parts()).map(|part| self.part_bytes(part)).sum()
     }
 
     /// Writes and compares a part.
-    pub fn round(&mut self, machine: &Machine, round: u64, part: usize) -> Result<Option<Finding>, BenchError> {
+    pub(crate) fn round(&mut self, machine: &Machine, round: u64, part: usize) -> Result<Option<Finding>, BenchError> {
         let seed = pattern(round);
         for memory in &self.seeds {
             machine.device().copy_in(memory, 0, &seed.map(u32::to_le_bytes).concat())?;

@@ -30,7 +30,7 @@ pub(crate) struct ProductTest {
 
 impl ProductTest {
     /// Those of a device: in f32, and in the type of its matrix units.
-    pub fn all(machine: &Machine) -> Result<Vec<Self>, BenchError> {
+    pub(crate) fn all(machine: &Machine) -> Result<Vec<Self>, BenchError> {
         let types: &[Scalar] = match machine.kind {
             Kind::Cpu => &[Scalar::F32],
             _ => &[Scalar::F32, Scalar::F16],
@@ -68,17 +68,17 @@ impl ProductTest {
     }
 
     /// Multiplications and additions of a round.
-    pub fn operations(&self) -> f64 {
+    pub(crate) fn operations(&self) -> f64 {
         2.0 * (self.n as f64).powi(3)
     }
 
     /// Elements compared in a round.
-    pub fn elements(&self) -> u64 {
+    pub(crate) fn elements(&self) -> u64 {
         (self.n * self.n) as u64
     }
 
     /// One product, compared.
-    pub fn round(&mut self, machine: &Machine, round: u64) -> Result<Option<Finding>, BenchError> {
+    pub(crate) fn round(&mut self, machine: &Machine, round: u64) -> Result<Option<Finding>, BenchError> {
         let (a, b) = (tile(2 * round + 1), tile(2 * round + 2));
         let want = product(&a, &b, (self.n / TILE) as i64);
         for (memory, values) in self.tiles.iter().zip([&a, &b, &want]) {

@@ -12,7 +12,7 @@ use doorbell::tensor::prelude::*;
 use doorbell_kernels::Peak;
 
 /// The entries.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case {
         name: "arithmetic/multiply-add",
         about: "peak rate of multiply-adds; by=asm is a hand-written kernel, by=made a generated one",
@@ -45,7 +45,7 @@ fn by_hand(machine: &Machine, of: &str) -> Result<Subject, BenchError> {
 }
 
 /// A peak kernel of the tables in `doorbell_kernels`, for NVIDIA's chips: multiply-adds and matrix units.
-pub fn peak(machine: &Machine, name: &str) -> Result<Subject, BenchError> {
+pub(crate) fn peak(machine: &Machine, name: &str) -> Result<Subject, BenchError> {
     let none = || BenchError::LeftOut(format!("there is no hand-written kernel {name}"));
     let row = Peak::find(name).filter(|_| machine.kind == Kind::Nv).ok_or_else(none)?;
     let kernel = machine.hand(name)?;

@@ -11,7 +11,7 @@ use doorbell::tensor::prelude::*;
 
 /// The entries.
 #[rustfmt::skip]
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     entry("product/square", "n x n times n x n; sums in f32",
         &[words("type", &["f32", "tf32", "f16", "bf16"]), sizes("n", &[1024, 4096, 8192], &[256, 1024], &[32])], square),
     entry("product/tall", "m x 4096 times 4096 x 4096, f16: a few rows, as in generating text",

@@ -28,7 +28,7 @@ fn tolerance(t: Scalar) -> f64 {
 
 impl Expect {
     /// `Some`: a message that says where the files differ.
-    pub fn check(&self) -> Result<Option<String>, CliError> {
+    pub(crate) fn check(&self) -> Result<Option<String>, CliError> {
         let name = &self.dtype;
         let t = Scalar::parse(name).ok_or_else(|| CliError::Usage(format!("expect: unknown dtype {name:?}")))?;
         let read = |path: &PathBuf| -> Result<Vec<f64>, CliError> {

@@ -38,7 +38,7 @@ struct Buffer<'a> {
 
 impl Job {
     /// Runs the launches of an object; returns the time of each in nanoseconds.
-    pub fn run(&self, object: &Object, open: &OpenDevice) -> Result<Vec<u64>, CliError> {
+    pub(crate) fn run(&self, object: &Object, open: &OpenDevice) -> Result<Vec<u64>, CliError> {
         let device = open.device.as_ref();
         let bytes = &object.bytes;
         let image = object.image(&self.kernel);

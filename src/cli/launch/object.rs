@@ -52,7 +52,7 @@ pub(crate) struct Object {
 impl Object {
     /// Reads an object for a kernel; a source text for the device's back end is assembled. `assembles` says that our
     /// assembler does it.
-    pub fn read(
+    pub(crate) fn read(
         path: &Path,
         kernel: &str,
         open: &OpenDevice,
@@ -69,7 +69,7 @@ impl Object {
     }
 
     /// Loaded under the kernel's name.
-    pub fn image<'a>(&'a self, kernel: &'a str) -> KernelImage<'a> {
+    pub(crate) fn image<'a>(&'a self, kernel: &'a str) -> KernelImage<'a> {
         let (bytes, entry) = (self.bytes.as_slice(), kernel);
         #[cfg(feature = "nv")]
         if let Some(functions) = &self.functions {
@@ -108,7 +108,7 @@ impl Object {
     }
 
     /// What its kernels printed, each line after the device's name; and an assertion that failed, as an error.
-    pub fn report(&self, device: &str) -> (Printed, Result<(), CliError>) {
+    pub(crate) fn report(&self, device: &str) -> (Printed, Result<(), CliError>) {
         let Some(calls) = &self.calls else { return (Printed::default(), Ok(())) };
         let report = calls.take();
         let lines = report.text().lines().map(|line| format!("{device}: {line}")).collect();

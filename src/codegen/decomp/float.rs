@@ -18,7 +18,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// `None` for types that compute in f32.
-    pub fn of(t: DType) -> Option<Layout> {
+    pub(crate) fn of(t: DType) -> Option<Layout> {
         let (int, uint, mantissa, bias) = match t.scalar {
             Scalar::F32 => (Scalar::I32, Scalar::U32, 23, 127),
             Scalar::F64 => (Scalar::I64, Scalar::U64, 52, 1023),
@@ -27,7 +27,7 @@ impl Layout {
         let magic = 1.5 * (1u64 << mantissa) as f64;
         Some(Layout { float: t, int: t.with_scalar(int), uint: t.with_scalar(uint), mantissa, bias, magic })
     }
-    pub fn double(self) -> bool {
+    pub(crate) fn double(self) -> bool {
         self.mantissa == 52
     }
 }

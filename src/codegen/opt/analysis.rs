@@ -47,7 +47,7 @@ pub(super) struct KernelAnalysis {
 }
 
 impl KernelAnalysis {
-    pub fn of(sink: &UOp) -> KernelAnalysis {
+    pub(crate) fn of(sink: &UOp) -> KernelAnalysis {
         let order = Order::of(sink);
         let (open, mut numbers) = (open_numbers(&order), Memo::new());
         let mut sites = vec![];
@@ -67,7 +67,7 @@ impl KernelAnalysis {
     }
 
     /// How index expression `i` moves along `r`.
-    pub fn motion(&mut self, i: &UOp, r: &UOp) -> Move {
+    pub(crate) fn motion(&mut self, i: &UOp, r: &UOp) -> Move {
         if i.dtype() != DType::INDEX {
             return if self.depends(i, r) { Move::Irregular } else { Move::Invariant };
         }
@@ -83,7 +83,7 @@ impl KernelAnalysis {
         if step == 0 { Move::Invariant } else { Move::Step(step) }
     }
 
-    pub fn depends(&self, u: &UOp, r: &UOp) -> bool {
+    pub(crate) fn depends(&self, u: &UOp, r: &UOp) -> bool {
         match (self.numbers.get(u), self.numbers.get(r)) {
             (Some(u), Some(r)) => self.open[*u as usize].contains(r),
             _ => false,
@@ -93,14 +93,14 @@ impl KernelAnalysis {
 
 impl Site {
     /// Product of the trip counts of all its loops; unknown sizes count with their maximum.
-    pub fn trips(&self) -> f64 {
+    pub(crate) fn trips(&self) -> f64 {
         self.outer.iter().chain(&self.inner).map(|r| (r.vmax() + 1) as f64).product()
     }
     /// The index expressions of its loads.
-    pub fn reads(&self) -> Vec<UOp> {
+    pub(crate) fn reads(&self) -> Vec<UOp> {
         self.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect()
     }
-    pub fn loops(&self) -> impl Iterator<Item = &UOp> {
+    pub(crate) fn loops(&self) -> impl Iterator<Item = &UOp> {
         self.outer.iter().chain(&self.inner)
     }
 }

@@ -54,7 +54,7 @@ struct Split {
 }
 
 impl<'a> OptKernel<'a> {
-    pub fn new(sink: UOp, target: &'a Target) -> OptKernel<'a> {
+    pub(crate) fn new(sink: UOp, target: &'a Target) -> OptKernel<'a> {
         let subs = last_sub(&sink);
         OptKernel {
             sink,
@@ -73,7 +73,7 @@ impl<'a> OptKernel<'a> {
     }
 
     /// The axes that opts refer to, by kind from the outside in, then by number.
-    pub fn axes(&self) -> Vec<UOp> {
+    pub(crate) fn axes(&self) -> Vec<UOp> {
         let mut last = self.axes.borrow_mut();
         if last.as_ref().is_none_or(|(of, _)| *of != self.sink) {
             *last = Some((self.sink.clone(), crate::axes(&self.sink)));
@@ -87,7 +87,7 @@ impl<'a> OptKernel<'a> {
     ///
     /// # Errors
     /// As [`OptKernel::apply`].
-    pub fn apply_to(&mut self, r: &UOp, make: impl Fn(usize) -> Opt) -> Result<Option<UOp>, CodegenError> {
+    pub(crate) fn apply_to(&mut self, r: &UOp, make: impl Fn(usize) -> Opt) -> Result<Option<UOp>, CodegenError> {
         let n = self.axes().iter().position(|a| a == r).unwrap_or(usize::MAX);
         self.remaining_loop = None;
         self.apply(make(n))?;
@@ -96,7 +96,7 @@ impl<'a> OptKernel<'a> {
 
     /// # Errors
     /// The opt does not apply to this kernel or target; the kernel is then unchanged.
-    pub fn apply(&mut self, opt: Opt) -> Result<(), CodegenError> {
+    pub(crate) fn apply(&mut self, opt: Opt) -> Result<(), CodegenError> {
         let fail = |why: Reason| CodegenError::Opt { opt, why: why.into() };
         let axes = self.axes();
         let axis = |n: usize| {

@@ -193,7 +193,7 @@ pub(super) struct TmaCopies {
 
 impl TmaCopies {
     /// `None`: there is no tile that TMA can copy.
-    pub fn of(tiles: &[Tile], depth: i64) -> Option<TmaCopies> {
+    pub(crate) fn of(tiles: &[Tile], depth: i64) -> Option<TmaCopies> {
         let area = tiles.iter().map(Tile::number).max().unwrap_or(0) + 1;
         let tiles: Vec<Option<TmaTile>> = tiles.iter().map(Tile::tma_tile).collect();
         let bars = UOp::local(area, DType::U64, depth as usize);
@@ -201,7 +201,7 @@ impl TmaCopies {
     }
 
     /// The TMA copies of an iteration, to one buffer of the areas, if there is such an iteration.
-    pub fn group(
+    pub(crate) fn group(
         &self,
         areas: &[(UOp, i64)],
         (round, buffer, some): (&UOp, &UOp, Option<&UOp>),
@@ -227,7 +227,7 @@ impl TmaCopies {
     }
 
     /// Waits for the TMA tiles of this iteration of `axis`.
-    pub fn awaited(&self, axis: &UOp, after: UOp) -> UOp {
+    pub(crate) fn awaited(&self, axis: &UOp, after: UOp) -> UOp {
         let bar = self.bars.index(&(axis % self.depth));
         let parity = &(axis / self.depth) % 2;
         UOp::new(Op::AwaitTile, DType::VOID, [bar, parity, after], Arg::None)

@@ -130,7 +130,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    pub fn of(func: &Func) -> Hints {
+    pub(crate) fn of(func: &Func) -> Hints {
         let nv = func.vregs.len();
         let copy = |(i, inst): (usize, &Inst)| match func.operands(i as u32) {
             [to, from, ..] if inst.kind == Kind::Copy => Some((to.vreg, from.vreg)),
@@ -157,7 +157,7 @@ impl Hints {
     }
 
     /// Hints from copies (to, from) only.
-    pub fn of_copies(values: usize, copies: impl Iterator<Item = (VReg, VReg)>) -> Hints {
+    pub(crate) fn of_copies(values: usize, copies: impl Iterator<Item = (VReg, VReg)>) -> Hints {
         let mut copy_related: Vec<[u32; 2]> = vec![];
         for (to, from) in copies {
             if copy_related.is_empty() {
@@ -207,18 +207,18 @@ struct End {
 }
 
 impl Sweep {
-    pub fn new(files: usize, points: usize, pieces: usize) -> Sweep {
+    pub(crate) fn new(files: usize, points: usize, pieces: usize) -> Sweep {
         let (ends, list) = (vec![NONE; points], Vec::with_capacity(pieces));
         Sweep { held: vec![[0; 4]; files], ends, list, at: 0, scattered: vec![0; files] }
     }
 
     /// The registers of a file that are held.
-    pub fn held(&self, file: u8) -> Bits {
+    pub(crate) fn held(&self, file: u8) -> Bits {
         self.held[usize::from(file)]
     }
 
     /// Frees everything that ends up to a point.
-    pub fn reach(&mut self, point: u32) {
+    pub(crate) fn reach(&mut self, point: u32) {
         while self.at < point {
             self.at += 1;
             let mut e = std::mem::replace(&mut self.ends[self.at as usize], NONE);
@@ -231,7 +231,7 @@ impl Sweep {
         }
     }
 
-    pub fn hold(&mut self, file: u8, (first, width): (u16, u16), until: u32) {
+    pub(crate) fn hold(&mut self, file: u8, (first, width): (u16, u16), until: u32) {
         let mask = window(first, width);
         self.held[usize::from(file)].iter_mut().zip(mask).for_each(|(h, m)| *h |= m);
         let next = std::mem::replace(&mut self.ends[until as usize], self.list.len() as u32);
@@ -262,7 +262,7 @@ struct File {
 }
 
 impl<'a> Choice<'a> {
-    pub fn new(classes: &'a [Class], regs: &'a RegInfo, hints: &'a Hints) -> Choice<'a> {
+    pub(crate) fn new(classes: &'a [Class], regs: &'a RegInfo, hints: &'a Hints) -> Choice<'a> {
         let file = |(k, f): (usize, &RegFile)| {
             let mut given = [0; 4];
             f.order.iter().for_each(|r| given[usize::from(*r) / 64] |= 1 << (r % 64));
@@ -274,26 +274,26 @@ impl<'a> Choice<'a> {
     }
 
     /// Adds reserve registers to each file, for values that find no free one.
-    pub fn add(&mut self, spare: &[Range<u16>]) {
+    pub(crate) fn add(&mut self, spare: &[Range<u16>]) {
         for (file, spare) in self.files.iter_mut().zip(spare) {
             spare.clone().for_each(|r| file.spare[usize::from(r) / 64] |= 1 << (r % 64));
         }
     }
 
     /// The register last given to each value, or `u16::MAX`.
-    pub fn all(self) -> Vec<u16> {
+    pub(crate) fn all(self) -> Vec<u16> {
         self.last
     }
 
     /// Records that a value is in that register.
-    pub fn give(&mut self, vreg: u32, r: u16) {
+    pub(crate) fn give(&mut self, vreg: u32, r: u16) {
         self.last[vreg as usize] = r;
     }
 
     /// The best free register: one that saves a move, else the first in the file's order, else the first of the
     /// reserve.
     #[inline]
-    pub fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
+    pub(crate) fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
         self.among(vreg, class, busy).or_else(|| self.spare(class, busy))
     }
 

@@ -51,7 +51,7 @@ struct Uses {
 }
 
 impl<'a> Live<'a> {
-    pub fn new(func: &'a Func) -> Result<Self, RegAllocError> {
+    pub(crate) fn new(func: &'a Func) -> Result<Self, RegAllocError> {
         let (mut blocks, block_of) = blocks(func)?;
         let loops = loops(&mut blocks);
         let words = func.vregs.len().div_ceil(64).max(1);
@@ -73,34 +73,34 @@ impl<'a> Live<'a> {
     }
 
     /// Live segments of a value, in order.
-    pub fn segs(&self, v: u32) -> &[Seg] {
+    pub(crate) fn segs(&self, v: u32) -> &[Seg] {
         self.ranges.segs(v)
     }
 
     /// Operands of a value as `(instruction, operand index)`, in order.
-    pub fn uses(&self, v: u32) -> &[(u32, u32)] {
+    pub(crate) fn uses(&self, v: u32) -> &[(u32, u32)] {
         let uses = self.uses.get_or_init(|| Uses::of(self.func));
         &uses.all[uses.start[v as usize] as usize..uses.start[v as usize + 1] as usize]
     }
 
     /// Values live at a block's start.
-    pub fn live_in(&self, block: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn live_in(&self, block: u32) -> impl Iterator<Item = u32> + '_ {
         bits(&self.live_in[block as usize * self.words..][..self.words])
     }
 
     /// Whether a value is live at a block's start.
-    pub fn is_live_in(&self, block: u32, v: u32) -> bool {
+    pub(crate) fn is_live_in(&self, block: u32, v: u32) -> bool {
         self.live_in[block as usize * self.words + v as usize / 64] >> (v % 64) & 1 == 1
     }
 
     /// Estimated execution frequency of an instruction: a factor of eight for each loop level.
-    pub fn freq(&self, inst: u32) -> f32 {
+    pub(crate) fn freq(&self, inst: u32) -> f32 {
         let block = self.block_of.get(inst as usize).map_or(0, |b| self.blocks[*b as usize].depth);
         (1u32 << (3 * block.min(6))) as f32
     }
 
     /// Innermost loop around an instruction, or `NONE`.
-    pub fn loop_of(&self, inst: u32) -> u32 {
+    pub(crate) fn loop_of(&self, inst: u32) -> u32 {
         self.block_of.get(inst as usize).map_or(NONE, |b| self.blocks[*b as usize].in_loop)
     }
 

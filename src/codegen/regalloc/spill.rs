@@ -28,20 +28,20 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub fn start(&self) -> u32 {
+    pub(crate) fn start(&self) -> u32 {
         self.segs[0].from
     }
 
-    pub fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.segs[self.segs.len() - 1].to
     }
 
     /// A piece of the same value that covers only this segment.
-    pub fn at(&self, seg: [Seg; 1]) -> Piece {
+    pub(crate) fn at(&self, seg: [Seg; 1]) -> Piece {
         Piece { vreg: self.vreg, segs: seg.into_iter().collect(), assigned: self.assigned, next: NONE }
     }
 
-    pub fn covers(&self, point: u32) -> bool {
+    pub(crate) fn covers(&self, point: u32) -> bool {
         self.segs.iter().any(|s| s.from <= point && point < s.to)
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn taken(func: &Func) -> Vec<ReservedRegs> {
 }
 
 impl<'a> Pieces<'a> {
-    pub fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live<'a>, taken: &'a [ReservedRegs]) -> Self {
+    pub(crate) fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live<'a>, taken: &'a [ReservedRegs]) -> Self {
         let nv = func.vregs.len();
         let mut me = Pieces {
             func,
@@ -145,7 +145,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Finds the values that can be rematerialised by repeating an instruction.
-    pub fn find_rematerialisable(&mut self) {
+    pub(crate) fn find_rematerialisable(&mut self) {
         let func = self.func;
         for i in 0..func.insts.len() as u32 {
             let ops = func.operands(i);
@@ -159,7 +159,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// The pieces of a value, in order of creation.
-    pub fn of(&self, vreg: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn of(&self, vreg: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = self.ends[vreg as usize].0;
         std::iter::from_fn(move || {
             let id = (at != NONE).then_some(at)?;
@@ -169,15 +169,15 @@ impl<'a> Pieces<'a> {
     }
 
     /// Number of values.
-    pub fn values(&self) -> usize {
+    pub(crate) fn values(&self) -> usize {
         self.ends.len()
     }
 
-    pub fn class(&self, vreg: u32) -> &'a RegClass {
+    pub(crate) fn class(&self, vreg: u32) -> &'a RegClass {
         &self.regs.classes[self.func.vregs[vreg as usize].0 as usize]
     }
 
-    pub fn add(&mut self, vreg: u32, segs: SmallVec<[Seg; 2]>, assigned: Assignment) -> u32 {
+    pub(crate) fn add(&mut self, vreg: u32, segs: SmallVec<[Seg; 2]>, assigned: Assignment) -> u32 {
         self.pieces.push(Piece { vreg, segs, assigned, next: NONE });
         let id = self.pieces.len() as u32 - 1;
         let (first, last) = &mut self.ends[vreg as usize];
@@ -190,7 +190,7 @@ impl<'a> Pieces<'a> {
 
     /// Splits a piece at a point inside it. The piece keeps the part before the point; returns the part from the point
     /// on.
-    pub fn split(&mut self, id: u32, at: u32) -> u32 {
+    pub(crate) fn split(&mut self, id: u32, at: u32) -> u32 {
         self.was_split = true;
         let piece = &mut self.pieces[id as usize];
         let (mut before, mut after) = (SmallVec::new(), SmallVec::new());
@@ -208,7 +208,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Spills the gap of a piece. Returns the piece after the gap, if there is one; it needs a register.
-    pub fn cut(&mut self, id: u32, gap: Gap) -> Option<u32> {
+    pub(crate) fn cut(&mut self, id: u32, gap: Gap) -> Option<u32> {
         let after = self.cut_one(id, gap.from, gap.to);
         if let Some((from, to)) = gap.head {
             let rest = self.cut_one(id, from, to);
@@ -228,7 +228,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// The best gap around a point where a piece is live, or `None` if the value is needed in a register at that point.
-    pub fn gap(&self, id: u32, point: u32) -> Option<Gap> {
+    pub(crate) fn gap(&self, id: u32, point: u32) -> Option<Gap> {
         let (piece, live) = (&self.pieces[id as usize], self.live);
         let v = piece.vreg;
         let uses = live.uses(v);
@@ -290,7 +290,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Number of instructions that write a value.
-    pub fn writes(&self, v: u32) -> usize {
+    pub(crate) fn writes(&self, v: u32) -> usize {
         self.live.uses(v).iter().filter(|(_, o)| self.func.operands[*o as usize].role.writes()).count()
     }
 
@@ -327,7 +327,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// The piece of a value at a point.
-    pub fn at(&self, v: u32, point: u32) -> Option<u32> {
+    pub(crate) fn at(&self, v: u32, point: u32) -> Option<u32> {
         self.of(v).find(|id| self.pieces[*id as usize].covers(point))
     }
 

@@ -81,7 +81,7 @@ impl Buffer {
     ///
     /// # Errors
     /// The driver's; `ENOMEM` when memory or address space is exhausted.
-    pub fn new(
+    pub(crate) fn new(
         driver: &Driver,
         gpu_id: u32,
         render: Fd,
@@ -128,7 +128,7 @@ impl Buffer {
     ///
     /// # Errors
     /// The driver's, for pages that it cannot reach.
-    pub fn wrap(driver: &Driver, gpu_id: u32, host: View) -> Result<Self, CallError> {
+    pub(crate) fn wrap(driver: &Driver, gpu_id: u32, host: View) -> Result<Self, CallError> {
         let name = kfd::ALLOC_MEMORY_OF_GPU.desc.name;
         let refused = |errno| CallError { name, errno };
         let page = driver.page_bytes();
@@ -163,23 +163,23 @@ impl Buffer {
     ///
     /// # Errors
     /// The driver's.
-    pub fn map_to(&self, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
+    pub(crate) fn map_to(&self, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
         map_to(driver, self.handle, &self.gpus, gpu_id)
     }
 
     #[must_use]
-    pub fn handle(&self) -> u64 {
+    pub(crate) fn handle(&self) -> u64 {
         self.handle
     }
 
     /// The address for the GPU and, if it is mapped there, for the host.
     #[must_use]
-    pub fn va(&self) -> u64 {
+    pub(crate) fn va(&self) -> u64 {
         self.range.base().0
     }
 
     #[must_use]
-    pub fn len_bytes(&self) -> u64 {
+    pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
@@ -187,7 +187,7 @@ impl Buffer {
     ///
     /// # Errors
     /// The driver's first one; the rest is freed nevertheless.
-    pub fn free(self, driver: &Driver) -> Result<(), CallError> {
+    pub(crate) fn free(self, driver: &Driver) -> Result<(), CallError> {
         let gpus = std::mem::take(&mut *self.gpus.lock().unwrap_or_else(PoisonError::into_inner));
         let mut unmapped = Ok(());
         if !gpus.is_empty() {

@@ -26,7 +26,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.ends.clear();
     }
@@ -39,12 +39,12 @@ impl List {
     }
 
     /// The pieces in order.
-    pub fn pieces(&self) -> impl Iterator<Item = &[u32]> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u32]> {
         self.pieces_from(0)
     }
 
     /// The pieces in order, without the first `count`.
-    pub fn pieces_from(&self, count: usize) -> impl Iterator<Item = &[u32]> {
+    pub(crate) fn pieces_from(&self, count: usize) -> impl Iterator<Item = &[u32]> {
         let ends = &self.ends[count.min(self.ends.len())..];
         let first = count.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
         let starts = std::iter::once(first).chain(ends.iter().copied());
@@ -52,13 +52,13 @@ impl List {
     }
 
     #[must_use]
-    pub fn words(&self) -> &[u32] {
+    pub(crate) fn words(&self) -> &[u32] {
         &self.words
     }
 
     /// Dwords of the longest piece.
     #[must_use]
-    pub fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.pieces().map(<[u32]>::len).max().unwrap_or(0)
     }
 }
@@ -89,12 +89,12 @@ pub(crate) struct Compute {
 
 impl Compute {
     #[must_use]
-    pub fn new(chip: &'static Chip, xcc_count: u64) -> Self {
+    pub(crate) fn new(chip: &'static Chip, xcc_count: u64) -> Self {
         let xcc_count = u32::try_from(xcc_count).unwrap_or(u32::MAX);
         Self { chip, xcc_count, list: List::default(), pending: Vec::new() }
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.list.clear();
         self.pending.clear();
     }
@@ -134,7 +134,7 @@ impl Compute {
     ///
     /// # Errors
     /// As all packets: a field that does not fit.
-    pub fn wait(&mut self, signal: &Signal, value: u32) -> Result<(), EmitError> {
+    pub(crate) fn wait(&mut self, signal: &Signal, value: u32) -> Result<(), EmitError> {
         let va = GpuVa(signal.va());
         self.pm4(|out| pm4::WaitRegMem::at_least(va, value).emit(out))
     }
@@ -143,7 +143,7 @@ impl Compute {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn acquire(&mut self, scope: AcquireScope) -> Result<(), EmitError> {
+    pub(crate) fn acquire(&mut self, scope: AcquireScope) -> Result<(), EmitError> {
         let gfx = self.chip.gfx;
         self.pm4(|out| pm4::AcquireMem::all(gfx.acquire(scope)).emit(out))
     }
@@ -153,7 +153,7 @@ impl Compute {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn signal(&mut self, signal: &Signal, value: u32, event: Option<SignalEvent>) -> Result<(), EmitError> {
+    pub(crate) fn signal(&mut self, signal: &Signal, value: u32, event: Option<SignalEvent>) -> Result<(), EmitError> {
         let cache = self.chip.gfx.table().release_flush;
         let (va, plain) = (GpuVa(signal.va()), self.chip.gfx.table().release_plain);
         let is_gfx9 = !self.chip.gfx.table().gcr;
@@ -172,7 +172,7 @@ impl Compute {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn timestamp(&mut self, signal: &Signal) -> Result<(), EmitError> {
+    pub(crate) fn timestamp(&mut self, signal: &Signal) -> Result<(), EmitError> {
         let cache = self.chip.gfx.table().release_plain;
         let addr = GpuVa(signal.timestamp_va());
         self.once(|out| {
@@ -185,7 +185,7 @@ impl Compute {
     ///
     /// # Errors
     /// As `wait`; and the indirect buffer's.
-    pub fn exec<E: From<EmitError>>(
+    pub(crate) fn exec<E: From<EmitError>>(
         &mut self,
         launch: &Launch<'_>,
         scratch: ScratchRegs,
@@ -235,7 +235,7 @@ impl Compute {
     ///
     /// # Errors
     /// The indirect buffer's.
-    pub fn flush<E: From<EmitError>>(&mut self, ib: &mut dyn IbMemory<E>) -> Result<(), E> {
+    pub(crate) fn flush<E: From<EmitError>>(&mut self, ib: &mut dyn IbMemory<E>) -> Result<(), E> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -253,7 +253,7 @@ impl Compute {
     ///
     /// # Errors
     /// The indirect buffer's.
-    pub fn packets<E: From<EmitError>>(&mut self, words: &[u32], ib: &mut dyn IbMemory<E>) -> Result<(), E> {
+    pub(crate) fn packets<E: From<EmitError>>(&mut self, words: &[u32], ib: &mut dyn IbMemory<E>) -> Result<(), E> {
         self.flush(ib)?;
         for piece in words.chunks(PIECE_PACKETS * aql::PACKET_DWORDS) {
             self.list.words.extend_from_slice(piece);
@@ -266,7 +266,7 @@ impl Compute {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn indirect(&mut self, addr: u64, size_dwords: u32) -> Result<(), EmitError> {
+    pub(crate) fn indirect(&mut self, addr: u64, size_dwords: u32) -> Result<(), EmitError> {
         self.pm4(|out| pm4::IndirectBuffer { addr: GpuVa(addr), size_dwords, chain: false }.emit(out))
     }
 }
@@ -300,7 +300,7 @@ pub(crate) struct Copy {
 
 impl Copy {
     #[must_use]
-    pub fn new(chip: &Chip) -> Self {
+    pub(crate) fn new(chip: &Chip) -> Self {
         Self { engine: chip.sdma, list: List::default() }
     }
 
@@ -314,7 +314,7 @@ impl Copy {
     ///
     /// # Errors
     /// As all packets: a field that does not fit.
-    pub fn wait(&mut self, signal: &Signal, value: u32) -> Result<(), EmitError> {
+    pub(crate) fn wait(&mut self, signal: &Signal, value: u32) -> Result<(), EmitError> {
         let addr = GpuVa(signal.va());
         self.put(&sdma::Packet::PollRegmem(sdma::PollRegmem::at_least(addr, value)))
     }
@@ -323,7 +323,7 @@ impl Copy {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn signal(&mut self, signal: &Signal, value: u32, event: Option<SignalEvent>) -> Result<(), EmitError> {
+    pub(crate) fn signal(&mut self, signal: &Signal, value: u32, event: Option<SignalEvent>) -> Result<(), EmitError> {
         self.put(&sdma::Packet::Fence(sdma::Fence { addr: GpuVa(signal.va()), value }))?;
         if let Some(event) = event {
             self.put(&sdma::Packet::Fence(sdma::Fence { addr: GpuVa(event.mailbox), value: event.id }))?;
@@ -337,7 +337,7 @@ impl Copy {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn cache_control(&mut self, caches: CopyCaches) -> Result<(), EmitError> {
+    pub(crate) fn cache_control(&mut self, caches: CopyCaches) -> Result<(), EmitError> {
         if !self.engine.table().gcr {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl Copy {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn timestamp(&mut self, signal: &Signal) -> Result<(), EmitError> {
+    pub(crate) fn timestamp(&mut self, signal: &Signal) -> Result<(), EmitError> {
         self.put(&sdma::Packet::Timestamp(sdma::Timestamp { addr: GpuVa(signal.timestamp_va()) }))
     }
 
@@ -356,7 +356,7 @@ impl Copy {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn copy(&mut self, dst: u64, src: u64, len_bytes: u64) -> Result<(), EmitError> {
+    pub(crate) fn copy(&mut self, dst: u64, src: u64, len_bytes: u64) -> Result<(), EmitError> {
         let piece = self.engine.table().copy_piece_bytes;
         let mut at = 0;
         while at < len_bytes {

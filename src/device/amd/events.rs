@@ -79,7 +79,7 @@ impl Events {
     }
 
     /// Destroys the connection's events and page when it closes.
-    pub fn close(&mut self, driver: &Driver) {
+    pub(crate) fn close(&mut self, driver: &Driver) {
         let inner = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
         for id in [inner.memory, inner.hw_exception].into_iter().filter(|id| *id != 0) {
             if let Err(e) = destroy(driver, id) {

@@ -40,7 +40,7 @@ impl ParsedImage {
     ///
     /// # Errors
     /// A message: not an object for this chip, no such kernel, a descriptor whose code is outside the image.
-    pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
+    pub(crate) fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         match image.code {
             Code::Raw(bytes) => Self::bare(bytes.to_vec()),
             Code::Elf { bytes, entry } | Code::Cubin { bytes, entry, .. } => Self::object(bytes, entry, chip),
@@ -93,7 +93,7 @@ impl ParsedImage {
 
     /// Bytes of memory to allocate.
     #[must_use]
-    pub fn len_bytes(&self) -> u64 {
+    pub(crate) fn len_bytes(&self) -> u64 {
         match &self.content {
             Content::Bytes(bytes) => bytes.len() as u64 + PREFETCH_BYTES,
             Content::Object(object) => object.size() as u64,
@@ -104,7 +104,7 @@ impl ParsedImage {
     ///
     /// # Errors
     /// A message: the object cannot run at this base.
-    pub fn bytes_at(&self, base: u64) -> Result<Vec<u8>, String> {
+    pub(crate) fn bytes_at(&self, base: u64) -> Result<Vec<u8>, String> {
         match &self.content {
             Content::Bytes(bytes) => Ok(bytes.clone()),
             Content::Object(object) => object.image(base).map_err(|e| e.to_string()),

@@ -115,7 +115,7 @@ pub(crate) fn check(program: &LoadedKernel, chip: &Chip, geometry: &Geometry) ->
 impl LoadedKernel {
     /// Whether the kernel reads its dispatch packet.
     #[must_use]
-    pub fn reads_dispatch_packet(&self) -> bool {
+    pub(crate) fn reads_dispatch_packet(&self) -> bool {
         has(&self.descriptor, properties::DISPATCH_PTR)
     }
 }
@@ -142,7 +142,7 @@ impl Block {
     ///
     /// # Errors
     /// A message: too many, too few or wrong arguments for the kernel.
-    pub fn new(program: &LoadedKernel, args: &[Arg], geometry: &Geometry) -> Result<Self, String> {
+    pub(crate) fn new(program: &LoadedKernel, args: &[Arg], geometry: &Geometry) -> Result<Self, String> {
         let mut block = Self::default();
         let mut layout =
             program.arg_ranges.as_ref().map(|arg_ranges| ArgumentLayout { arg_ranges, next: 0, at: 0, left: 0 });
@@ -249,7 +249,7 @@ impl ArgumentLayout<'_> {
 impl Launch<'_> {
     /// The user SGPRs in the order of the properties.
     #[must_use]
-    pub fn user_data(&self) -> SmallVec<[u32; 8]> {
+    pub(crate) fn user_data(&self) -> SmallVec<[u32; 8]> {
         let d = &self.program.descriptor;
         let mut out = SmallVec::new();
         if has(d, properties::DISPATCH_PTR) {
@@ -274,7 +274,7 @@ impl Launch<'_> {
     ///
     /// # Errors
     /// `Misaligned` for a descriptor that is not aligned to 64 bytes.
-    pub fn aql_packet(&self) -> Result<aql::KernelDispatch, EmitError> {
+    pub(crate) fn aql_packet(&self) -> Result<aql::KernelDispatch, EmitError> {
         let g = &self.geometry;
         let grid = std::array::from_fn(|axis| g.groups[axis].saturating_mul(g.local[axis]));
         Ok(aql::KernelDispatch {

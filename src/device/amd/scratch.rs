@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// The sizes for kernels with `private_bytes` per work-item.
     #[must_use]
-    pub fn new(core: &Core, private_bytes: u32) -> Self {
+    pub(crate) fn new(core: &Core, private_bytes: u32) -> Self {
         let (chip, node) = (core.chip, &core.node);
         let align = chip.scratch_align();
         let lane_bytes = u64::from(private_bytes).next_multiple_of(align / WAVE_LANES);
@@ -59,13 +59,13 @@ impl Plan {
 
 impl Scratch {
     #[must_use]
-    pub fn regs(&self) -> ScratchRegs {
+    pub(crate) fn regs(&self) -> ScratchRegs {
         self.regs
     }
 
     /// Whether the current size suffices for kernels with `private_bytes` per work-item.
     #[must_use]
-    pub fn holds(&self, private_bytes: u32) -> bool {
+    pub(crate) fn holds(&self, private_bytes: u32) -> bool {
         u64::from(private_bytes) <= self.lane_bytes
     }
 
@@ -74,7 +74,7 @@ impl Scratch {
     ///
     /// # Errors
     /// `OutOfMemory`; `Submit` when the size does not fit the registers.
-    pub fn grow(&mut self, core: &Core, private_bytes: u32, queue_page: &View) -> Result<(), DeviceError> {
+    pub(crate) fn grow(&mut self, core: &Core, private_bytes: u32, queue_page: &View) -> Result<(), DeviceError> {
         let plan = Plan::new(core, private_bytes);
         let wave_bytes = u32::try_from(plan.wave_bytes).unwrap_or(u32::MAX);
         let waves = u32::try_from(plan.waves).unwrap_or(u32::MAX);

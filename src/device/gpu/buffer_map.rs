@@ -23,12 +23,12 @@ impl<T> Default for BufferMap<T> {
 
 impl<T> BufferMap<T> {
     /// Adds a buffer.
-    pub fn note(&mut self, va: u64, len_bytes: u64, what: T) {
+    pub(crate) fn note(&mut self, va: u64, len_bytes: u64, what: T) {
         self.live.insert(va, (len_bytes, what));
     }
 
     /// Removes the buffer that starts at `va`, and remembers it as freed.
-    pub fn forget(&mut self, va: u64) {
+    pub(crate) fn forget(&mut self, va: u64) {
         if let Some((len_bytes, _)) = self.live.remove(&va) {
             if self.freed.len() == REMEMBERED {
                 self.freed.pop_front();
@@ -39,26 +39,26 @@ impl<T> BufferMap<T> {
 
     /// The buffer that contains an address: its start, its length and the driver's data.
     #[must_use]
-    pub fn containing(&self, va: u64) -> Option<(u64, u64, &T)> {
+    pub(crate) fn containing(&self, va: u64) -> Option<(u64, u64, &T)> {
         let (at, (len_bytes, what)) = self.live.range(..=va).next_back()?;
         (va - at < *len_bytes).then_some((*at, *len_bytes, what))
     }
 
     /// The driver's data of all buffers.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.live.values_mut().map(|(_, what)| what)
     }
 
     /// The first buffer that begins before `end` and ends after `start`.
     #[must_use]
-    pub fn overlapping(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+    pub(crate) fn overlapping(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (at, (len_bytes, _)) = self.live.range(..end).next_back()?;
         (at + len_bytes > start).then_some((*at, *len_bytes))
     }
 
     /// Describes in words which buffer contains, or contained, an address; for a report.
     #[must_use]
-    pub fn describe(&self, va: u64) -> String {
+    pub(crate) fn describe(&self, va: u64) -> String {
         let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&va);
         let below = self.live.range(..=va).next_back().map(|(at, (len, _))| (*at, *len));
         if let Some((at, len)) = below.filter(holds) {

@@ -21,7 +21,7 @@ impl<B> Default for HostBuffers<B> {
 
 impl<B: Buffer> HostBuffers<B> {
     /// Keeps a buffer until its memory is released.
-    pub fn keep(&self, buffer: B) {
+    pub(crate) fn keep(&self, buffer: B) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct LastCalls(Mutex<VecDeque<String>>);
 
 impl LastCalls {
     /// Adds a call, with its error if it failed.
-    pub fn note(&self, name: &str, error: Option<&dyn std::fmt::Display>) {
+    pub(crate) fn note(&self, name: &str, error: Option<&dyn std::fmt::Display>) {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() == REMEMBERED {
             calls.pop_front();
@@ -25,7 +25,7 @@ impl LastCalls {
 
     /// The calls in one line.
     #[must_use]
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.iter().cloned().collect::<Vec<_>>().join(" ")
     }

@@ -39,7 +39,7 @@ impl LastKernels {
 
     /// Adds a launched kernel.
     #[inline]
-    pub fn kernel(&mut self, name: &Arc<str>, entry: u64) {
+    pub(crate) fn kernel(&mut self, name: &Arc<str>, entry: u64) {
         if !matches!(self.0.back(), Some(Entry::Kernel((_, last))) if *last == entry) {
             self.push(Entry::Kernel((Arc::clone(name), entry)));
         }
@@ -47,7 +47,7 @@ impl LastKernels {
 
     /// Adds a replayed list, which ends with these kernels.
     #[inline]
-    pub fn list(&mut self, last: &Arc<[NamedKernel]>) {
+    pub(crate) fn list(&mut self, last: &Arc<[NamedKernel]>) {
         if !matches!(self.0.back(), Some(Entry::List(list)) if Arc::ptr_eq(list, last)) {
             self.push(Entry::List(Arc::clone(last)));
         }
@@ -55,7 +55,7 @@ impl LastKernels {
 
     /// Names and entries for a report, oldest first.
     #[must_use]
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let all: Vec<&NamedKernel> = self
             .0
             .iter()

@@ -34,7 +34,7 @@ fn memory_of(arg: &Arg) -> Option<Memory> {
 
 impl LaunchArgs {
     /// Appends a launch: its bytes, and offset and length of each of `args` in them.
-    pub fn push(&mut self, bytes: &[u8], arg_ranges: Vec<(usize, usize)>, args: &[Arg]) {
+    pub(crate) fn push(&mut self, bytes: &[u8], arg_ranges: Vec<(usize, usize)>, args: &[Arg]) {
         let start = self.image.len();
         self.image.extend_from_slice(bytes);
         let memories = args.iter().map(memory_of).collect();
@@ -44,13 +44,13 @@ impl LaunchArgs {
 
     /// The bytes of all launches.
     #[must_use]
-    pub fn image(&self) -> &[u8] {
+    pub(crate) fn image(&self) -> &[u8] {
         &self.image
     }
 
     /// The bytes of launch `n`; empty if there is no such launch.
     #[must_use]
-    pub fn bytes(&self, n: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, n: usize) -> &[u8] {
         self.launches.get(n).and_then(|l| self.image.get(l.bytes.clone())).unwrap_or_default()
     }
 
@@ -59,7 +59,7 @@ impl LaunchArgs {
     ///
     /// # Errors
     /// `Patch`, and the errors of `check`.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         patch: &Patch,
         check: impl Fn(&Location) -> Result<(), DeviceError>,
@@ -82,7 +82,7 @@ impl LaunchArgs {
 
     /// The range of launch `n` in the image.
     #[must_use]
-    pub fn range(&self, n: usize) -> Option<Range<usize>> {
+    pub(crate) fn range(&self, n: usize) -> Option<Range<usize>> {
         self.launches.get(n).map(|l| l.bytes.clone())
     }
 
@@ -90,7 +90,7 @@ impl LaunchArgs {
     ///
     /// # Errors
     /// `Patch` for a patch that was not checked.
-    pub fn patch(&mut self, patch: &Patch) -> Result<usize, SubmitError> {
+    pub(crate) fn patch(&mut self, patch: &Patch) -> Result<usize, SubmitError> {
         let (command, arg, value) = match patch {
             Patch::Arg { command, arg, value } => (*command, *arg, value),
             Patch::Threads { command, .. } => return Err(SubmitError::Patch { command: *command, arg: 0 }),
@@ -114,7 +114,7 @@ impl LaunchArgs {
     }
 
     /// Every memory that the launches use, once.
-    pub fn memories(&mut self) -> &[Memory] {
+    pub(crate) fn memories(&mut self) -> &[Memory] {
         if !self.is_listed {
             self.memories.clear();
             self.memories.extend(self.launches.iter().flat_map(|l| l.memories.iter().flatten().cloned()));

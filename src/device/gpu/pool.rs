@@ -92,7 +92,7 @@ fn rounded(len_bytes: u64) -> u64 {
 
 impl Pool {
     #[must_use]
-    pub fn new(source: Arc<dyn Source>) -> Arc<Self> {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Arc<Self> {
         Arc::new(Self { source, state: Mutex::default() })
     }
 
@@ -102,7 +102,7 @@ impl Pool {
 
     /// Bytes of blocks in use, after rounding.
     #[must_use]
-    pub fn used_bytes(&self) -> u64 {
+    pub(crate) fn used_bytes(&self) -> u64 {
         self.state().used_bytes
     }
 
@@ -110,7 +110,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::take`].
-    pub fn alloc(
+    pub(crate) fn alloc(
         self: &Arc<Self>,
         tag: &DeviceTag,
         timeline: &Arc<Timeline>,
@@ -131,7 +131,7 @@ impl Pool {
     ///
     /// # Errors
     /// `TooBig`, `OutOfMemory`.
-    pub fn take(&self, len_bytes: u64) -> Result<(u64, Option<Uses>), DeviceError> {
+    pub(crate) fn take(&self, len_bytes: u64) -> Result<(u64, Option<Uses>), DeviceError> {
         let max = self.source.memory_bytes();
         if max != 0 && len_bytes > max {
             return Err(DeviceError::TooBig { device: self.source.device().into(), asked: len_bytes, max });
@@ -184,7 +184,7 @@ impl Pool {
 
     /// Frees the cached blocks; blocks released from now on are freed at once. No queue of this device may be running
     /// any more.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
         // TIMEOUT: for peers' copies, which may still read a freed block; after a fault they may never complete.

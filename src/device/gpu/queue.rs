@@ -30,7 +30,7 @@ pub(crate) struct Producer<E> {
 
 impl<E> Producer<E> {
     /// The vendor's encoder; `None` once the queue is closed.
-    pub fn encoder(&mut self) -> Option<&mut E> {
+    pub(crate) fn encoder(&mut self) -> Option<&mut E> {
         self.encoder.as_mut()
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn name_of(tag: &DeviceTag, kind: QueueKind) -> String {
 
 impl<E: Encode> GpuQueue<E> {
     /// Creates a queue over an encoder whose ring is ready.
-    pub fn new(
+    pub(crate) fn new(
         core: &Arc<E::Core>,
         kind: QueueKind,
         timeline: Arc<Timeline>,
@@ -78,26 +78,26 @@ impl<E: Encode> GpuQueue<E> {
     }
 
     #[must_use]
-    pub fn core(&self) -> &Arc<E::Core> {
+    pub(crate) fn core(&self) -> &Arc<E::Core> {
         &self.core
     }
 
     #[must_use]
-    pub fn timeline(&self) -> &Arc<Timeline> {
+    pub(crate) fn timeline(&self) -> &Arc<Timeline> {
         &self.timeline
     }
 
     #[must_use]
-    pub fn watch(&self) -> &E::Watch {
+    pub(crate) fn watch(&self) -> &E::Watch {
         &self.watch
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Producer<E>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Producer<E>> {
         self.producer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`GpuQueue::lock`], but `None` if a submission holds the lock.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, Producer<E>>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Producer<E>>> {
         self.producer.try_lock().ok()
     }
 
@@ -105,7 +105,7 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// As [`crate::Device::submit`].
-    pub fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
+    pub(crate) fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();
         let mut submission = self.begin(&mut producer)?;
@@ -121,7 +121,7 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// As `submit`; those of `encode`.
-    pub fn submit_on(
+    pub(crate) fn submit_on(
         &self,
         memory: &Memory,
         encode: impl FnOnce(&mut E, &SubmitContext<'_, E::Core>) -> Result<(), DeviceError>,
@@ -139,7 +139,7 @@ impl<E: Encode> GpuQueue<E> {
     /// # Errors
     /// `Closed`, `Unavailable`.
     #[inline]
-    pub fn begin<'a>(&'a self, producer: &'a mut Producer<E>) -> Result<Submission<'a, E>, DeviceError> {
+    pub(crate) fn begin<'a>(&'a self, producer: &'a mut Producer<E>) -> Result<Submission<'a, E>, DeviceError> {
         self.core.check_open()?;
         let Producer { encoder, in_flight, last_kernels } = producer;
         let closed = || DeviceError::Closed { device: self.core.tag().name().into() };
@@ -155,13 +155,13 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// `WrongDevice` for a kernel of another kind of device.
-    pub fn program<'k>(&self, kernel: &'k Kernel) -> Result<&'k E::Program, DeviceError> {
+    pub(crate) fn program<'k>(&self, kernel: &'k Kernel) -> Result<&'k E::Program, DeviceError> {
         kernel.program().downcast_ref::<E::Program>().ok_or_else(|| self.wrong("kernel", kernel.device()))
     }
 
     /// Private memory that a work-item of the command's kernel needs.
     #[must_use]
-    pub fn private_bytes(&self, command: &Command) -> u32 {
+    pub(crate) fn private_bytes(&self, command: &Command) -> u32 {
         let Command::Exec { kernel, .. } = command else { return 0 };
         self.program(kernel).map_or(0, GpuProgram::private_bytes)
     }
@@ -170,7 +170,7 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// `Unsupported` on the other queue, `WrongDevice`, `Range`.
-    pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
+    pub(crate) fn check(&self, command: &Command) -> Result<(), DeviceError> {
         match command {
             Command::Wait(_) => Ok(()),
             Command::Exec { .. } if self.kind.only_copies() => {
@@ -203,7 +203,12 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// `WrongDevice`, `Range`.
-    pub fn check_range(&self, location: &Location, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+    pub(crate) fn check_range(
+        &self,
+        location: &Location,
+        len_bytes: u64,
+        what: &'static str,
+    ) -> Result<(), DeviceError> {
         if location.memory.device() != self.core.tag() {
             return Err(self.wrong(what, location.memory.device()));
         }
@@ -218,7 +223,7 @@ impl<E: Encode> GpuQueue<E> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn close(&self) -> Result<(), DeviceError> {
+    pub(crate) fn close(&self) -> Result<(), DeviceError> {
         let mut producer = self.lock();
         let ended = producer.encoder.take().map_or(Ok(()), |encoder| self.watch.end(&self.core, encoder));
         producer.in_flight.clear();
@@ -291,7 +296,7 @@ impl<E: Encode> Submission<'_, E> {
     ///
     /// # Errors
     /// `OutOfMemory`, `Wait`.
-    pub fn need_private(&mut self, bytes: u32) -> Result<(), DeviceError> {
+    pub(crate) fn need_private(&mut self, bytes: u32) -> Result<(), DeviceError> {
         if self.encoder.holds_private(bytes) {
             return Ok(());
         }
@@ -302,7 +307,7 @@ impl<E: Encode> Submission<'_, E> {
 
     /// Makes the submission wait for other queues' uses of a memory.
     #[inline]
-    pub fn wait_for_memory(&mut self, memory: &Memory) {
+    pub(crate) fn wait_for_memory(&mut self, memory: &Memory) {
         self.in_flight.wait_for_memory(self.context.timeline, memory);
     }
 
@@ -310,7 +315,7 @@ impl<E: Encode> Submission<'_, E> {
     ///
     /// # Errors
     /// `Wait` if the host had to wait itself; a packet field that does not fit.
-    pub fn open(&mut self) -> Result<(), DeviceError> {
+    pub(crate) fn open(&mut self) -> Result<(), DeviceError> {
         let Self { context, encoder, in_flight, .. } = self;
         encoder.open(context)?;
         let mut peers = Vec::new();
@@ -375,7 +380,7 @@ impl<E: Encode> Submission<'_, E> {
     /// As [`Encode::seal`]; `Submit` if the ring stayed full. The list is then partly written, so the device is
     /// unusable.
     #[inline]
-    pub fn finish<'m>(mut self, used: impl Iterator<Item = &'m Memory>) -> Result<Point, DeviceError> {
+    pub(crate) fn finish<'m>(mut self, used: impl Iterator<Item = &'m Memory>) -> Result<Point, DeviceError> {
         self.encoder.seal(&self.context)?;
         commit(self.context.timeline, self.context.value, used);
         if !self.encoder.push(&self.context)? {

@@ -128,7 +128,7 @@ impl<E: EncodeList> GpuList<E> {
     ///
     /// # Errors
     /// As a submission.
-    pub fn new(queue: &Arc<GpuQueue<E>>, commands: &[Command]) -> Result<Self, DeviceError> {
+    pub(crate) fn new(queue: &Arc<GpuQueue<E>>, commands: &[Command]) -> Result<Self, DeviceError> {
         let mut launches = Launches { steps: Vec::with_capacity(commands.len()), args: LaunchArgs::default() };
         let mut named = Vec::with_capacity(commands.len());
         for command in commands {

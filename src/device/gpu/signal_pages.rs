@@ -59,7 +59,7 @@ impl<B: Buffer> SignalPages<B> {
     }
 
     /// Adds a page, and shows it to the driver's other devices.
-    pub fn keep(&self, page: B, shared: &SharedPages<B>) {
+    pub(crate) fn keep(&self, page: B, shared: &SharedPages<B>) {
         let page = Arc::new(page);
         shared.add(&page);
         self.pages().push(page);
@@ -67,12 +67,12 @@ impl<B: Buffer> SignalPages<B> {
 
     /// Whether the signal lies in one of the pages, so that the device's queues can wait for it.
     #[must_use]
-    pub fn hold(&self, signal: &Signal) -> bool {
+    pub(crate) fn hold(&self, signal: &Signal) -> bool {
         self.pages().iter().any(|page| holds(&**page, signal))
     }
 
     /// Frees the pages, but for those that other devices' queues still read. No queue may write them any more.
-    pub fn free(&self) {
+    pub(crate) fn free(&self) {
         self.pages().clear();
     }
 }

@@ -39,7 +39,7 @@ impl Staging {
     ///
     /// # Errors
     /// `Wait`, and as a submission.
-    pub fn copy_in<E: Encode>(
+    pub(crate) fn copy_in<E: Encode>(
         &self,
         queue: &GpuQueue<E>,
         dst: &Memory,
@@ -53,7 +53,7 @@ impl Staging {
     ///
     /// # Errors
     /// `Wait`, and as a submission.
-    pub fn copy_out<E: Encode>(
+    pub(crate) fn copy_out<E: Encode>(
         &self,
         queue: &GpuQueue<E>,
         src: &Memory,
@@ -64,7 +64,7 @@ impl Staging {
     }
 
     /// Frees the buffers. No queue may use them any more.
-    pub fn free(&self) {
+    pub(crate) fn free(&self) {
         *self.slots() = None;
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn url(runtime: &'static Runtime, path: &Path) -> Option<Owned<NsUrl>
 
 impl ArchiveFile {
     /// The archive of a GPU in a folder; `None` where Metal has no archives.
-    pub fn open(runtime: &'static Runtime, gpu: &Owned<Gpu>, folder: &Path, gpu_name: &str) -> Option<Self> {
+    pub(crate) fn open(runtime: &'static Runtime, gpu: &Owned<Gpu>, folder: &Path, gpu_name: &str) -> Option<Self> {
         let name: String = gpu_name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let path = folder.join(format!("metal-archive-{name}"));
         let is_there = path.metadata().is_ok_and(|data| data.len() <= MOST_BYTES);
@@ -62,13 +62,13 @@ impl ArchiveFile {
     }
 
     /// Makes a descriptor's pipeline be looked for here. Call it in a pool.
-    pub fn offer(&self, descriptor: &Owned<PipelineDescriptor>) {
+    pub(crate) fn offer(&self, descriptor: &Owned<PipelineDescriptor>) {
         let all = NsArray::with_object(self.archive.runtime, &self.archive).and_then(|lent| lent.0);
         descriptor.set_archives(all.as_ref());
     }
 
     /// Keeps a descriptor's pipeline. Call it in a pool.
-    pub fn add(&self, descriptor: &Owned<PipelineDescriptor>) {
+    pub(crate) fn add(&self, descriptor: &Owned<PipelineDescriptor>) {
         let mut error = ErrorSlot::new();
         if self.archive.add(descriptor, &mut error) {
             *super::core::lock(&self.is_changed) = true;
@@ -79,7 +79,7 @@ impl ArchiveFile {
     }
 
     /// Writes the file if there is anything new; a failure only means that the pipelines are made again.
-    pub fn save(&self) {
+    pub(crate) fn save(&self) {
         let mut is_changed = super::core::lock(&self.is_changed);
         if !std::mem::take(&mut *is_changed) {
             return;

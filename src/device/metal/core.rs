@@ -73,7 +73,7 @@ impl Core {
     ///
     /// # Errors
     /// `Unavailable` where Metal gives none.
-    pub fn queue(&self, kind: QueueKind) -> Result<Arc<Queue>, DeviceError> {
+    pub(crate) fn queue(&self, kind: QueueKind) -> Result<Arc<Queue>, DeviceError> {
         if kind == QueueKind::Compute {
             return Ok(Arc::clone(&self.compute));
         }
@@ -88,24 +88,24 @@ impl Core {
     }
 
     /// The queues that are open.
-    pub fn queues(&self) -> Vec<Arc<Queue>> {
+    pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
         let copy = lock(&self.copy).clone();
         std::iter::once(Arc::clone(&self.compute)).chain(copy).collect()
     }
 
     /// The queue of this device that a timeline belongs to.
-    pub fn queue_of(&self, timeline: &Arc<Timeline>) -> Option<Arc<Queue>> {
+    pub(crate) fn queue_of(&self, timeline: &Arc<Timeline>) -> Option<Arc<Queue>> {
         self.queues().into_iter().find(|queue| Arc::ptr_eq(&queue.timeline, timeline))
     }
 
     /// Refuses work from now on.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.health.close();
         self.queues().iter().for_each(|queue| queue.end());
     }
 
     /// Tells a tap of a buffer's memory.
-    pub fn share(&self, buffer: &Owned<Buffer>, memory: &DeviceView) {
+    pub(crate) fn share(&self, buffer: &Owned<Buffer>, memory: &DeviceView) {
         let Some(tap) = self.runtime.tap else { return };
         let memory = Arc::new(memory.clone());
         tap.shares(buffer.number(), &Arc::downgrade(&memory));
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Forgets a buffer.
-    pub fn forget(&self, va: u64) {
+    pub(crate) fn forget(&self, va: u64) {
         let buffer = lock(&self.buffers).remove(&va);
         if let (Some(tap), Some(buffer)) = (self.runtime.tap, &buffer) {
             tap.frees(buffer.number());
@@ -126,11 +126,11 @@ impl Core {
 impl Common {
     /// # Errors
     /// `Unavailable` after a fault, `Closed`.
-    pub fn check_open(&self) -> Result<(), DeviceError> {
+    pub(crate) fn check_open(&self) -> Result<(), DeviceError> {
         self.health.check(&self.name)
     }
 
-    pub fn cannot(&self, what: String) -> DeviceError {
+    pub(crate) fn cannot(&self, what: String) -> DeviceError {
         DeviceError::Unsupported { device: self.name.clone(), what }
     }
 }

@@ -46,7 +46,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`crate::Device::submit`]. Without such copies nothing was submitted then.
-    pub fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+    pub(crate) fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
         self.check_open()?;
         commands.iter().try_for_each(|command| self.check(command))?;
         let queue = &*self.queue(kind)?;
@@ -100,7 +100,7 @@ impl Core {
     ///
     /// # Errors
     /// As `submit`; those of `encode`.
-    pub fn submit_as(
+    pub(crate) fn submit_as(
         &self,
         queue: &Queue,
         commands: &[Command],
@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// One command buffer, to run when the queue's event has the value `after`, and other queues' have theirs.
-    pub fn command_buffer(
+    pub(crate) fn command_buffer(
         &self,
         queue: &Queue,
         (after, waits): (u64, &[(Arc<Queue>, u64)]),
@@ -266,18 +266,18 @@ impl Core {
         Ok(())
     }
 
-    pub fn program_of<'k>(&self, kernel: &'k Kernel) -> Result<&'k Program, DeviceError> {
+    pub(crate) fn program_of<'k>(&self, kernel: &'k Kernel) -> Result<&'k Program, DeviceError> {
         let program = kernel.program().downcast_ref::<Program>();
         program.ok_or_else(|| self.cannot(format!("run {}, which is no Metal kernel", kernel.name())))
     }
 
-    pub fn buffer(&self, place: &Location) -> Result<Arc<Owned<Buffer>>, DeviceError> {
+    pub(crate) fn buffer(&self, place: &Location) -> Result<Arc<Owned<Buffer>>, DeviceError> {
         let found = lock(&self.buffers).get(&place.memory.va()).cloned();
         found.ok_or_else(|| self.cannot(format!("use memory at {:#x}", place.memory.va())))
     }
 
     /// What can be wrong with a command; a launch above a pipeline's limit would be dropped silently.
-    pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
+    pub(crate) fn check(&self, command: &Command) -> Result<(), DeviceError> {
         let foreign = |what, theirs: &crate::DeviceTag| DeviceError::WrongDevice {
             what,
             ours: self.name.clone(),

@@ -71,7 +71,7 @@ impl IndirectList {
     ///
     /// # Errors
     /// As a submission.
-    pub fn new(core: &Arc<Core>, commands: &[Command]) -> Result<Option<Self>, DeviceError> {
+    pub(crate) fn new(core: &Arc<Core>, commands: &[Command]) -> Result<Option<Self>, DeviceError> {
         core.check_open()?;
         if !core.has_indirect || !core.is_worth_it(commands) {
             return Ok(None);

@@ -56,7 +56,7 @@ fn rounded(len_bytes: u64) -> u64 {
 }
 
 impl Core {
-    pub fn own(&self, memory: &Memory) -> Result<(), DeviceError> {
+    pub(crate) fn own(&self, memory: &Memory) -> Result<(), DeviceError> {
         if *memory.device() == self.tag {
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`crate::Device::alloc`].
-    pub fn alloc_shared(self: &Arc<Self>, len_bytes: u64) -> Result<Memory, DeviceError> {
+    pub(crate) fn alloc_shared(self: &Arc<Self>, len_bytes: u64) -> Result<Memory, DeviceError> {
         self.check_open()?;
         let size = rounded(len_bytes);
         self.check_size(len_bytes, size)?;
@@ -117,7 +117,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`crate::Device::alloc`].
-    pub fn alloc_private(self: &Arc<Self>, len_bytes: u64) -> Result<Memory, DeviceError> {
+    pub(crate) fn alloc_private(self: &Arc<Self>, len_bytes: u64) -> Result<Memory, DeviceError> {
         self.check_open()?;
         let size = rounded(len_bytes);
         self.check_size(len_bytes, size)?;
@@ -140,7 +140,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`crate::Device::wrap_host`].
-    pub fn wrap(self: &Arc<Self>, host: &View) -> Result<Memory, DeviceError> {
+    pub(crate) fn wrap(self: &Arc<Self>, host: &View) -> Result<Memory, DeviceError> {
         self.check_open()?;
         check_wrapped(&self.tag, host, PAGE)?;
         let (at, len_bytes) = (host.base(), host.len_bytes());
@@ -172,7 +172,7 @@ impl Core {
 
     /// # Errors
     /// As [`crate::Device::copy_in`].
-    pub fn copy_in(self: &Arc<Self>, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
+    pub(crate) fn copy_in(self: &Arc<Self>, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
         self.own(dst)?;
         dst.check("copy in", offset, src.len() as u64)?;
         let Some(view) = dst.host() else {
@@ -192,7 +192,7 @@ impl Core {
 
     /// # Errors
     /// As [`crate::Device::copy_out`].
-    pub fn copy_out(self: &Arc<Self>, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
+    pub(crate) fn copy_out(self: &Arc<Self>, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
         self.own(src)?;
         src.check("copy out", offset, dst.len() as u64)?;
         let Some(view) = src.host() else {
@@ -242,7 +242,7 @@ impl Core {
 
     /// # Errors
     /// As [`crate::Device::synchronize`].
-    pub fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
+    pub(crate) fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
         let start = Instant::now();
         let wait = |queue: &Arc<super::queue::Queue>| {
             let timeline = &queue.timeline;

@@ -377,13 +377,13 @@ impl Argument for NoPlace {
 impl ErrorSlot {
     /// An empty one.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Id::NIL)
     }
 
     /// The error that was stored. Call it in the pool that the message was sent in.
     #[must_use]
-    pub fn get(&self, runtime: &'static Runtime) -> Option<ErrorText> {
+    pub(crate) fn get(&self, runtime: &'static Runtime) -> Option<ErrorText> {
         // SAFETY: a message stores an error that lives as long as the pool, or leaves nil.
         let error = unsafe { Owned::<NsError>::retained(runtime, self.0) }?;
         Some(ErrorText::of(&error))
@@ -436,7 +436,7 @@ impl fmt::Display for ErrorText {
 impl ErrorText {
     /// Reads an error. Call it in a pool.
     #[must_use]
-    pub fn of(error: &Owned<NsError>) -> Self {
+    pub(crate) fn of(error: &Owned<NsError>) -> Self {
         let text = |lent: Lent<NsString>| lent.0.map(|s| text_of(&s)).unwrap_or_default();
         Self { domain: text(error.domain()), code: error.code(), text: text(error.localized_description()) }
     }

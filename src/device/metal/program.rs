@@ -62,7 +62,7 @@ impl Core {
     ///
     /// # Errors
     /// `Load`, with the compiler's text.
-    pub fn program(&self, image: &KernelImage<'_>) -> Result<Program, DeviceError> {
+    pub(crate) fn program(&self, image: &KernelImage<'_>) -> Result<Program, DeviceError> {
         let refused = |why: String| DeviceError::Load { device: self.name.clone(), kernel: image.name.into(), why };
         let (bytes, entry) = match image.code {
             Code::Elf { bytes, entry } | Code::Cubin { bytes, entry, .. } => (bytes, entry),
@@ -174,7 +174,7 @@ impl Core {
     }
 
     /// The device's own name.
-    pub fn gpu_name(&self) -> String {
+    pub(crate) fn gpu_name(&self) -> String {
         self.runtime.pool(|| self.gpu.name().0.map(|n| text_of(&n)).unwrap_or_default())
     }
 }

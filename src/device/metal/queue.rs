@@ -77,7 +77,7 @@ impl Queue {
     ///
     /// # Errors
     /// `Unavailable`, with what is missing.
-    pub fn open(
+    pub(crate) fn open(
         common: &Arc<Common>,
         gpu: &Owned<Gpu>,
         kind: &str,
@@ -110,13 +110,13 @@ impl Queue {
     }
 
     /// How many more command buffers there is room for, after a look at what has completed.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.collect();
         MAX_IN_FLIGHT.saturating_sub(lock(&self.sent).len())
     }
 
     /// Commits command buffers and keeps them until they are completed.
-    pub fn commit(&self, all: Vec<Sent>) {
+    pub(crate) fn commit(&self, all: Vec<Sent>) {
         let mut sent = lock(&self.sent);
         for one in all {
             one.buffer.commit();
@@ -127,7 +127,7 @@ impl Queue {
     }
 
     /// Publishes what has completed, and notes a fault.
-    pub fn collect(&self) {
+    pub(crate) fn collect(&self) {
         self.common.runtime.pool(|| {
             let mut sent = lock(&self.sent);
             let reached = self.event.signaled_value();
@@ -177,14 +177,14 @@ impl Queue {
     }
 
     /// The event's value of a submission, or of the last before it that is still in flight; `None`: it is done.
-    pub fn event_value(&self, submission: u64) -> Option<u64> {
+    pub(crate) fn event_value(&self, submission: u64) -> Option<u64> {
         let sent = lock(&self.sent);
         let one = sent.iter().find(|s| s.submission.is_some_and(|value| value >= submission));
         one.map(|s| s.event_value)
     }
 
     /// Lets command buffers run through that wait for the event, after work is refused.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         lock(&self.producer).in_flight.release(self.timeline.completed());
         if let Some(last) = lock(&self.sent).back() {
             self.event.set_signaled_value(last.event_value);

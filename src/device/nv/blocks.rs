@@ -38,7 +38,7 @@ impl Template {
     /// Makes a template of a launch planned with its bank at address 0; `None` if the chip's QMD has no field for the
     /// bank.
     #[must_use]
-    pub fn new(chip: &'static Chip, geometry: &Geometry, plan: &Plan, layout: BlockLayout) -> Option<Self> {
+    pub(crate) fn new(chip: &'static Chip, geometry: &Geometry, plan: &Plan, layout: BlockLayout) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Some(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -53,7 +53,7 @@ impl Template {
 
     /// Whether the template is for this geometry.
     #[must_use]
-    pub fn is_over(&self, geometry: &Geometry) -> bool {
+    pub(crate) fn is_over(&self, geometry: &Geometry) -> bool {
         self.geometry == *geometry
     }
 
@@ -87,13 +87,13 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Makes a ring that uses all of `view`.
     #[must_use]
-    pub fn of(view: View) -> Self {
+    pub(crate) fn of(view: View) -> Self {
         let count = view.len_bytes() / ALIGN_BYTES;
         Self { ring: Kernargs::of(view), pieces: vec![(0, 0); count as usize] }
     }
 
     /// As [`Kernargs::forget_after`]; the written blocks stay valid.
-    pub fn forget_after(&mut self, value: u64) {
+    pub(crate) fn forget_after(&mut self, value: u64) {
         self.ring.forget_after(value);
     }
 
@@ -102,7 +102,7 @@ impl Blocks {
     ///
     /// # Errors
     /// As [`Kernargs::take_waiting`].
-    pub fn put(
+    pub(crate) fn put(
         &mut self,
         template: &Template,
         args: &[u8],
@@ -135,14 +135,14 @@ pub(crate) struct BlockLayout {
 impl BlockLayout {
     /// The layout for a QMD of `qmd_dwords` and a bank of `bank_bytes`.
     #[must_use]
-    pub fn new(qmd_dwords: usize, bank_bytes: usize) -> Self {
+    pub(crate) fn new(qmd_dwords: usize, bank_bytes: usize) -> Self {
         let bank_offset = (qmd_dwords as u64 * 4).next_multiple_of(ALIGN_BYTES);
         Self { bank_offset, len_bytes: bank_offset + (bank_bytes as u64).next_multiple_of(ALIGN_BYTES) }
     }
 
     /// The layout for launches of a kernel.
     #[must_use]
-    pub fn of(kernel: &Kernel, chip: &Chip) -> Self {
+    pub(crate) fn of(kernel: &Kernel, chip: &Chip) -> Self {
         let bank_bytes = (kernel.bank0_bytes as usize).next_multiple_of(16);
         Self::new(chip.qmd.dwords(), bank_bytes)
     }

@@ -481,7 +481,7 @@ impl CpuMap {
     ///
     /// # Errors
     /// The driver's.
-    pub fn new(
+    pub(crate) fn new(
         gpu: &Gpu,
         memory: Handle,
         len_bytes: u64,
@@ -531,7 +531,7 @@ impl CpuMap {
     ///
     /// # Errors
     /// The driver's.
-    pub fn unmap(self, driver: &Driver, device: Handle) -> Result<(), RmError> {
+    pub(crate) fn unmap(self, driver: &Driver, device: Handle) -> Result<(), RmError> {
         let Self { mapped, fd, memory, cookie } = self;
         // The pages are unmapped when the last view is dropped.
         drop(mapped);

@@ -29,7 +29,7 @@ pub(crate) struct Local {
 impl Local {
     /// The current size in bytes per thread.
     #[must_use]
-    pub fn thread_bytes(&self) -> u32 {
+    pub(crate) fn thread_bytes(&self) -> u32 {
         self.thread_bytes
     }
 
@@ -37,7 +37,7 @@ impl Local {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn grow(&mut self, core: &Core, thread_bytes: u32) -> Result<(), DeviceError> {
+    pub(crate) fn grow(&mut self, core: &Core, thread_bytes: u32) -> Result<(), DeviceError> {
         let thread_bytes = thread_bytes.max(MIN_BYTES).next_multiple_of(32);
         let [tpc_bytes, bytes] = core.gpu.chip.local_memory_bytes(thread_bytes, core.gpu.properties.max_tpcs);
         // The old buffer is freed first: both may not fit at once.
@@ -56,7 +56,7 @@ impl Local {
     ///
     /// # Errors
     /// A field that does not fit.
-    pub fn emit(&mut self, out: &mut PushBuffer) -> Result<(), EmitError> {
+    pub(crate) fn emit(&mut self, out: &mut PushBuffer) -> Result<(), EmitError> {
         if let Some(bo) = self.bo.as_ref().filter(|_| !self.is_sent) {
             compute::Action::LocalMemory(GpuVa(bo.va())).emit(out)?;
             let size = compute::Action::LocalMemorySize { tpc_bytes: self.tpc_bytes, max_sms: ALL_SMS };
@@ -67,7 +67,7 @@ impl Local {
     }
 
     /// The list with the methods was abandoned: they must be emitted again.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.is_sent = false;
     }
 }

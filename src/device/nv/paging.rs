@@ -53,7 +53,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The driver's; everything is released then.
-    pub fn put(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> Result<Self, RmError> {
+    pub(crate) fn put(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> Result<Self, RmError> {
         let driver = &gpu.driver;
         if !gpu.uses_uvm() {
             return put_by_rm(gpu, va, len_bytes, page, memory);
@@ -74,7 +74,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The driver's.
-    pub fn unmap(self, gpu: &Gpu, va: u64, len_bytes: u64) -> Result<(), RmError> {
+    pub(crate) fn unmap(self, gpu: &Gpu, va: u64, len_bytes: u64) -> Result<(), RmError> {
         match self {
             Self::Uvm => free_by_uvm(&gpu.driver, va, len_bytes),
             Self::Rm(range) => gpu.driver.free(gpu.device, range),

@@ -49,7 +49,7 @@ impl CubinImage {
     ///
     /// # Errors
     /// A message: not a cubin, a cubin without the kernel, or for another chip.
-    pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
+    pub(crate) fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         let (bytes, entry, functions) = match image.code {
             Code::Elf { bytes, entry } => (bytes, entry, None),
             Code::Cubin { bytes, entry, functions } => (bytes, entry, Some(functions)),
@@ -117,7 +117,7 @@ fn zeros(len_bytes: usize) -> Arguments {
 impl LoadedKernel {
     /// Bytes of local memory that a thread of the kernel needs.
     #[must_use]
-    pub fn local_bytes(&self) -> u32 {
+    pub(crate) fn local_bytes(&self) -> u32 {
         local_bytes(&self.kernel)
     }
 
@@ -126,7 +126,7 @@ impl LoadedKernel {
     ///
     /// # Errors
     /// A message: the arguments do not match the kernel's parameters.
-    pub fn arguments(&self, args: &[Arg], mut at_place: impl FnMut(usize, usize)) -> Result<Arguments, String> {
+    pub(crate) fn arguments(&self, args: &[Arg], mut at_place: impl FnMut(usize, usize)) -> Result<Arguments, String> {
         let want = (self.kernel.bank0_bytes as usize).saturating_sub(self.kernel.param_base as usize);
         let (mut out, mut have) = (zeros(want), 0_usize);
         let mut layout = ArgumentLayout::of(&self.kernel.params, args.len());
@@ -170,7 +170,7 @@ impl LoadedKernel {
     ///
     /// # Errors
     /// A message, as `plan`.
-    pub fn with_template<T>(
+    pub(crate) fn with_template<T>(
         &self,
         chip: &'static Chip,
         geometry: &Geometry,
@@ -197,7 +197,7 @@ impl LoadedKernel {
     ///
     /// # Errors
     /// A message: a shape, a resource amount or arguments that the kernel or the chip does not support.
-    pub fn plan(
+    pub(crate) fn plan(
         &self,
         chip: &'static Chip,
         geometry: &Geometry,

@@ -69,18 +69,18 @@ enum Slept {
 
 impl ChannelWatch {
     #[must_use]
-    pub fn new(channel: &Channel) -> Self {
+    pub(crate) fn new(channel: &Channel) -> Self {
         let watched = Watched { channel: channel.handle(), notifier: channel.notifier().clone() };
         Self { watched: Mutex::new(Some(watched)), debugger: OnceLock::new(), peer: OnceLock::new() }
     }
 
     /// Sets the debugger object that is queried for exceptions.
-    pub fn set_debugger(&self, debugger: Debugger) {
+    pub(crate) fn set_debugger(&self, debugger: Debugger) {
         let _first_one_counts = self.debugger.set(debugger);
     }
 
     /// Sets the queue whose channel is also checked while the host waits for this one.
-    pub fn set_peer(&self, peer: &Arc<NvQueue>) {
+    pub(crate) fn set_peer(&self, peer: &Arc<NvQueue>) {
         let _first_one_counts = self.peer.set(Arc::downgrade(peer));
     }
 

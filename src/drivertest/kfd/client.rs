@@ -51,7 +51,7 @@ pub(crate) enum Ring {
 impl Ring {
     /// As CREATE_QUEUE numbers them.
     #[must_use]
-    pub fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         match self {
             Self::Pm4 => k::QUEUE_TYPE_COMPUTE,
             Self::Sdma => k::QUEUE_TYPE_SDMA,
@@ -117,7 +117,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// A skip without a card.
-    pub fn bound(bench: &'b Bench) -> Step<Self> {
+    pub(crate) fn bound(bench: &'b Bench) -> Step<Self> {
         let own = Self::unbound(bench)?;
         let mut args = k::AcquireVm { drm_fd: own.render.0 as u32, gpu_id: own.gpu_id };
         own.call(&k::ACQUIRE_VM, &mut args)?;
@@ -128,7 +128,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// As above.
-    pub fn unbound(bench: &'b Bench) -> Step<Self> {
+    pub(crate) fn unbound(bench: &'b Bench) -> Step<Self> {
         let (gpu_id, properties) = cards(&*bench.port)
             .into_iter()
             .next()
@@ -145,7 +145,7 @@ impl<'b> Kfd<'b> {
 
     /// A number of the card's topology.
     #[must_use]
-    pub fn property(&self, name: &str) -> u64 {
+    pub(crate) fn property(&self, name: &str) -> u64 {
         self.properties.get(name).copied().unwrap_or(0)
     }
 
@@ -153,7 +153,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// A skip for one that has no packets here.
-    pub fn gfx(&self) -> Step<Gfx> {
+    pub(crate) fn gfx(&self) -> Step<Gfx> {
         match self.property("gfx_target_version") {
             110_000..=119_999 => Ok(Gfx::Gfx11),
             90_402 => Ok(Gfx::Gfx942),
@@ -166,7 +166,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The refusal.
-    pub fn call<T: bytemuck::Pod>(&self, ioctl: &Ioctl<T>, args: &mut T) -> Result<(), CallError> {
+    pub(crate) fn call<T: bytemuck::Pod>(&self, ioctl: &Ioctl<T>, args: &mut T) -> Result<(), CallError> {
         call(&*self.bench.port, self.kfd, ioctl, args).map(|_| ())
     }
 
@@ -174,7 +174,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// It is not.
-    pub fn refused<T: bytemuck::Pod>(&self, ioctl: &Ioctl<T>, mut args: T, want: Errno) -> Step {
+    pub(crate) fn refused<T: bytemuck::Pod>(&self, ioctl: &Ioctl<T>, mut args: T, want: Errno) -> Step {
         let got = self.bench.port.ioctl(self.kfd, ioctl.desc.request, bytemuck::bytes_of_mut(&mut args));
         same(ioctl.desc.name, got, Err(want))
     }
@@ -183,19 +183,19 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn raw(&self, request: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
+    pub(crate) fn raw(&self, request: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
         self.bench.port.ioctl(self.kfd, request, bytes)
     }
 
     /// The request word of a call with another size.
     #[must_use]
-    pub fn resized(desc: &Desc, len_bytes: u32) -> u32 {
+    pub(crate) fn resized(desc: &Desc, len_bytes: u32) -> u32 {
         desc.request & !(0x3fff << 16) | len_bytes << 16
     }
 
     /// ALLOC's struct.
     #[must_use]
-    pub fn alloc_args(&self, va: u64, size: u64, flags: u32) -> k::AllocMemoryOfGpu {
+    pub(crate) fn alloc_args(&self, va: u64, size: u64, flags: u32) -> k::AllocMemoryOfGpu {
         k::AllocMemoryOfGpu { va_addr: va, size, gpu_id: self.gpu_id, flags, ..Default::default() }
     }
 
@@ -203,7 +203,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn alloc(&self, size: u64, flags: u32) -> Step<Buffer> {
+    pub(crate) fn alloc(&self, size: u64, flags: u32) -> Step<Buffer> {
         let reserved = Mapped::reserve(&self.bench.port, size, PAGE)?;
         let va = reserved.base().0;
         let mut args = self.alloc_args(va, size, flags);
@@ -226,7 +226,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn buffer(&self, size: u64, flags: u32) -> Step<Buffer> {
+    pub(crate) fn buffer(&self, size: u64, flags: u32) -> Step<Buffer> {
         let buffer = self.alloc(size, flags)?;
         self.map(&buffer)?;
         Ok(buffer)
@@ -234,7 +234,7 @@ impl<'b> Kfd<'b> {
 
     /// MAP's and UNMAP's struct for a list of cards.
     #[must_use]
-    pub fn map_args(handle: u64, cards: &[u32]) -> k::MapMemoryToGpu {
+    pub(crate) fn map_args(handle: u64, cards: &[u32]) -> k::MapMemoryToGpu {
         let at = cards.as_ptr().expose_provenance() as u64;
         k::MapMemoryToGpu { handle, device_ids_array_ptr: at, n_devices: cards.len() as u32, n_success: 0 }
     }
@@ -243,7 +243,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn map(&self, buffer: &Buffer) -> Step {
+    pub(crate) fn map(&self, buffer: &Buffer) -> Step {
         let cards = [self.gpu_id];
         let mut args = Self::map_args(buffer.handle, &cards);
         self.call(&k::MAP_MEMORY_TO_GPU, &mut args)?;
@@ -254,7 +254,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn unmap(&self, buffer: &Buffer) -> Result<u32, Errno> {
+    pub(crate) fn unmap(&self, buffer: &Buffer) -> Result<u32, Errno> {
         let cards = [self.gpu_id];
         let k::MapMemoryToGpu { handle, device_ids_array_ptr, n_devices, n_success } =
             Self::map_args(buffer.handle, &cards);
@@ -268,19 +268,19 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn free(&self, buffer: &Buffer) -> Step {
+    pub(crate) fn free(&self, buffer: &Buffer) -> Step {
         self.call(&k::FREE_MEMORY_OF_GPU, &mut k::FreeMemoryOfGpu { handle: buffer.handle })?;
         self.forget(buffer.handle);
         Ok(())
     }
 
     /// A buffer that the case has freed itself.
-    pub fn forget(&self, handle: u64) {
+    pub(crate) fn forget(&self, handle: u64) {
         forget_one(&mut self.made().buffers, |b| b.handle == handle);
     }
 
     /// A buffer by its handle alone.
-    pub fn remember(&self, buffer: Buffer) {
+    pub(crate) fn remember(&self, buffer: Buffer) {
         self.made().buffers.push(buffer);
     }
 
@@ -288,7 +288,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn queue_args(&self, kind: Ring, ring: &Buffer, read: u64, write: u64) -> Step<k::CreateQueue> {
+    pub(crate) fn queue_args(&self, kind: Ring, ring: &Buffer, read: u64, write: u64) -> Step<k::CreateQueue> {
         let args = k::CreateQueue {
             ring_base_address: ring.va,
             write_pointer_address: write,
@@ -326,7 +326,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn queue(&self, kind: Ring) -> Step<Queue> {
+    pub(crate) fn queue(&self, kind: Ring) -> Step<Queue> {
         self.queue_of(kind, PAGE)
     }
 
@@ -334,7 +334,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn queue_of(&self, kind: Ring, ring_bytes: u64) -> Step<Queue> {
+    pub(crate) fn queue_of(&self, kind: Ring, ring_bytes: u64) -> Step<Queue> {
         let (ring, pointers) = (self.buffer(ring_bytes.max(PAGE), HOST)?, self.buffer(PAGE, HOST)?);
         if kind == Ring::Aql {
             // amd_queue_t: base, packets, where the read pointer is, 64-bit pointers and profiling; every slot INVALID.
@@ -354,7 +354,13 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn open_queue(&self, kind: Ring, ring: Buffer, pointers: Buffer, mut args: k::CreateQueue) -> Step<Queue> {
+    pub(crate) fn open_queue(
+        &self,
+        kind: Ring,
+        ring: Buffer,
+        pointers: Buffer,
+        mut args: k::CreateQueue,
+    ) -> Step<Queue> {
         self.call(&k::CREATE_QUEUE, &mut args)?;
         self.made().queues.push(args.queue_id);
         let offset = args.doorbell_offset;
@@ -368,7 +374,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn share(&self, queue: &Queue, percent: u32) -> Step {
+    pub(crate) fn share(&self, queue: &Queue, percent: u32) -> Step {
         let mut args = Self::update_args(queue);
         args.queue_percentage = percent;
         Ok(self.call(&k::UPDATE_QUEUE, &mut args)?)
@@ -390,7 +396,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn destroy(&self, queue: &Queue) -> Step {
+    pub(crate) fn destroy(&self, queue: &Queue) -> Step {
         self.call(&k::DESTROY_QUEUE, &mut k::DestroyQueue { queue_id: queue.id, pad: 0 })?;
         forget_one(&mut self.made().queues, |id| *id == queue.id);
         Ok(())
@@ -400,7 +406,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn event(&self, kind: u32, auto_reset: bool) -> Step<u32> {
+    pub(crate) fn event(&self, kind: u32, auto_reset: bool) -> Step<u32> {
         self.event_page()?;
         let mut args = k::CreateEvent { event_type: kind, auto_reset: auto_reset.into(), ..Default::default() };
         self.call(&k::CREATE_EVENT, &mut args)?;
@@ -412,7 +418,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn event_page(&self) -> Step<Buffer> {
+    pub(crate) fn event_page(&self) -> Step<Buffer> {
         let known = self.made().page;
         if let Some(handle) = known {
             let made = self.made();
@@ -434,7 +440,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn destroy_event(&self, event_id: u32) -> Step {
+    pub(crate) fn destroy_event(&self, event_id: u32) -> Step {
         self.call(&k::DESTROY_EVENT, &mut k::DestroyEvent { event_id, pad: 0 })?;
         forget_one(&mut self.made().events, |id| *id == event_id);
         Ok(())
@@ -444,7 +450,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn wait(&self, data: &mut [EventData], all: bool, timeout_ms: u32) -> Result<u32, Errno> {
+    pub(crate) fn wait(&self, data: &mut [EventData], all: bool, timeout_ms: u32) -> Result<u32, Errno> {
         let events_ptr = data.as_mut_ptr().expose_provenance() as u64;
         let mut args = k::WaitEvents {
             events_ptr,
@@ -462,7 +468,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's, or it does not come.
-    pub fn wait_for(&self, event: u32) -> Step<EventData> {
+    pub(crate) fn wait_for(&self, event: u32) -> Step<EventData> {
         let mut data = [asked(event)];
         let patience = u32::try_from(self.bench.patience.as_millis()).unwrap_or(10_000);
         same("WAIT_EVENTS: wait_result", self.wait(&mut data, false, patience)?, k::WAIT_RESULT_COMPLETE)?;
@@ -473,7 +479,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn available(&self) -> Step<u64> {
+    pub(crate) fn available(&self) -> Step<u64> {
         let mut args = k::GetAvailableMemory { gpu_id: self.gpu_id, ..Default::default() };
         self.call(&k::AVAILABLE_MEMORY, &mut args)?;
         Ok(args.available)
@@ -483,7 +489,7 @@ impl<'b> Kfd<'b> {
     ///
     /// # Errors
     /// What the driver refuses.
-    pub fn close(self) -> Step {
+    pub(crate) fn close(self) -> Step {
         let Made { buffers, queues, events, page } = std::mem::take(&mut *self.made());
         for queue_id in queues {
             self.call(&k::DESTROY_QUEUE, &mut k::DestroyQueue { queue_id, pad: 0 })?;
@@ -550,7 +556,7 @@ impl Queue {
     ///
     /// # Errors
     /// The ring's end.
-    pub fn put(&mut self, words: &[u32]) -> Step {
+    pub(crate) fn put(&mut self, words: &[u32]) -> Step {
         let unit = if self.kind == Ring::Sdma { 4 } else { 1 };
         let dwords = u64::from(self.args.ring_size) / 4;
         for (at, word) in (self.put / unit..).zip(words) {
@@ -561,7 +567,7 @@ impl Queue {
     }
 
     /// Rings the doorbell.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.doorbell.ring(if self.kind == Ring::Aql { self.put.wrapping_sub(1) } else { self.put });
     }
 
@@ -569,7 +575,7 @@ impl Queue {
     ///
     /// # Errors
     /// The ring's end.
-    pub fn submit(&mut self, words: &[u32]) -> Step {
+    pub(crate) fn submit(&mut self, words: &[u32]) -> Step {
         self.put(words)?;
         self.ring();
         Ok(())
@@ -579,7 +585,7 @@ impl Queue {
     ///
     /// # Errors
     /// The ring's end.
-    pub fn submit_aql(&mut self, words: [u32; 16]) -> Step {
+    pub(crate) fn submit_aql(&mut self, words: [u32; 16]) -> Step {
         let slot = self.put % self.ring_units() * 64;
         for (at, word) in (0..).zip(words).skip(1) {
             self.ring.view.write_u32(slot + at * 4, word)?;
@@ -595,7 +601,7 @@ impl Queue {
     ///
     /// # Errors
     /// None, as the page is there.
-    pub fn read_pointer(&self) -> Step<u64> {
+    pub(crate) fn read_pointer(&self) -> Step<u64> {
         Ok(self.pointers.view.load_acquire_u64(128)?)
     }
 }

@@ -30,7 +30,7 @@ impl Channel {
     ///
     /// # Errors
     /// The buffer's end.
-    pub fn push(&mut self, words: &[u32]) -> Step {
+    pub(crate) fn push(&mut self, words: &[u32]) -> Step {
         let bytes = words.len() as u64 * 4;
         if self.at + bytes > self.push.view.len_bytes() {
             self.at = 0;
@@ -47,7 +47,7 @@ impl Channel {
     ///
     /// # Errors
     /// The ring's end.
-    pub fn entry(&mut self, words: [u32; 2]) -> Step {
+    pub(crate) fn entry(&mut self, words: [u32; 2]) -> Step {
         for (n, word) in (0..).zip(words) {
             self.ring.view.write_u32(u64::from(self.put) * 8 + n * 4, word)?;
         }
@@ -59,7 +59,7 @@ impl Channel {
     ///
     /// # Errors
     /// None, as USERD is there.
-    pub fn ring(&self) -> Step {
+    pub(crate) fn ring(&self) -> Step {
         // ORDER: VRAM is write-combined; entries and what they name come before GPPut, and GPPut before the doorbell.
         drain_stores();
         self.ring.view.write_u32(u64::from(ENTRIES) * 8 + 0x8c, self.put)?;
@@ -72,7 +72,7 @@ impl Channel {
     ///
     /// # Errors
     /// As above.
-    pub fn submit(&mut self, words: &[u32]) -> Step {
+    pub(crate) fn submit(&mut self, words: &[u32]) -> Step {
         self.push(words)?;
         self.ring()
     }
@@ -81,7 +81,7 @@ impl Channel {
     ///
     /// # Errors
     /// None, as USERD is there.
-    pub fn get(&self) -> Step<u32> {
+    pub(crate) fn get(&self) -> Step<u32> {
         Ok(self.ring.view.read_u32(u64::from(ENTRIES) * 8 + 0x88)?)
     }
 }

@@ -52,7 +52,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// A skip without the driver.
-    pub fn new(bench: &'b Bench) -> Step<Self> {
+    pub(crate) fn new(bench: &'b Bench) -> Step<Self> {
         let control = bench.port.open("/dev/nvidiactl", OpenFlags::DEVICE);
         let control =
             control.map_err(|errno| Problem::Skipped { key: "no-driver", why: format!("/dev/nvidiactl: {errno}") })?;
@@ -65,7 +65,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// It does.
-    pub fn call<T: Pod>(&self, fd: Fd, ioctl: &Ioctl<T>, args: &mut T) -> Result<(), Status> {
+    pub(crate) fn call<T: Pod>(&self, fd: Fd, ioctl: &Ioctl<T>, args: &mut T) -> Result<(), Status> {
         match self.bench.port.ioctl(fd, ioctl.desc.request, bytemuck::bytes_of_mut(args)) {
             Ok(_) => Ok(()),
             // No status of RM's.
@@ -77,7 +77,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// The system call's.
-    pub fn raw(&self, fd: Fd, request: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
+    pub(crate) fn raw(&self, fd: Fd, request: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
         self.bench.port.ioctl(fd, request, bytes)
     }
 
@@ -85,7 +85,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn open(&self, path: &str) -> Step<Fd> {
+    pub(crate) fn open(&self, path: &str) -> Step<Fd> {
         let fd = self.bench.port.open(path, OpenFlags::DEVICE)?;
         lock(&self.files).push(fd);
         Ok(fd)
@@ -104,7 +104,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn card(&self, gpu: usize) -> Step<Fd> {
+    pub(crate) fn card(&self, gpu: usize) -> Step<Fd> {
         let fd = self.open(&format!("/dev/nvidia{gpu}"))?;
         want("REGISTER_FD", self.call(fd, &rm::REGISTER_FD, &mut rm::RegisterFd { ctl_fd: self.control.0 }))?;
         Ok(fd)
@@ -114,7 +114,14 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn alloc_raw(&self, root: u32, parent: u32, handle: u32, class: u32, params: u64) -> Result<u32, Status> {
+    pub(crate) fn alloc_raw(
+        &self,
+        root: u32,
+        parent: u32,
+        handle: u32,
+        class: u32,
+        params: u64,
+    ) -> Result<u32, Status> {
         let mut args = rm::RmAlloc {
             h_root: root,
             h_object_parent: parent,
@@ -135,7 +142,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn alloc(&self, parent: u32, class: u32) -> Result<u32, Status> {
+    pub(crate) fn alloc(&self, parent: u32, class: u32) -> Result<u32, Status> {
         self.alloc_raw(self.root, parent, 0, class, 0)
     }
 
@@ -143,7 +150,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn alloc_with<T: Pod>(&self, parent: u32, class: u32, params: &mut T) -> Result<u32, Status> {
+    pub(crate) fn alloc_with<T: Pod>(&self, parent: u32, class: u32, params: &mut T) -> Result<u32, Status> {
         let at = (&raw mut *params).expose_provenance() as u64;
         self.alloc_raw(self.root, parent, 0, class, at)
     }
@@ -152,7 +159,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn free(&self, handle: u32) -> Result<(), Status> {
+    pub(crate) fn free(&self, handle: u32) -> Result<(), Status> {
         let mut args = rm::RmFree { h_root: self.root, h_object_old: handle, ..Default::default() };
         self.call(self.control, &rm::FREE, &mut args)?;
         outcome(args.status)?;
@@ -164,7 +171,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn control_raw(&self, object: u32, cmd: u32, params: &mut [u8]) -> Result<(), Status> {
+    pub(crate) fn control_raw(&self, object: u32, cmd: u32, params: &mut [u8]) -> Result<(), Status> {
         let at = if params.is_empty() { 0 } else { params.as_mut_ptr().expose_provenance() as u64 };
         let params_size = params.len() as u32;
         let mut args =
@@ -177,13 +184,13 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn control<T: Pod>(&self, object: u32, control: &Control<T>, mut params: T) -> Result<T, Status> {
+    pub(crate) fn control<T: Pod>(&self, object: u32, control: &Control<T>, mut params: T) -> Result<T, Status> {
         self.control_raw(object, control.cmd, bytemuck::bytes_of_mut(&mut params)).map(|()| params)
     }
 
     /// Parameters of VRAM.
     #[must_use]
-    pub fn vram_params(&self, bytes: u64) -> rm::MemoryAlloc {
+    pub(crate) fn vram_params(&self, bytes: u64) -> rm::MemoryAlloc {
         let huge = bytes >= HUGE;
         rm::MemoryAlloc {
             owner: self.root,
@@ -200,7 +207,7 @@ impl<'b> Client<'b> {
 
     /// Parameters of the driver's memory of the host.
     #[must_use]
-    pub fn system_params(&self, bytes: u64) -> rm::MemoryAlloc {
+    pub(crate) fn system_params(&self, bytes: u64) -> rm::MemoryAlloc {
         let params = self.vram_params(bytes);
         let (attr, attr2) = (3 << 27 | PCI, 1 | 2 << 2);
         rm::MemoryAlloc { kind: 13, flags: SYSTEM_FLAGS, attr, attr2, alignment: PAGE, ..params }
@@ -210,7 +217,13 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's; of mmap(2) the kernel's.
-    pub fn map(&self, device: u32, memory: u32, bytes: u64, file: Fd) -> Step<Result<(DeviceView, u64), Status>> {
+    pub(crate) fn map(
+        &self,
+        device: u32,
+        memory: u32,
+        bytes: u64,
+        file: Fd,
+    ) -> Step<Result<(DeviceView, u64), Status>> {
         let mut args = rm::RmMapMemory { fd: file.0, ..Default::default() };
         (args.params.h_client, args.params.h_device) = (self.root, device);
         (args.params.h_memory, args.params.length) = (memory, bytes);
@@ -227,7 +240,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn unmap(&self, h_device: u32, h_memory: u32, cookie: u64) -> Result<(), Status> {
+    pub(crate) fn unmap(&self, h_device: u32, h_memory: u32, cookie: u64) -> Result<(), Status> {
         let mut args = rm::RmUnmapMemory {
             h_client: self.root,
             h_device,
@@ -243,7 +256,7 @@ impl<'b> Client<'b> {
     ///
     /// # Errors
     /// What is refused. An object that ended with another is not.
-    pub fn end(self) -> Step {
+    pub(crate) fn end(self) -> Step {
         let objects = std::mem::take(&mut *lock(&self.objects));
         for handle in objects.into_iter().rev() {
             match self.free(handle) {
@@ -329,7 +342,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// What is refused on the way.
-    pub fn new(bench: &'b Bench) -> Step<Self> {
+    pub(crate) fn new(bench: &'b Bench) -> Step<Self> {
         let client = Client::new(bench)?;
         let (uvm, uvm_mm) = (client.open("/dev/nvidia-uvm")?, client.open("/dev/nvidia-uvm")?);
         let mut args = uvm::Initialize::default();
@@ -369,7 +382,12 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn uvm_call<T: Pod>(&self, ioctl: &Ioctl<T>, args: &mut T, status: impl Fn(&T) -> u32) -> Result<(), Status> {
+    pub(crate) fn uvm_call<T: Pod>(
+        &self,
+        ioctl: &Ioctl<T>,
+        args: &mut T,
+        status: impl Fn(&T) -> u32,
+    ) -> Result<(), Status> {
         self.client.call(self.uvm, ioctl, args)?;
         outcome(status(args))
     }
@@ -378,7 +396,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn register_gpu(&self, gpu_uuid: [u8; 16]) -> Result<(), Status> {
+    pub(crate) fn register_gpu(&self, gpu_uuid: [u8; 16]) -> Result<(), Status> {
         let mut args = uvm::RegisterGpu { gpu_uuid, rm_ctrl_fd: -1, ..Default::default() };
         self.uvm_call(&uvm::REGISTER_GPU, &mut args, |a| a.rm_status)
     }
@@ -387,7 +405,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn register_space(&self, h_va_space: u32) -> Result<(), Status> {
+    pub(crate) fn register_space(&self, h_va_space: u32) -> Result<(), Status> {
         let (rm_ctrl_fd, h_client) = (self.client.control.0, self.client.root);
         let mut args = uvm::RegisterGpuVaSpace { gpu_uuid: self.uuid, rm_ctrl_fd, h_client, h_va_space, rm_status: 0 };
         self.uvm_call(&uvm::REGISTER_GPU_VASPACE, &mut args, |a| a.rm_status)
@@ -397,7 +415,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn create_range(&self, base: u64, length: u64) -> Result<(), Status> {
+    pub(crate) fn create_range(&self, base: u64, length: u64) -> Result<(), Status> {
         let mut args = uvm::CreateExternalRange { base, length, ..Default::default() };
         self.uvm_call(&uvm::CREATE_EXTERNAL_RANGE, &mut args, |a| a.rm_status)?;
         lock(&self.made).ranges.push((base, length));
@@ -408,7 +426,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn free_range(&self, base: u64, length: u64) -> Result<(), Status> {
+    pub(crate) fn free_range(&self, base: u64, length: u64) -> Result<(), Status> {
         let mut args = uvm::Free { base, length, ..Default::default() };
         self.uvm_call(&uvm::FREE, &mut args, |a| a.rm_status)?;
         forget_one(&mut lock(&self.made).ranges, |(known, _)| *known == base);
@@ -419,7 +437,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn map_part(&self, memory: u32, offset: u64, base: u64, length: u64, kind: u32) -> Result<(), Status> {
+    pub(crate) fn map_part(&self, memory: u32, offset: u64, base: u64, length: u64, kind: u32) -> Result<(), Status> {
         let mut args: Box<uvm::MapExternalAllocation> = Box::default();
         (args.base, args.length, args.offset) = (base, length, offset);
         args.per_gpu_attributes[0].gpu_uuid = self.uuid;
@@ -440,7 +458,7 @@ impl<'b> Device<'b> {
     }
 
     /// Free addresses, a huge page apart.
-    pub fn take_va(&self, bytes: u64) -> u64 {
+    pub(crate) fn take_va(&self, bytes: u64) -> u64 {
         let mut made = lock(&self.made);
         let va = made.taken;
         made.taken += bytes.next_multiple_of(HUGE) + HUGE;
@@ -451,7 +469,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn vram(&self, bytes: u64) -> Step<Buffer> {
+    pub(crate) fn vram(&self, bytes: u64) -> Step<Buffer> {
         let mut params = self.client.vram_params(bytes);
         let handle = self.client.alloc_with(self.device, rm::NV01_MEMORY_LOCAL_USER, &mut params);
         self.buffer(want("ALLOC of VRAM", handle)?, params.size, self.client.card(0)?)
@@ -461,7 +479,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn system(&self, bytes: u64) -> Step<Buffer> {
+    pub(crate) fn system(&self, bytes: u64) -> Step<Buffer> {
         let mut params = self.client.system_params(bytes);
         let handle = self.client.alloc_with(self.device, rm::NV01_MEMORY_SYSTEM, &mut params);
         self.buffer(want("ALLOC of host memory", handle)?, params.size, self.client.open("/dev/nvidiactl")?)
@@ -498,7 +516,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn group(&self, engine_type: u32, h_va_space: u32) -> Step<u32> {
+    pub(crate) fn group(&self, engine_type: u32, h_va_space: u32) -> Step<u32> {
         let mut params = rm::ChannelGroupAlloc { engine_type, h_va_space, ..Default::default() };
         let group = self.client.alloc_with(self.device, rm::KEPLER_CHANNEL_GROUP_A, &mut params);
         let group = want("ALLOC of a channel group", group)?;
@@ -510,7 +528,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn share(&self, group: u32) -> Step<u32> {
+    pub(crate) fn share(&self, group: u32) -> Step<u32> {
         let mut params = rm::CtxShareAlloc { h_va_space: self.space, flags: 1, ..Default::default() };
         let share = self.client.alloc_with(group, rm::FERMI_CONTEXT_SHARE_A, &mut params);
         want("ALLOC of a context share", share)
@@ -518,7 +536,7 @@ impl<'b> Device<'b> {
 
     /// Parameters of a channel with USERD behind its ring.
     #[must_use]
-    pub fn channel_params(&self, ring: &Buffer, notifier: &Buffer, share: u32) -> rm::ChannelAlloc {
+    pub(crate) fn channel_params(&self, ring: &Buffer, notifier: &Buffer, share: u32) -> rm::ChannelAlloc {
         let mut params = rm::ChannelAlloc {
             h_object_error: notifier.handle,
             gp_fifo_offset: ring.va,
@@ -543,7 +561,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// As above.
-    pub fn compute_class(&self) -> Step<u32> {
+    pub(crate) fn compute_class(&self) -> Step<u32> {
         self.class_ending(COMPUTE)
     }
 
@@ -551,7 +569,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// As above.
-    pub fn copy_class(&self) -> Step<u32> {
+    pub(crate) fn copy_class(&self) -> Step<u32> {
         self.class_ending(COPY)
     }
 
@@ -564,7 +582,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn copy_engines(&self) -> Step<Vec<(u32, bool)>> {
+    pub(crate) fn copy_engines(&self) -> Step<Vec<(u32, bool)>> {
         let engines = self.client.control(self.subdevice, &rm::GPU_GET_ENGINES_V2, rm::Engines::default());
         let engines = want("GPU_GET_ENGINES_V2", engines)?;
         let list = engines.engine_list.get(..engines.engine_count as usize).unwrap_or_default();
@@ -582,7 +600,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's; a skip for a card with fewer of them.
-    pub fn copy_engine(&self, nth: usize) -> Step<u32> {
+    pub(crate) fn copy_engine(&self, nth: usize) -> Step<u32> {
         let own = self.copy_engines()?.into_iter().filter(|(_, graphics)| !graphics).nth(nth);
         let why = || format!("the card has no {} copy engines with a runlist of their own", nth + 1);
         own.map(|(engine, _)| engine).ok_or_else(|| Problem::Skipped { key: "copy-engines", why: why() })
@@ -601,7 +619,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn channel_in(&self, group: u32, share: u32, class: u32) -> Step<Channel> {
+    pub(crate) fn channel_in(&self, group: u32, share: u32, class: u32) -> Step<Channel> {
         self.channel_with(group, share, |channel| self.client.alloc(channel, class))
     }
 
@@ -628,7 +646,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// UVM's.
-    pub fn register_channel(&self, h_channel: u32, base: u64, length: u64) -> Result<(), Status> {
+    pub(crate) fn register_channel(&self, h_channel: u32, base: u64, length: u64) -> Result<(), Status> {
         let (gpu_uuid, rm_ctrl_fd, h_client) = (self.uuid, self.client.control.0, self.client.root);
         let mut args =
             uvm::RegisterChannel { gpu_uuid, rm_ctrl_fd, h_client, h_channel, base, length, ..Default::default() };
@@ -653,7 +671,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// RM's.
-    pub fn schedule(&self, group: u32) -> Result<(), Status> {
+    pub(crate) fn schedule(&self, group: u32) -> Result<(), Status> {
         let params = rm::GroupSchedule { b_enable: 1, ..Default::default() };
         self.client.control(group, &rm::GROUP_GPFIFO_SCHEDULE, params).map(|_| ())
     }
@@ -663,7 +681,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// The driver's.
-    pub fn compute(&self) -> Step<Channel> {
+    pub(crate) fn compute(&self) -> Step<Channel> {
         let group = self.group(1, 0)?;
         let (share, class) = (self.share(group)?, self.compute_class()?);
         let mut channel = self.channel_in(group, share, class)?;
@@ -676,7 +694,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// The driver's; a skip for a card without it.
-    pub fn copy(&self, nth: usize) -> Step<Channel> {
+    pub(crate) fn copy(&self, nth: usize) -> Step<Channel> {
         self.copy_on(self.copy_engine(nth)?)
     }
 
@@ -696,7 +714,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// It does not come.
-    pub fn word(&self, view: &DeviceView, offset: u64, value: u64) -> Step {
+    pub(crate) fn word(&self, view: &DeviceView, offset: u64, value: u64) -> Step {
         let what = format!("{value:#x} at offset {offset:#x}");
         self.client.bench.until(&what, || Ok(view.load_acquire_u64(offset)? == value))
     }
@@ -705,7 +723,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// It does not come.
-    pub fn error(&self, channel: &Channel) -> Step<u32> {
+    pub(crate) fn error(&self, channel: &Channel) -> Step<u32> {
         self.client.bench.until("an error in the notifier", || Ok(channel.notifier.view.read_u16(14)? == 0xffff))?;
         Ok(channel.notifier.view.read_u32(8)?)
     }
@@ -722,7 +740,7 @@ impl<'b> Device<'b> {
     ///
     /// # Errors
     /// What the driver refuses.
-    pub fn end(self) -> Step {
+    pub(crate) fn end(self) -> Step {
         let Made { ranges, groups, channels, mappings, .. } = std::mem::take(&mut *lock(&self.made));
         for h_channel in channels {
             match self.unregister_channel(h_channel) {

@@ -2,7 +2,7 @@
 
 use doorbell_ioctl::abi::nvrm::Status;
 macro_rules! codes {
-    ($($name:ident = $value:literal;)*) => { $(#[doc = stringify!($name)] pub const $name: Status = Status($value);)* };
+    ($($name:ident = $value:literal;)*) => { $(#[doc = stringify!($name)] pub(crate) const $name: Status = Status($value);)* };
 }
 codes! {
     ILLEGAL_ACTION = 0x16; GPU_UUID_NOT_FOUND = 0x12; INSERT_DUPLICATE_NAME = 0x19; INSUFFICIENT_RESOURCES = 0x1a;

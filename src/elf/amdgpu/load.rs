@@ -72,17 +72,17 @@ pub struct CodeObject {
 }
 
 mod reloc {
-    pub const NONE: u32 = 0;
-    pub const ABS32_LO: u32 = 1;
-    pub const ABS32_HI: u32 = 2;
-    pub const ABS64: u32 = 3;
-    pub const REL32: u32 = 4;
-    pub const REL64: u32 = 5;
-    pub const ABS32: u32 = 6;
-    pub const REL32_LO: u32 = 10;
-    pub const REL32_HI: u32 = 11;
-    pub const RELATIVE64: u32 = 13;
-    pub const REL16: u32 = 14;
+    pub(crate) const NONE: u32 = 0;
+    pub(crate) const ABS32_LO: u32 = 1;
+    pub(crate) const ABS32_HI: u32 = 2;
+    pub(crate) const ABS64: u32 = 3;
+    pub(crate) const REL32: u32 = 4;
+    pub(crate) const REL64: u32 = 5;
+    pub(crate) const ABS32: u32 = 6;
+    pub(crate) const REL32_LO: u32 = 10;
+    pub(crate) const REL32_HI: u32 = 11;
+    pub(crate) const RELATIVE64: u32 = 13;
+    pub(crate) const REL16: u32 = 14;
 }
 
 /// Completes the descriptor from the metadata, and says where they contradict each other: what one of them leaves out

@@ -8,31 +8,31 @@ use crate::num::wide;
 /// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in NVIDIA's
 /// naming).
 pub(crate) mod id {
-    pub const MAX_THREADS: u8 = 0x05;
-    pub const PARAM_CBANK: u8 = 0x0a;
-    pub const REQNTID: u8 = 0x10;
-    pub const FRAME_SIZE: u8 = 0x11;
-    pub const MIN_STACK_SIZE: u8 = 0x12;
-    pub const KPARAM_INFO: u8 = 0x17;
-    pub const CBANK_PARAM_SIZE: u8 = 0x19;
-    pub const MAXREG_COUNT: u8 = 0x1b;
-    pub const EXIT_INSTR_OFFSETS: u8 = 0x1c;
-    pub const REGCOUNT: u8 = 0x2f;
-    pub const SW2861232_WAR: u8 = 0x35;
-    pub const SW_WAR: u8 = 0x36;
-    pub const CUDA_API_VERSION: u8 = 0x37;
-    pub const CTA_PER_CLUSTER: u8 = 0x3d;
-    pub const EXPLICIT_CLUSTER: u8 = 0x3e;
-    pub const MAX_CLUSTER_RANK: u8 = 0x3f;
-    pub const KPARAM_INFO_V2: u8 = 0x45;
-    pub const AT_ENTRY_FRAGMENTS: u8 = 0x4a;
-    pub const NUM_BARRIERS: u8 = 0x4c;
-    pub const SPARSE_MMA_MASK: u8 = 0x50;
-    pub const MERCURY_ISA_VERSION: u8 = 0x5f;
-    pub const LANGUAGE: u8 = 0x66;
+    pub(crate) const MAX_THREADS: u8 = 0x05;
+    pub(crate) const PARAM_CBANK: u8 = 0x0a;
+    pub(crate) const REQNTID: u8 = 0x10;
+    pub(crate) const FRAME_SIZE: u8 = 0x11;
+    pub(crate) const MIN_STACK_SIZE: u8 = 0x12;
+    pub(crate) const KPARAM_INFO: u8 = 0x17;
+    pub(crate) const CBANK_PARAM_SIZE: u8 = 0x19;
+    pub(crate) const MAXREG_COUNT: u8 = 0x1b;
+    pub(crate) const EXIT_INSTR_OFFSETS: u8 = 0x1c;
+    pub(crate) const REGCOUNT: u8 = 0x2f;
+    pub(crate) const SW2861232_WAR: u8 = 0x35;
+    pub(crate) const SW_WAR: u8 = 0x36;
+    pub(crate) const CUDA_API_VERSION: u8 = 0x37;
+    pub(crate) const CTA_PER_CLUSTER: u8 = 0x3d;
+    pub(crate) const EXPLICIT_CLUSTER: u8 = 0x3e;
+    pub(crate) const MAX_CLUSTER_RANK: u8 = 0x3f;
+    pub(crate) const KPARAM_INFO_V2: u8 = 0x45;
+    pub(crate) const AT_ENTRY_FRAGMENTS: u8 = 0x4a;
+    pub(crate) const NUM_BARRIERS: u8 = 0x4c;
+    pub(crate) const SPARSE_MMA_MASK: u8 = 0x50;
+    pub(crate) const MERCURY_ISA_VERSION: u8 = 0x5f;
+    pub(crate) const LANGUAGE: u8 = 0x66;
     /// Two at the end of every kernel's records from sm_90 on; their names and meanings are not known.
-    pub const LAST_BUT_ONE: u8 = 0x6b;
-    pub const LAST: u8 = 0x6d;
+    pub(crate) const LAST_BUT_ONE: u8 = 0x6b;
+    pub(crate) const LAST: u8 = 0x6d;
 }
 
 /// The payload of a record.

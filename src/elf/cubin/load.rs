@@ -25,12 +25,12 @@ const MAX_BANK_BYTES: u64 = 1 << 16;
 
 mod reloc {
     /// 64 bits: the address.
-    pub const ABS64: u32 = 2;
+    pub(crate) const ABS64: u32 = 2;
     /// 64 bits: the generic address, which for global memory is the address.
-    pub const GENERIC64: u32 = 4;
+    pub(crate) const GENERIC64: u32 = 4;
     /// The low or the high half in the immediate of an instruction, its second word.
-    pub const ABS32_LO: u32 = 0x38;
-    pub const ABS32_HI: u32 = 0x39;
+    pub(crate) const ABS32_LO: u32 = 0x38;
+    pub(crate) const ABS32_HI: u32 = 0x39;
 }
 
 /// A constant bank with contents, to be bound at a launch.

@@ -34,7 +34,7 @@ pub(super) enum Rmw {
 
 impl Rmw {
     /// The operation's part of a name, with its type: `add_u32`, `smax_x2`, `cmpswap_b64`, `pk_add_f16`.
-    pub fn find(name: &str) -> Option<(Self, bool)> {
+    pub(crate) fn find(name: &str) -> Option<(Self, bool)> {
         let packed = match name {
             "pk_add_f16" => Some(Self::PkAddHalf),
             "pk_add_bf16" => Some(Self::PkAddBf16),
@@ -81,7 +81,7 @@ impl Rmw {
     }
 
     /// The new value from the old one, the operand and (compare-and-swap, masked or) the second operand.
-    pub fn apply(self, wide: bool, old: u64, v: u64, second: u64) -> u64 {
+    pub(crate) fn apply(self, wide: bool, old: u64, v: u64, second: u64) -> u64 {
         let mask = if wide { u64::MAX } else { 0xffff_ffff };
         let (old, v, second) = (old & mask, v & mask, second & mask);
         let signed = |x: u64| if wide { x as i64 } else { i64::from(x as i32) };
@@ -137,7 +137,7 @@ impl Rmw {
     }
 
     /// The operand has a second part.
-    pub fn compares(self) -> bool {
+    pub(crate) fn compares(self) -> bool {
         matches!(self, Self::CmpSwap | Self::CmpSwapFloat | Self::MaskOr)
     }
 }

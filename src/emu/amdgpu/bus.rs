@@ -141,21 +141,21 @@ pub(super) struct Tlb<'a> {
 
 impl<'a> Tlb<'a> {
     /// Passes a finding on.
-    pub fn note(&self, finding: &WaveFault) {
+    pub(crate) fn note(&self, finding: &WaveFault) {
         self.bus.note(finding);
     }
 
-    pub fn new(bus: &'a dyn Bus, shadow: Option<ThreadShadow<'a>>) -> Self {
+    pub(crate) fn new(bus: &'a dyn Bus, shadow: Option<ThreadShadow<'a>>) -> Self {
         Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0, recent: [0; 3], shadow }
     }
 
     /// What changes when a mapping does.
-    pub fn bus_epoch(&self) -> u64 {
+    pub(crate) fn bus_epoch(&self) -> u64 {
         self.bus.epoch()
     }
 
     /// Drops everything when a mapping has changed; once an instruction.
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let epoch = self.bus.epoch();
         if epoch != self.epoch {
             self.ways = Default::default();
@@ -163,7 +163,7 @@ impl<'a> Tlb<'a> {
         }
     }
 
-    pub fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
+    pub(crate) fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
         let set = access as usize;
         let holds = |w: &Option<Window>| w.as_ref().is_some_and(|w| w.holds(va, len_bytes));
         let mut way = self.recent[set];
@@ -190,11 +190,11 @@ impl<'a> Tlb<'a> {
         Ok(self.next)
     }
 
-    pub fn read(&mut self, va: u64, into: &mut [u8]) -> R<()> {
+    pub(crate) fn read(&mut self, va: u64, into: &mut [u8]) -> R<()> {
         self.load(va, into, Access::Read)
     }
 
-    pub fn fetch(&mut self, va: u64, into: &mut [u8]) -> R<()> {
+    pub(crate) fn fetch(&mut self, va: u64, into: &mut [u8]) -> R<()> {
         self.load(va, into, Access::Fetch)
     }
 
@@ -211,7 +211,7 @@ impl<'a> Tlb<'a> {
         }
     }
 
-    pub fn write(&mut self, va: u64, from: &[u8]) -> R<()> {
+    pub(crate) fn write(&mut self, va: u64, from: &[u8]) -> R<()> {
         let len_bytes = from.len() as u64;
         let found = self.window(va, len_bytes, Access::Write);
         match found {
@@ -246,12 +246,12 @@ impl<'a> Tlb<'a> {
         part(self, end, first, len_bytes as usize - first)
     }
 
-    pub fn update_u32(&mut self, va: u64, f: &mut dyn FnMut(u32) -> u32) -> R<u32> {
+    pub(crate) fn update_u32(&mut self, va: u64, f: &mut dyn FnMut(u32) -> u32) -> R<u32> {
         let w = self.window(va, 4, Access::Write)?;
         Ok(w.memory.update_u32(va - w.va_start, f))
     }
 
-    pub fn update_u64(&mut self, va: u64, f: &mut dyn FnMut(u64) -> u64) -> R<u64> {
+    pub(crate) fn update_u64(&mut self, va: u64, f: &mut dyn FnMut(u64) -> u64) -> R<u64> {
         let w = self.window(va, 8, Access::Write)?;
         Ok(w.memory.update_u64(va - w.va_start, f))
     }

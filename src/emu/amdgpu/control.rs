@@ -105,7 +105,7 @@ const NOTHING: &[&str] = &[
 ];
 
 impl Control {
-    pub fn find(_chip: Chip, name: &str) -> Option<Self> {
+    pub(crate) fn find(_chip: Chip, name: &str) -> Option<Self> {
         if NOTHING.contains(&name) {
             return Some(Self::Nothing);
         }

@@ -141,11 +141,11 @@ const NAMES: &[(&str, Cross)] = &[
 ];
 
 impl Cross {
-    pub fn find(name: &str) -> Option<Self> {
+    pub(crate) fn find(name: &str) -> Option<Self> {
         NAMES.iter().find(|(n, _)| *n == name).map(|(_, c)| *c)
     }
 
-    pub fn types(self) -> [Ty; 3] {
+    pub(crate) fn types(self) -> [Ty; 3] {
         match self {
             Self::DivScale { double: true } | Self::DivFmas { double: true } => [Ty::F64; 3],
             Self::DivScale { .. } | Self::DivFmas { .. } => [Ty::F32; 3],
@@ -160,17 +160,17 @@ impl Cross {
     }
 
     /// The destination field names a scalar register.
-    pub fn writes_scalar(self) -> bool {
+    pub(crate) fn writes_scalar(self) -> bool {
         matches!(self, Self::ReadLane | Self::ReadFirstLane | Self::OnScalar(_))
     }
 
     /// The 64-bit form has a scalar destination in addition to the vector one.
-    pub fn has_sdst(self) -> bool {
+    pub(crate) fn has_sdst(self) -> bool {
         matches!(self, Self::Carry { .. } | Self::DivScale { .. } | Self::MadWide { .. })
     }
 
     /// Source fields of the 64-bit form.
-    pub fn sources(self, entry: &Entry) -> usize {
+    pub(crate) fn sources(self, entry: &Entry) -> usize {
         match self {
             Self::Nop => 0,
             Self::Select | Self::Select16 => 3,
@@ -183,7 +183,7 @@ impl Cross {
     }
 
     /// Operands that short forms imply.
-    pub fn implied(self, i: &mut Inst) -> R<()> {
+    pub(crate) fn implied(self, i: &mut Inst) -> R<()> {
         match self {
             Self::Select if i.format == Format::Vop2 => i.src[2] = Operand::S(VCC),
             Self::Carry { carry_in, .. } if i.format == Format::Vop2 => {

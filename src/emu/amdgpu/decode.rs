@@ -35,7 +35,7 @@ const DPP8: u32 = 233;
 const DPP8_FI: u32 = 234;
 
 impl Decoder {
-    pub fn chip(&self) -> Chip {
+    pub(crate) fn chip(&self) -> Chip {
         self.table.chip
     }
 
@@ -44,7 +44,7 @@ impl Decoder {
     }
 
     /// Decodes the instruction at the start of `words`.
-    pub fn decode(&self, words: [u32; 4]) -> R<Inst> {
+    pub(crate) fn decode(&self, words: [u32; 4]) -> R<Inst> {
         let w = words[0];
         let mut inst = match w >> 30 {
             0b10 => self.scalar(words)?,
@@ -58,7 +58,7 @@ impl Decoder {
         Ok(inst)
     }
 
-    pub fn entry(&self, format: Format, opcode: u32, word: u32) -> R<&'static Entry> {
+    pub(crate) fn entry(&self, format: Format, opcode: u32, word: u32) -> R<&'static Entry> {
         match self.table.get(format, opcode) {
             Some(entry) => Ok(entry),
             None => fail(FaultKind::IllegalInstruction { word }),
@@ -109,7 +109,7 @@ impl Decoder {
         Ok(i)
     }
 
-    pub fn scalar_register(&self, n: u32) -> R<Operand> {
+    pub(crate) fn scalar_register(&self, n: u32) -> R<Operand> {
         let null_or_m0 = if self.gfx9() { Operand::S(M0) } else { Operand::Null };
         match n {
             124 => Ok(null_or_m0),
@@ -120,7 +120,7 @@ impl Decoder {
     }
 
     /// A source by its number; a literal makes the instruction longer.
-    pub fn operand(&self, i: &mut Inst, n: u32, slot: usize) -> R<Operand> {
+    pub(crate) fn operand(&self, i: &mut Inst, n: u32, slot: usize) -> R<Operand> {
         let ty = i.ty[slot];
         Ok(match n {
             0..=127 => self.scalar_register(n)?,
@@ -174,7 +174,7 @@ impl Decoder {
     }
 
     /// Types of the sources, from the semantics; a source without a type is 32 or 64 bits wide, as in the row.
-    pub fn types(&self, i: &mut Inst) {
+    pub(crate) fn types(&self, i: &mut Inst) {
         i.ty = match i.entry.sem {
             Sem::Vector(sem, _) => sem.src,
             Sem::Compare(c) => match c.what {

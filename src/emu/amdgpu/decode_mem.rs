@@ -25,7 +25,7 @@ fn vector(n: u32, acc: bool) -> Operand {
 }
 
 impl Decoder {
-    pub fn memory(&self, words: [u32; 4]) -> R<Inst> {
+    pub(crate) fn memory(&self, words: [u32; 4]) -> R<Inst> {
         let w = words[0];
         match (self.chip(), w >> 26) {
             (Chip::Gfx942, 0x30) | (Chip::Gfx1100 | Chip::Gfx1201, 0x3d) => self.smem(words),

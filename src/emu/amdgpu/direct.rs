@@ -31,7 +31,7 @@ pub(super) struct Direct {
 
 impl Direct {
     /// `None` where the instruction has modifiers, or works on other widths.
-    pub fn of(i: &Inst) -> Option<Self> {
+    pub(crate) fn of(i: &Inst) -> Option<Self> {
         let modified = i.abs | i.neg | i.omod != 0 || i.clamp || i.dpp.is_some() || i.sdwa.is_some();
         if modified || i.second.is_some() {
             return None;
@@ -54,12 +54,12 @@ impl Direct {
 
     /// Whether it needs no regard for MODE: singles are rounded to nearest and keep their denormals.
     #[inline]
-    pub fn applies(&self, mode: Mode) -> bool {
+    pub(crate) fn applies(&self, mode: Mode) -> bool {
         !self.float || mode.is_plain()
     }
 
     /// Runs it.
-    pub fn execute(&self, w: &mut Wave, i: &Inst) -> R<()> {
+    pub(crate) fn execute(&self, w: &mut Wave, i: &Inst) -> R<()> {
         if w.strict.poison && i.is_copy && move_unwritten(w, i)? {
             return Ok(());
         }

@@ -129,7 +129,7 @@ impl Small {
     }
 
     /// Largest finite pattern, without sign.
-    pub fn largest(self) -> u32 {
+    pub(crate) fn largest(self) -> u32 {
         match self.top {
             Top::Ieee => (((1 << self.exponent) - 1) << self.fraction) - 1,
             Top::OneNan => self.sign_bit() - 2,
@@ -138,7 +138,7 @@ impl Small {
     }
 
     /// Rounds a double to this format; `saturate` keeps overflow (and infinity) finite.
-    pub fn narrow(self, v: f64, round: Round, saturate: bool) -> u32 {
+    pub(crate) fn narrow(self, v: f64, round: Round, saturate: bool) -> u32 {
         let bits = v.to_bits();
         let negative = bits >> 63 == 1;
         let sign = if negative { self.sign_bit() } else { 0 };
@@ -190,7 +190,7 @@ impl Small {
     }
 
     /// Exact value of a pattern.
-    pub fn widen(self, bits: u32) -> f64 {
+    pub(crate) fn widen(self, bits: u32) -> f64 {
         let negative = bits & self.sign_bit() != 0;
         let sign = if negative { -1.0 } else { 1.0 };
         let exponent = (bits >> self.fraction) & ((1 << self.exponent) - 1);

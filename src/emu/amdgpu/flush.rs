@@ -30,7 +30,7 @@ pub(super) enum Act {
 
 impl Act {
     /// The kind by a vector instruction's name after its prefix.
-    pub fn vector(name: &str) -> Option<Self> {
+    pub(crate) fn vector(name: &str) -> Option<Self> {
         Some(match name {
             "gl0_inv" => Self::Near,
             "gl1_inv" => Self::Array,
@@ -42,7 +42,7 @@ impl Act {
     }
 
     /// Of a scalar instruction's name.
-    pub fn scalar(name: &str) -> Option<Self> {
+    pub(crate) fn scalar(name: &str) -> Option<Self> {
         match name {
             "s_dcache_inv" => Some(Self::Scalar),
             "s_gl1_inv" => Some(Self::Array),

@@ -49,7 +49,7 @@ pub(super) struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    pub fn new(decoder: Decoder, hot: Option<(&'a HotCode, Shape)>) -> Self {
+    pub(crate) fn new(decoder: Decoder, hot: Option<(&'a HotCode, Shape)>) -> Self {
         let (pages, by_number, noted) = (Vec::new(), HashMap::new(), HashSet::new());
         let (insts, entries, ranges) = (Vec::new(), Vec::new(), Vec::new());
         Self { decoder, insts, pages, by_number, last: (u64::MAX, 0), noted, hot, entries, ranges }
@@ -122,7 +122,7 @@ impl<'a> Code<'a> {
     }
 
     /// Text of the instruction at `pc` for a report.
-    pub fn text(&mut self, tlb: &mut Tlb, pc: u64) -> String {
+    pub(crate) fn text(&mut self, tlb: &mut Tlb, pc: u64) -> String {
         match self.at(tlb, pc) {
             Ok(n) => self.insts[n].to_string(),
             Err(_) => match words_at(tlb, pc) {
@@ -164,7 +164,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub fn new(id: [u32; 3], waves: Vec<Wave>, lds: Lds, seed: u64) -> Self {
+    pub(crate) fn new(id: [u32; 3], waves: Vec<Wave>, lds: Lds, seed: u64) -> Self {
         let random = seed ^ (u64::from(id[0]) << 40 | u64::from(id[1]) << 20 | u64::from(id[2])) | 1;
         Self { id, waves, lds, scratch_slots: Vec::new(), random }
     }
@@ -177,7 +177,7 @@ impl Group {
     }
 
     /// Runs the waves until all ended or `budget` instructions are done.
-    pub fn run_slice<'a>(
+    pub(crate) fn run_slice<'a>(
         &mut self,
         tlb: Tlb<'a>,
         code: &mut Code,

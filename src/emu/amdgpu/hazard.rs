@@ -31,7 +31,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    pub fn of(entry: &Entry, format: Format) -> Self {
+    pub(crate) fn of(entry: &Entry, format: Format) -> Self {
         let name = entry.name;
         match entry.sem {
             Sem::Memory(op) if matches!(op.space, Space::Scalar | Space::ScalarBuffer) => Self::Scalar,
@@ -122,7 +122,7 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    pub fn new(registers: usize) -> Self {
+    pub(crate) fn new(registers: usize) -> Self {
         Self {
             clock: 1,
             valu: 0,

@@ -88,12 +88,12 @@ pub(super) enum Scope {
 
 impl Scope {
     /// By number, as gfx942 (sc0 + 2 sc1) and gfx12 encode it.
-    pub fn of(bits: u32) -> Self {
+    pub(crate) fn of(bits: u32) -> Self {
         [Self::Cu, Self::Group, Self::Agent, Self::System][bits as usize & 3]
     }
 
     /// gfx11's glc.
-    pub fn of_glc(glc: bool) -> Self {
+    pub(crate) fn of_glc(glc: bool) -> Self {
         if glc { Self::Agent } else { Self::Cu }
     }
 }
@@ -137,7 +137,7 @@ pub(super) struct Inst {
 }
 
 impl Inst {
-    pub fn new(entry: &'static Entry, format: Format, words: [u32; 4], len_dwords: u8) -> Self {
+    pub(crate) fn new(entry: &'static Entry, format: Format, words: [u32; 4], len_dwords: u8) -> Self {
         Self {
             entry,
             format,
@@ -172,7 +172,7 @@ impl Inst {
     }
 
     /// Notes what follows from the fields, once they are all known.
-    pub fn complete(&mut self) {
+    pub(crate) fn complete(&mut self) {
         self.direct = Direct::of(self);
         self.reads = super::hazard::reads(self);
         if let Some(second) = &mut self.second {
@@ -180,7 +180,7 @@ impl Inst {
         }
     }
 
-    pub fn len_bytes(&self) -> u64 {
+    pub(crate) fn len_bytes(&self) -> u64 {
         u64::from(self.len_dwords) * 4
     }
 }

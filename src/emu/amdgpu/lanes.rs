@@ -44,20 +44,20 @@ pub(super) enum Ty {
 }
 
 impl Ty {
-    pub fn is_16(self) -> bool {
+    pub(crate) fn is_16(self) -> bool {
         matches!(self, Self::B16 | Self::I16 | Self::U16 | Self::F16)
     }
 
-    pub fn is_64(self) -> bool {
+    pub(crate) fn is_64(self) -> bool {
         matches!(self, Self::B64 | Self::I64 | Self::U64 | Self::F64)
     }
 
-    pub fn is_float(self) -> bool {
+    pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::F32 | Self::F64)
     }
 
     /// The bit that carries the sign, within the operand's own width.
-    pub fn sign(self) -> u64 {
+    pub(crate) fn sign(self) -> u64 {
         match self {
             Self::F16 => 0x8000,
             Self::F64 => 1 << 63,
@@ -89,35 +89,35 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    pub fn round32(self) -> Round {
+    pub(crate) fn round32(self) -> Round {
         Round::of(self.bits)
     }
 
-    pub fn round64(self) -> Round {
+    pub(crate) fn round64(self) -> Round {
         Round::of(self.bits >> 2)
     }
 
     /// Denormal sources become zero.
-    pub fn flush_in(self, ty: Ty) -> bool {
+    pub(crate) fn flush_in(self, ty: Ty) -> bool {
         let field = if ty == Ty::F32 { self.bits >> 4 } else { self.bits >> 6 };
         field & 1 == 0
     }
 
     /// Denormal results become zero.
-    pub fn flush_out(self, ty: Ty) -> bool {
+    pub(crate) fn flush_out(self, ty: Ty) -> bool {
         let field = if ty == Ty::F32 { self.bits >> 4 } else { self.bits >> 6 };
         field & 2 == 0
     }
 
     /// Whether singles are rounded to nearest and keep their denormals.
     #[inline]
-    pub fn is_plain(self) -> bool {
+    pub(crate) fn is_plain(self) -> bool {
         const ROUND: u32 = 3;
         const DENORMALS: u32 = 3 << 4;
         self.bits & (ROUND | DENORMALS) == DENORMALS
     }
 
-    pub fn dx10_clamp(self) -> bool {
+    pub(crate) fn dx10_clamp(self) -> bool {
         self.bits >> 8 & 1 == 1
     }
 }
@@ -155,17 +155,17 @@ pub(super) struct VSem {
 }
 
 impl VSem {
-    pub const fn with_directed(mut self, f: fn(&Lane) -> u64) -> Self {
+    pub(crate) const fn with_directed(mut self, f: fn(&Lane) -> u64) -> Self {
         self.directed = Some(f);
         self
     }
 
-    pub const fn with_clamped(mut self, f: fn(&Lane) -> u64) -> Self {
+    pub(crate) const fn with_clamped(mut self, f: fn(&Lane) -> u64) -> Self {
         self.clamped = Some(f);
         self
     }
 
-    pub const fn keeping_denormals(mut self) -> Self {
+    pub(crate) const fn keeping_denormals(mut self) -> Self {
         self.flushes = false;
         self
     }

@@ -53,12 +53,12 @@ impl How {
 
 impl Lds {
     /// Checks by other rules from now on; returns the old ones.
-    pub fn replace_strict(&mut self, strict: Strict) -> Strict {
+    pub(crate) fn replace_strict(&mut self, strict: Strict) -> Strict {
         std::mem::replace(&mut self.strict, strict)
     }
 
     /// What it contains at first: a pattern rather than zeros, for code that relies on either is wrong.
-    pub fn pattern(size_bytes: u32, seed: u64) -> Vec<u32> {
+    pub(crate) fn pattern(size_bytes: u32, seed: u64) -> Vec<u32> {
         let mut seed = seed | 1;
         let mut next = || {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -67,7 +67,7 @@ impl Lds {
         (0..size_bytes.div_ceil(4)).map(|_| u32::from_le_bytes([next(), next(), next(), next()]).to_le()).collect()
     }
 
-    pub fn new(words: Vec<u32>, size_bytes: u32, waves: usize, strict: Strict) -> Self {
+    pub(crate) fn new(words: Vec<u32>, size_bytes: u32, waves: usize, strict: Strict) -> Self {
         let size = size_bytes as usize;
         let is_checked = strict.poison || strict.races;
         Self {
@@ -88,15 +88,15 @@ impl Lds {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..self.size_bytes]
     }
 
-    pub fn words_mut(&mut self) -> &mut [u32] {
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
         &mut self.words
     }
 
-    pub fn size_bytes(&self) -> u32 {
+    pub(crate) fn size_bytes(&self) -> u32 {
         self.size_bytes as u32
     }
 
-    pub fn arrive(&mut self, w: &Wave) {
+    pub(crate) fn arrive(&mut self, w: &Wave) {
         if let Some(done) = self.done_at_barrier.get_mut(w.index as usize) {
             *done = w.waits.lds_done();
         }
@@ -106,7 +106,7 @@ impl Lds {
     }
 
     /// Stores to global memory that a wave had waited for at its last barrier.
-    pub fn stores_done(&self, wave: u8) -> u32 {
+    pub(crate) fn stores_done(&self, wave: u8) -> u32 {
         self.stores_at_barrier.get(usize::from(wave)).copied().unwrap_or(u32::MAX)
     }
 
@@ -123,7 +123,7 @@ impl Lds {
         Ok(None)
     }
 
-    pub fn read(&mut self, w: &Wave, offset: u64, into: &mut [u8]) -> R<()> {
+    pub(crate) fn read(&mut self, w: &Wave, offset: u64, into: &mut [u8]) -> R<()> {
         let Some(at) = self.range(offset, into.len())? else {
             into.fill(0);
             return Ok(());
@@ -135,7 +135,7 @@ impl Lds {
 
     /// The dword at an offset.
     #[inline]
-    pub fn word(&mut self, w: &Wave, offset: u64) -> R<u32> {
+    pub(crate) fn word(&mut self, w: &Wave, offset: u64) -> R<u32> {
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
         if offset.is_multiple_of(4)
             && let Some(raw) = self.bytes().get(at..).and_then(|rest| rest.first_chunk())
@@ -153,7 +153,7 @@ impl Lds {
 
     /// Stores the dword at an offset.
     #[inline]
-    pub fn put_word(&mut self, w: &Wave, offset: u64, value: u32) -> R<()> {
+    pub(crate) fn put_word(&mut self, w: &Wave, offset: u64, value: u32) -> R<()> {
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
         if offset.is_multiple_of(4) && self.size_bytes >= 4 && at <= self.size_bytes - 4 {
             if !self.cells.is_empty() {
@@ -165,7 +165,7 @@ impl Lds {
         self.write(w, offset, &value.to_le_bytes())
     }
 
-    pub fn write(&mut self, w: &Wave, offset: u64, from: &[u8]) -> R<()> {
+    pub(crate) fn write(&mut self, w: &Wave, offset: u64, from: &[u8]) -> R<()> {
         let Some(at) = self.range(offset, from.len())? else { return Ok(()) };
         self.note(w, at, from.len(), How::Write)?;
         self.bytes_mut()[at..at + from.len()].copy_from_slice(from);
@@ -173,7 +173,7 @@ impl Lds {
     }
 
     /// Replaces 4 or 8 bytes by `f` of them; returns the old value.
-    pub fn update(&mut self, w: &Wave, offset: u64, wide: bool, f: impl FnOnce(u64) -> u64) -> R<u64> {
+    pub(crate) fn update(&mut self, w: &Wave, offset: u64, wide: bool, f: impl FnOnce(u64) -> u64) -> R<u64> {
         let len = if wide { 8 } else { 4 };
         if !offset.is_multiple_of(len as u64) {
             return fail(FaultKind::Misaligned { va: offset, align: len as u32 });

@@ -73,7 +73,7 @@ type Place = (usize, usize);
 
 impl Matrix {
     /// `v_wmma_f32_16x16x16_fp8_bf8`, `v_mfma_f32_32x32x4_2b_f16`.
-    pub fn find(_chip: Chip, name: &str) -> Option<Self> {
+    pub(crate) fn find(_chip: Chip, name: &str) -> Option<Self> {
         let (mfma, rest) = match name.strip_prefix("v_mfma_") {
             Some(rest) => (true, rest),
             None => (false, name.strip_prefix("v_wmma_")?),

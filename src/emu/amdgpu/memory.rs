@@ -133,7 +133,7 @@ fn size(name: &str) -> Option<Width> {
 }
 
 impl MemOp {
-    pub fn find(_chip: Chip, format: Format, name: &str, widths: [u8; 4]) -> Option<Self> {
+    pub(crate) fn find(_chip: Chip, format: Format, name: &str, widths: [u8; 4]) -> Option<Self> {
         let made = |space, kind| Self { space, kind, ret: widths[0], data: widths[1], returns: false };
         match format {
             Format::Ds => lds(name).map(|(kind, returns)| Self { returns, ..made(Space::Lds, kind) }),

@@ -106,7 +106,7 @@ const DOTS: &[(&str, Dot, Form)] = &[
 ];
 
 impl Packed {
-    pub fn find(_chip: Chip, _format: Format, name: &str) -> Option<Self> {
+    pub(crate) fn find(_chip: Chip, _format: Format, name: &str) -> Option<Self> {
         if let Some((_, base)) = HALVES.iter().find(|(n, _)| *n == name) {
             return Some(Self::Halves(vector(base)?, Form::Plain));
         }
@@ -126,7 +126,7 @@ impl Packed {
         })
     }
 
-    pub fn form(self) -> Form {
+    pub(crate) fn form(self) -> Form {
         match self {
             Self::Halves(_, form) | Self::Dot(_, form) => form,
             _ => Form::Plain,
@@ -134,7 +134,7 @@ impl Packed {
     }
 
     /// Types that constants take.
-    pub fn types(self, _widths: [u8; 4]) -> [Ty; 3] {
+    pub(crate) fn types(self, _widths: [u8; 4]) -> [Ty; 3] {
         match self {
             Self::Halves(sem, _) => sem.src,
             Self::Singles(_) => [Ty::F32; 3],

@@ -85,7 +85,7 @@ impl Table {
         Self { chip, entries }
     }
 
-    pub fn of(chip: Chip) -> &'static Self {
+    pub(crate) fn of(chip: Chip) -> &'static Self {
         static TABLES: [OnceLock<Table>; 3] = [OnceLock::new(), OnceLock::new(), OnceLock::new()];
         let rows = match chip {
             Chip::Gfx1100 => super::table_gfx1100::ROWS,
@@ -95,12 +95,12 @@ impl Table {
         TABLES[chip as usize].get_or_init(|| Self::build(chip, rows))
     }
 
-    pub fn get(&self, format: Format, opcode: u32) -> Option<&Entry> {
+    pub(crate) fn get(&self, format: Format, opcode: u32) -> Option<&Entry> {
         self.entries.get(&(format, u16::try_from(opcode).ok()?))
     }
 
     /// A 64-bit encoded vector instruction: its own row, or the one of the short form it widens.
-    pub fn vop3(&self, opcode: u32) -> Option<&Entry> {
+    pub(crate) fn vop3(&self, opcode: u32) -> Option<&Entry> {
         let vop1 = if self.chip == Chip::Gfx942 { 0x140 } else { 0x180 };
         self.get(Format::Vop3, opcode).or_else(|| match opcode {
             0..0x100 => self.get(Format::Vopc, opcode),

@@ -27,7 +27,7 @@ pub(super) enum What {
 
 impl Compare {
     /// Type of a class test's mask: half a register beside a half float.
-    pub fn class_bits(self) -> Ty {
+    pub(crate) fn class_bits(self) -> Ty {
         if self.ty.is_16() { Ty::B16 } else { Ty::B32 }
     }
 }

@@ -210,7 +210,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// A register's half as it is, or a scalar broadcast to the lanes.
-    pub fn raw(&self, operand: Operand, buf: &'a mut L) -> R<&'a L> {
+    pub(crate) fn raw(&self, operand: Operand, buf: &'a mut L) -> R<&'a L> {
         match operand {
             Operand::V(n) => {
                 let at = self.w.readable(n.into(), self.active())?;
@@ -230,7 +230,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// A source of at most 32 bits with its modifiers.
-    pub fn narrow(&self, slot: usize, ty: Ty, buf: &'a mut L) -> R<&'a L> {
+    pub(crate) fn narrow(&self, slot: usize, ty: Ty, buf: &'a mut L) -> R<&'a L> {
         let changed = self.is_changed(slot, ty);
         if let Some(s) = self.shuffled.filter(|_| slot == 0) {
             *buf = s[self.h][0];
@@ -275,7 +275,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// A source of any width as 64-bit lanes.
-    pub fn wide(&self, slot: usize, ty: Ty, out: &mut [u64; 32]) -> R<()> {
+    pub(crate) fn wide(&self, slot: usize, ty: Ty, out: &mut [u64; 32]) -> R<()> {
         if !ty.is_64() {
             let mut buf = [0; 32];
             let lo = self.narrow(slot, ty, &mut buf)?;
@@ -312,7 +312,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// A 64-bit source whose upper half may be unwritten.
-    pub fn wide_low(&self, slot: usize, out: &mut [u64; 32]) -> R<()> {
+    pub(crate) fn wide_low(&self, slot: usize, out: &mut [u64; 32]) -> R<()> {
         match self.i.src[slot] {
             Operand::V(n) => {
                 let (lo, hi) = (self.copy(Operand::V(n))?, self.w.readable(u32::from(n) + 1, 0)?);

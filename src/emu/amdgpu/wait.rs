@@ -42,7 +42,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    pub fn new(chip: Chip, registers: usize) -> Self {
+    pub(crate) fn new(chip: Chip, registers: usize) -> Self {
         Self {
             chip,
             load: Order::default(),
@@ -56,7 +56,7 @@ impl Waits {
 
     /// An operation is issued.
     #[inline]
-    pub fn issue(&mut self, counter: Counter) {
+    pub(crate) fn issue(&mut self, counter: Counter) {
         match counter {
             Counter::Load => self.load.issued += 1,
             Counter::Store if self.chip == Chip::Gfx942 => self.load.issued += 1,
@@ -68,29 +68,29 @@ impl Waits {
 
     /// The last operation of that kind will write this register.
     #[inline]
-    pub fn claims(&mut self, place: usize, counter: Counter) {
+    pub(crate) fn claims(&mut self, place: usize, counter: Counter) {
         match counter {
             Counter::Lds => self.vectors[place].lds = self.lds.issued,
             _ => self.vectors[place].load = self.load.issued,
         }
     }
 
-    pub fn claims_scalar(&mut self, n: u32) {
+    pub(crate) fn claims_scalar(&mut self, n: u32) {
         self.scalars |= 1 << (n & 127);
     }
 
     #[inline]
-    pub fn scalar_pending(&self, n: u32) -> bool {
+    pub(crate) fn scalar_pending(&self, n: u32) -> bool {
         self.scalars >> (n & 127) & 1 == 1
     }
 
-    pub fn scalar_counter(&self) -> &'static str {
+    pub(crate) fn scalar_counter(&self) -> &'static str {
         if self.chip == Chip::Gfx1201 { "kmcnt" } else { "lgkmcnt" }
     }
 
     /// The counter that a register still waits for.
     #[inline]
-    pub fn vector_pending(&self, place: usize) -> Option<&'static str> {
+    pub(crate) fn vector_pending(&self, place: usize) -> Option<&'static str> {
         let p = self.vectors[place];
         if p.load <= self.load.done && p.lds <= self.lds.done {
             return None;
@@ -104,49 +104,49 @@ impl Waits {
 
     /// As `vector_pending`, without the operations that a new operation of `counter` queues after.
     #[inline]
-    pub fn pending_elsewhere(&self, place: usize, counter: Counter) -> Option<&'static str> {
+    pub(crate) fn pending_elsewhere(&self, place: usize, counter: Counter) -> Option<&'static str> {
         let p = self.vectors[place];
         let own = if counter == Counter::Lds { p.load <= self.load.done } else { p.lds <= self.lds.done };
         if own { None } else { self.vector_pending(place) }
     }
 
-    pub fn lds_issued(&self) -> u32 {
+    pub(crate) fn lds_issued(&self) -> u32 {
         self.lds.issued
     }
 
-    pub fn lds_done(&self) -> u32 {
+    pub(crate) fn lds_done(&self) -> u32 {
         self.lds.done
     }
 
     /// Stores issued; on gfx942 with the loads among them.
-    pub fn stores_issued(&self) -> u32 {
+    pub(crate) fn stores_issued(&self) -> u32 {
         if self.chip == Chip::Gfx942 { self.load.issued } else { self.store.issued }
     }
 
-    pub fn stores_done(&self) -> u32 {
+    pub(crate) fn stores_done(&self) -> u32 {
         if self.chip == Chip::Gfx942 { self.load.done } else { self.store.done }
     }
 
-    pub fn wait_load(&mut self, n: u32) {
+    pub(crate) fn wait_load(&mut self, n: u32) {
         self.load.done = self.load.done.max(self.load.issued.saturating_sub(n));
     }
 
-    pub fn wait_store(&mut self, n: u32) {
+    pub(crate) fn wait_store(&mut self, n: u32) {
         self.store.done = self.store.done.max(self.store.issued.saturating_sub(n));
     }
 
-    pub fn wait_lds(&mut self, n: u32) {
+    pub(crate) fn wait_lds(&mut self, n: u32) {
         self.lds.done = self.lds.done.max(self.lds.issued.saturating_sub(n));
     }
 
-    pub fn wait_scalar(&mut self, n: u32) {
+    pub(crate) fn wait_scalar(&mut self, n: u32) {
         if n == 0 {
             (self.scalars, self.scalar_count) = (0, 0);
         }
     }
 
     /// lgkmcnt: LDS and scalar loads in one counter; with a scalar load in flight only zero is certain.
-    pub fn wait_lgkm(&mut self, n: u32) {
+    pub(crate) fn wait_lgkm(&mut self, n: u32) {
         if n == 0 {
             self.wait_scalar(0);
             self.wait_lds(0);
@@ -155,7 +155,7 @@ impl Waits {
         }
     }
 
-    pub fn wait_all(&mut self) {
+    pub(crate) fn wait_all(&mut self) {
         self.wait_load(0);
         self.wait_store(0);
         self.wait_lgkm(0);

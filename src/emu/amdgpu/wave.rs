@@ -73,7 +73,7 @@ pub(super) struct Allocation {
 }
 
 impl Wave {
-    pub fn new(chip: Chip, strict: Strict, wave32: bool, count: Allocation) -> Self {
+    pub(crate) fn new(chip: Chip, strict: Strict, wave32: bool, count: Allocation) -> Self {
         let halves = if wave32 { 1 } else { 2 };
         let total = (count.vgprs + count.agprs) as usize;
         Self {
@@ -110,7 +110,7 @@ impl Wave {
     }
 
     /// Runs a block's code on registers, LDS and some memory; how many of its instructions were executed.
-    pub fn run_native(
+    pub(crate) fn run_native(
         &mut self,
         code: &dyn Translated,
         lds: &mut Lds,
@@ -124,42 +124,42 @@ impl Wave {
         flags[FLAG_DONE] as usize
     }
 
-    pub fn lanes(&self) -> u32 {
+    pub(crate) fn lanes(&self) -> u32 {
         32 * self.halves as u32
     }
 
-    pub fn is_wave32(&self) -> bool {
+    pub(crate) fn is_wave32(&self) -> bool {
         self.halves == 1
     }
 
     /// Mask of all lanes of the wave.
-    pub fn full(&self) -> u64 {
+    pub(crate) fn full(&self) -> u64 {
         if self.halves == 1 { 0xffff_ffff } else { u64::MAX }
     }
 
     #[inline]
-    pub fn exec(&self) -> u64 {
+    pub(crate) fn exec(&self) -> u64 {
         self.mask_at(EXEC)
     }
 
-    pub fn set_exec(&mut self, mask: u64) {
+    pub(crate) fn set_exec(&mut self, mask: u64) {
         self.put_mask(EXEC, mask);
     }
 
-    pub fn vcc(&self) -> u64 {
+    pub(crate) fn vcc(&self) -> u64 {
         self.mask_at(VCC)
     }
 
     /// A lane mask in scalar registers, as wide as the wave; unchecked.
     #[inline]
-    pub fn mask_at(&self, first: u8) -> u64 {
+    pub(crate) fn mask_at(&self, first: u8) -> u64 {
         let n = usize::from(first & 127);
         let lo = u64::from(self.scalars[n]);
         if self.halves == 1 { lo } else { lo | u64::from(self.scalars[(n + 1) & 127]) << 32 }
     }
 
     #[inline]
-    pub fn put_mask(&mut self, first: u8, mask: u64) {
+    pub(crate) fn put_mask(&mut self, first: u8, mask: u64) {
         self.put_scalar(first, mask as u32);
         if self.halves == 2 {
             self.put_scalar(first + 1, (mask >> 32) as u32);
@@ -167,18 +167,18 @@ impl Wave {
     }
 
     #[inline]
-    pub fn put_scalar(&mut self, n: u8, v: u32) {
+    pub(crate) fn put_scalar(&mut self, n: u8, v: u32) {
         let n = usize::from(n & 127);
         self.scalars[n] = v;
         self.scalars_known |= 1 << n;
     }
 
-    pub fn poison_scalar(&mut self, n: u8, v: u32) {
+    pub(crate) fn poison_scalar(&mut self, n: u8, v: u32) {
         self.scalars[usize::from(n & 127)] = v;
         self.scalars_known &= !(1 << (n & 127));
     }
 
-    pub fn scalar_unchecked(&self, n: u8) -> u32 {
+    pub(crate) fn scalar_unchecked(&self, n: u8) -> u32 {
         self.scalars[usize::from(n & 127)]
     }
 
@@ -200,7 +200,7 @@ impl Wave {
 
     /// `words` scalar registers from `first`, low ones first; up to 64 bits.
     #[inline]
-    pub fn read_scalars(&self, first: u8, words: u32) -> R<u64> {
+    pub(crate) fn read_scalars(&self, first: u8, words: u32) -> R<u64> {
         let n = u32::from(first);
         self.check_tuple('s', n, words)?;
         self.check_scalar(n, true)?;
@@ -213,7 +213,7 @@ impl Wave {
     }
 
     /// Copies unwritten scalar registers, as calling conventions save them; false when all are written.
-    pub fn move_unwritten(&mut self, from: u8, to: u8, words: u8) -> R<bool> {
+    pub(crate) fn move_unwritten(&mut self, from: u8, to: u8, words: u8) -> R<bool> {
         let mask = if words == 2 { 3 } else { 1 };
         if !self.strict.poison || self.scalars_known >> from & mask == mask || self.waits.scalar_pending(from.into()) {
             return Ok(false);
@@ -228,12 +228,12 @@ impl Wave {
         Ok(true)
     }
 
-    pub fn is_scalar_known(&self, n: u8) -> bool {
+    pub(crate) fn is_scalar_known(&self, n: u8) -> bool {
         self.scalars_known >> (n & 127) & 1 == 1
     }
 
     /// A mask that need not have been written in whole.
-    pub fn read_mask_unwritten(&self, first: u8, words: u8) -> R<u64> {
+    pub(crate) fn read_mask_unwritten(&self, first: u8, words: u8) -> R<u64> {
         let n = u32::from(first);
         self.check_tuple('s', n, words.into())?;
         self.check_scalar(n, false)?;
@@ -247,7 +247,7 @@ impl Wave {
 
     /// Scalar tuples are aligned: pairs to 2, longer ones to 4.
     #[inline]
-    pub fn check_tuple(&self, class: char, first: u32, words: u32) -> R<()> {
+    pub(crate) fn check_tuple(&self, class: char, first: u32, words: u32) -> R<()> {
         let align = match words {
             0 | 1 => return Ok(()),
             2 => 2,
@@ -260,7 +260,7 @@ impl Wave {
     }
 
     #[inline]
-    pub fn write_scalars(&mut self, first: u8, words: u32, value: u64) -> R<()> {
+    pub(crate) fn write_scalars(&mut self, first: u8, words: u32, value: u64) -> R<()> {
         let n = u32::from(first);
         self.check_tuple('s', n, words)?;
         self.check_scalar(n, false)?;
@@ -274,7 +274,7 @@ impl Wave {
 
     /// A scalar operand's value; masks have the wave's width.
     #[inline]
-    pub fn scalar_operand(&self, operand: Operand, words: u8) -> R<u64> {
+    pub(crate) fn scalar_operand(&self, operand: Operand, words: u8) -> R<u64> {
         let words = match words {
             255 => self.halves as u32,
             n => u32::from(n).clamp(1, 2),
@@ -291,7 +291,7 @@ impl Wave {
     }
 
     /// Writes a lane mask to a scalar destination; null swallows it.
-    pub fn write_mask(&mut self, operand: Operand, mask: u64) -> R<()> {
+    pub(crate) fn write_mask(&mut self, operand: Operand, mask: u64) -> R<()> {
         match operand {
             Operand::S(n) => self.write_scalars(n, self.halves as u32, mask),
             _ => Ok(()),
@@ -301,7 +301,7 @@ impl Wave {
     /// Place of a vector register in the file. On gfx942 v and a registers are one file: a0 follows the last v that the
     /// descriptor's accum_offset leaves, so that a v beyond it is one of the a.
     #[inline]
-    pub fn register_index(&self, n: u32) -> R<usize> {
+    pub(crate) fn register_index(&self, n: u32) -> R<usize> {
         let (arch, acc) = (self.arch_count, self.acc_count);
         match n.checked_sub(256) {
             Some(a) if a < acc => Ok((arch + a) as usize),
@@ -317,7 +317,7 @@ impl Wave {
 
     /// Checks a read of a register in the given lanes and returns its index.
     #[inline]
-    pub fn readable(&self, n: u32, lanes: u64) -> R<usize> {
+    pub(crate) fn readable(&self, n: u32, lanes: u64) -> R<usize> {
         let at = self.register_index(n)?;
         if self.strict.waits
             && let Some(counter) = self.waits.vector_pending(at)
@@ -334,7 +334,7 @@ impl Wave {
     }
 
     #[inline]
-    pub fn writable(&self, n: u32) -> R<usize> {
+    pub(crate) fn writable(&self, n: u32) -> R<usize> {
         let at = self.register_index(n)?;
         if self.strict.waits
             && let Some(counter) = self.waits.vector_pending(at)
@@ -346,7 +346,7 @@ impl Wave {
 
     /// As `writable` for a load: loads of one counter return in order, so a later one may name the same register.
     #[inline]
-    pub fn writable_by_load(&self, n: u32, counter: Counter) -> R<usize> {
+    pub(crate) fn writable_by_load(&self, n: u32, counter: Counter) -> R<usize> {
         let at = self.register_index(n)?;
         if self.strict.waits
             && let Some(counter) = self.waits.pending_elsewhere(at, counter)
@@ -357,13 +357,13 @@ impl Wave {
     }
 
     #[inline]
-    pub fn half(&self, place: usize, h: usize) -> &L {
+    pub(crate) fn half(&self, place: usize, h: usize) -> &L {
         &self.vectors[place * self.halves + h]
     }
 
     /// Writes the chosen lanes of one half of a register.
     #[inline]
-    pub fn put_half(&mut self, place: usize, h: usize, value: &L, mask: u32) {
+    pub(crate) fn put_half(&mut self, place: usize, h: usize, value: &L, mask: u32) {
         self.known[place] |= u64::from(mask) << (32 * h);
         let out = &mut self.vectors[place * self.halves + h];
         if mask == u32::MAX {
@@ -375,36 +375,36 @@ impl Wave {
 
     /// Notes which lane accesses memory from here on.
     #[inline]
-    pub fn accesses(&self, lane: usize) {
+    pub(crate) fn accesses(&self, lane: usize) {
         self.access_lane.set(u8::try_from(lane).ok());
     }
 
     #[inline]
-    pub fn lane(&self, place: usize, lane: usize) -> u32 {
+    pub(crate) fn lane(&self, place: usize, lane: usize) -> u32 {
         self.vectors[place * self.halves + lane / 32][lane % 32]
     }
 
     #[inline]
-    pub fn put_lane(&mut self, place: usize, lane: usize, value: u32) {
+    pub(crate) fn put_lane(&mut self, place: usize, lane: usize, value: u32) {
         self.known[place] |= 1 << lane;
         self.vectors[place * self.halves + lane / 32][lane % 32] = value;
     }
 
     #[inline]
-    pub fn is_known(&self, place: usize, lanes: u64) -> bool {
+    pub(crate) fn is_known(&self, place: usize, lanes: u64) -> bool {
         !self.strict.poison || lanes & !self.known[place] == 0
     }
 
-    pub fn known_lanes(&self, place: usize) -> u64 {
+    pub(crate) fn known_lanes(&self, place: usize) -> u64 {
         self.known[place]
     }
 
-    pub fn set_known(&mut self, place: usize, lanes: u64) {
+    pub(crate) fn set_known(&mut self, place: usize, lanes: u64) {
         self.known[place] |= lanes;
     }
 
     /// Marks lanes as holding an unwritten value, when one was loaded back.
-    pub fn set_unknown(&mut self, place: usize, lanes: u64) {
+    pub(crate) fn set_unknown(&mut self, place: usize, lanes: u64) {
         self.known[place] &= !lanes;
     }
 }

@@ -84,7 +84,7 @@ const FIRST_FD: i32 = 1000;
 impl State {
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(config: &Config, machine: &Machine) -> Result<Self, Errno> {
+    pub(crate) fn new(config: &Config, machine: &Machine) -> Result<Self, Errno> {
         let device = |gpu| {
             Ok(Device {
                 vm_file: None,
@@ -106,18 +106,18 @@ impl State {
     }
 
     /// A number for an open file, the lowest that is free.
-    pub fn open(&mut self, file: Open) -> i32 {
+    pub(crate) fn open(&mut self, file: Open) -> i32 {
         let fd = (FIRST_FD..).find(|fd| !self.files.contains_key(fd)).unwrap_or(i32::MAX);
         self.files.insert(fd, file);
         fd
     }
 
-    pub fn open_dmabuf(&mut self, bo: Bo, owner: usize, cloexec: bool) -> i32 {
+    pub(crate) fn open_dmabuf(&mut self, bo: Bo, owner: usize, cloexec: bool) -> i32 {
         self.open(Open::Dmabuf { bo: Box::new(bo), owner, cloexec })
     }
 
     /// The buffer of a dma-buf, and its card.
-    pub fn dmabuf(&self, fd: u32) -> Option<(Bo, usize)> {
+    pub(crate) fn dmabuf(&self, fd: u32) -> Option<(Bo, usize)> {
         match self.files.get(&i32::try_from(fd).ok()?)? {
             Open::Dmabuf { bo, owner, .. } => Some(((**bo).clone(), *owner)),
             _ => None,
@@ -125,13 +125,13 @@ impl State {
     }
 
     /// The lowest free queue id.
-    pub fn take_queue_id(&mut self) -> u32 {
+    pub(crate) fn take_queue_id(&mut self) -> u32 {
         let id = (0..).find(|id| !self.queue_ids.contains(id)).unwrap_or(u32::MAX);
         self.queue_ids.insert(id);
         id
     }
 
-    pub fn give_queue_id(&mut self, id: u32) {
+    pub(crate) fn give_queue_id(&mut self, id: u32) {
         self.queue_ids.remove(&id);
     }
 }

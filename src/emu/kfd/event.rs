@@ -136,7 +136,7 @@ impl Inner {
 
 impl Events {
     #[must_use]
-    pub fn new(ages: bool) -> Self {
+    pub(crate) fn new(ages: bool) -> Self {
         Self { ages, ..Self::default() }
     }
 
@@ -161,7 +161,7 @@ impl Events {
 
     /// Whether the buffer is the event page.
     #[must_use]
-    pub fn is_page(&self, handle: u64) -> bool {
+    pub(crate) fn is_page(&self, handle: u64) -> bool {
         let inner = self.lock();
         inner.page.is_some() && inner.page_handle == handle
     }
@@ -170,7 +170,7 @@ impl Events {
     ///
     /// # Errors
     /// `ENOSPC` when all signal events are used.
-    pub fn create(&self, kind: u32, auto_reset: bool) -> Result<u32, Errno> {
+    pub(crate) fn create(&self, kind: u32, auto_reset: bool) -> Result<u32, Errno> {
         let mut inner = self.lock();
         let (first, last) = match kind {
             EVENT_SIGNAL | EVENT_DEBUG => (FIRST_SIGNAL_ID, SIGNAL_EVENT_LIMIT - 1),
@@ -184,7 +184,7 @@ impl Events {
 
     /// # Errors
     /// `EINVAL` for an unknown id.
-    pub fn destroy(&self, id: u32) -> Result<(), Errno> {
+    pub(crate) fn destroy(&self, id: u32) -> Result<(), Errno> {
         let mut inner = self.lock();
         inner.events.remove(&id).ok_or(Errno::EINVAL)?;
         inner.waits.values_mut().flatten().filter(|w| w.event == id).for_each(|w| w.destroyed = true);
@@ -196,7 +196,7 @@ impl Events {
     ///
     /// # Errors
     /// `EINVAL` for an unknown id, or an event that the CPU may not signal.
-    pub fn signal(&self, id: u32, set: bool) -> Result<(), Errno> {
+    pub(crate) fn signal(&self, id: u32, set: bool) -> Result<(), Errno> {
         let mut inner = self.lock();
         let event = inner.events.get_mut(&id).filter(|e| e.kind == EVENT_SIGNAL).ok_or(Errno::EINVAL)?;
         if set {
@@ -210,7 +210,7 @@ impl Events {
 
     /// An interrupt of a queue with this context: the event of that id if its slot was written, else all whose slots
     /// were. False when no slot was.
-    pub fn interrupt(&self, context: u32) -> bool {
+    pub(crate) fn interrupt(&self, context: u32) -> bool {
         let mut inner = self.lock();
         let mut found = inner.take_slot(context);
         if !found {
@@ -233,7 +233,7 @@ impl Events {
     }
 
     /// A reset: all hardware exception events.
-    pub fn hw_exception(&self, exception: HwException) {
+    pub(crate) fn hw_exception(&self, exception: HwException) {
         self.raise(EVENT_HW_EXCEPTION, |event| event.hw = exception);
     }
 
@@ -250,7 +250,7 @@ impl Events {
     }
 
     /// The next wait that would sleep is interrupted as by a signal: `EINTR`.
-    pub fn interrupt_next_wait(&self) {
+    pub(crate) fn interrupt_next_wait(&self) {
         self.lock().interrupts += 1;
         self.changed.notify_all();
     }
@@ -262,7 +262,7 @@ impl Events {
     }
 
     /// The process ends: its waits do too.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
     }
@@ -271,7 +271,12 @@ impl Events {
     ///
     /// # Errors
     /// `EINVAL` for an unknown id, `EIO` when an event is destroyed meanwhile, `EINTR` when interrupted.
-    pub fn wait(&self, data: &mut [EventData], all: bool, timeout: Option<Duration>) -> Result<WaitResult, Errno> {
+    pub(crate) fn wait(
+        &self,
+        data: &mut [EventData],
+        all: bool,
+        timeout: Option<Duration>,
+    ) -> Result<WaitResult, Errno> {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut inner = self.lock();
         let waiters = inner.register(data, self.ages)?;

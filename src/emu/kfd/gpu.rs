@@ -74,7 +74,7 @@ impl Gpu {
 
     /// Whether this is wrong with the card.
     #[must_use]
-    pub fn has(&self, defect: Defect) -> bool {
+    pub(crate) fn has(&self, defect: Defect) -> bool {
         self.defect == Some(defect)
     }
 
@@ -85,18 +85,18 @@ impl Gpu {
     }
 
     #[must_use]
-    pub fn facts(&self) -> &'static ChipFacts {
+    pub(crate) fn facts(&self) -> &'static ChipFacts {
         self.chip.facts()
     }
 
     /// The process's queues on this card, by id.
-    pub fn queues(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Queue>>> {
+    pub(crate) fn queues(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Queue>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The card as a dispatch of `queue` sees it.
     #[must_use]
-    pub fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
+    pub(crate) fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
         Machine {
             vm: &self.vm,
             clock: &self.clock,
@@ -123,14 +123,14 @@ impl Gpu {
     }
 
     /// Puts a queue to work on a thread of its own.
-    pub fn start(self: &Arc<Self>, queue: &Arc<Queue>) {
+    pub(crate) fn start(self: &Arc<Self>, queue: &Arc<Queue>) {
         let (gpu, engine) = (Arc::clone(self), Arc::clone(queue));
         queue.set_thread(std::thread::spawn(move || cp::run(&gpu, &engine)));
         self.queues().insert(queue.setup.id, Arc::clone(queue));
     }
 
     /// A store of `value` to the doorbell at this offset of the slice. A doorbell without a queue does nothing.
-    pub fn ring(&self, offset_bytes: u64, value: u64) {
+    pub(crate) fn ring(&self, offset_bytes: u64, value: u64) {
         let hit = self.queues().values().find(|q| q.setup.doorbell_bytes == offset_bytes).map(Arc::clone);
         let Some(queue) = hit else {
             self.report(
@@ -228,7 +228,7 @@ impl Gpu {
     }
 
     /// Destroys a queue: the kernel preempts it, and resets it when it does not respond.
-    pub fn destroy_queue(&self, id: u32) -> bool {
+    pub(crate) fn destroy_queue(&self, id: u32) -> bool {
         let Some(queue) = self.queues().remove(&id) else { return false };
         let End { hung, panicked } = queue.destroy();
         if panicked {

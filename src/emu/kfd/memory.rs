@@ -69,7 +69,7 @@ pub(crate) fn mmap_gpu_bits(gpu_id: u32) -> u64 {
 
 impl Device {
     /// The buffer of a handle of this device.
-    pub fn bo(&self, handle: u64) -> Option<&Bo> {
+    pub(crate) fn bo(&self, handle: u64) -> Option<&Bo> {
         self.bos.get(&handle_index(handle))
     }
 

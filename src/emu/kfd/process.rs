@@ -44,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Machine {
-    pub fn new(config: &Config, compute: Arc<dyn Compute>) -> Arc<Self> {
+    pub(crate) fn new(config: &Config, compute: Arc<dyn Compute>) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::default(),
             reports: Arc::default(),
@@ -58,12 +58,12 @@ impl Machine {
     }
 
     /// A counter of a card's VRAM in use.
-    pub fn vram_used(&self, gpu: usize) -> Arc<AtomicU64> {
+    pub(crate) fn vram_used(&self, gpu: usize) -> Arc<AtomicU64> {
         self.vram_used.get(gpu).map(Arc::clone).unwrap_or_default()
     }
 
     /// Room for a buffer in the render nodes' files.
-    pub fn take_mmap_offset(&self, len_bytes: u64) -> u64 {
+    pub(crate) fn take_mmap_offset(&self, len_bytes: u64) -> u64 {
         self.next_mmap_offset.fetch_add(len_bytes, Ordering::Relaxed)
     }
 
@@ -72,7 +72,7 @@ impl Machine {
     }
 
     /// Queues of a kind on a card, of all processes.
-    pub fn queues(&self, gpu_id: u32, kind: Kind) -> usize {
+    pub(crate) fn queues(&self, gpu_id: u32, kind: Kind) -> usize {
         let processes = self.processes();
         let cards = processes.iter().flat_map(|process| process.gpus.iter()).filter(|gpu| gpu.gpu_id == gpu_id);
         cards.map(|gpu| gpu.queues().values().filter(|queue| queue.setup.kind == kind).count()).sum()

@@ -80,7 +80,7 @@ pub(crate) struct End {
 
 impl Queue {
     #[must_use]
-    pub fn new(setup: Setup, ring_va: u64, ring_bytes: u64, active: bool) -> Self {
+    pub(crate) fn new(setup: Setup, ring_va: u64, ring_bytes: u64, active: bool) -> Self {
         let control = Control {
             ring_va,
             ring_bytes,
@@ -101,19 +101,19 @@ impl Queue {
         }
     }
 
-    pub fn control(&self) -> MutexGuard<'_, Control> {
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the control and wakes the engine.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) -> T {
         let result = change(&mut self.control());
         self.wake.notify_all();
         result
     }
 
     /// A doorbell store: work up to `put` may start.
-    pub fn ring(&self, put: u64) {
+    pub(crate) fn ring(&self, put: u64) {
         self.change(|control| control.put = control.put.max(put));
     }
 
@@ -122,13 +122,13 @@ impl Queue {
     }
 
     /// Takes the queue off the hardware for good: a running dispatch ends, no other starts.
-    pub fn evict(&self) {
+    pub(crate) fn evict(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.change(|control| control.evicted = true);
     }
 
     /// Ends the engine's thread.
-    pub fn destroy(&self) -> End {
+    pub(crate) fn destroy(&self) -> End {
         self.stop.store(true, Ordering::Relaxed);
         let hung = self.change(|control| {
             control.destroyed = true;
@@ -161,7 +161,7 @@ impl Queue {
     ///
     /// # Errors
     /// `Err(None)` when the queue was taken away, `Err(Some(e))` when `ready` fails.
-    pub fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
+    pub(crate) fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
         let (mut looks, mut nap) = (0, NAP);
         loop {
             let (gone, active) = {

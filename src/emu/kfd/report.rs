@@ -52,7 +52,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub fn add(&self, report: Report) {
+    pub(crate) fn add(&self, report: Report) {
         log::debug!("{report}");
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < KEPT {
@@ -60,12 +60,12 @@ impl Reports {
         }
     }
 
-    pub fn all(&self) -> Vec<Report> {
+    pub(crate) fn all(&self) -> Vec<Report> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, report)| report.clone()).collect()
     }
 
     /// The machine's kernel log: what a kernel would write there, page faults, resets and hung queues.
-    pub fn kernel_log(&self) -> String {
+    pub(crate) fn kernel_log(&self) -> String {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let line = |(ns, report): &(u64, Report)| {
             let level = match report.kind {

@@ -37,7 +37,7 @@ pub(crate) fn gpu_id(gpu: usize) -> u32 {
 
 impl Sysfs {
     #[must_use]
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let mut sysfs = Self::default();
         sysfs.add(format!("{TOPOLOGY}/generation_id"), "2\n");
         let nodes = config.node_of_gpu(config.gpus);
@@ -124,7 +124,7 @@ impl Sysfs {
     ///
     /// # Errors
     /// `ENOENT`; `EPERM` for nodes that the process may not see; `EISDIR` for a folder.
-    pub fn read(&self, path: &str) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, Errno> {
         let path = &*real(path);
         match self.files.get(path) {
             Some(Ok(bytes)) => Ok(bytes.clone()),
@@ -138,7 +138,7 @@ impl Sysfs {
     ///
     /// # Errors
     /// `ENOENT`.
-    pub fn list(&self, path: &str) -> Result<Vec<String>, Errno> {
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, Errno> {
         let prefix = format!("{}/", real(path).trim_end_matches('/'));
         let inside = self.files.keys().filter_map(|file| file.strip_prefix(&prefix));
         let names: BTreeSet<&str> = inside.filter_map(|rest| rest.split('/').next()).collect();

@@ -20,14 +20,14 @@ pub(crate) struct ComputeUnits {
 impl ComputeUnits {
     /// Compute units that have executed nothing; without checks, what they execute often is compiled.
     #[must_use]
-    pub fn new(strict: Strict, translation: Translation) -> Self {
+    pub(crate) fn new(strict: Strict, translation: Translation) -> Self {
         Self { strict, hot: HotCode::new(translation), twice: false }
     }
 
     /// Whether they run each dispatch twice, with checks and without, and compare what it leaves. What is
     /// entered twice is compiled then, so that short kernels are translated too.
     #[must_use]
-    pub fn twice(self, twice: bool) -> Self {
+    pub(crate) fn twice(self, twice: bool) -> Self {
         let hot = if twice { self.hot.after(2) } else { self.hot };
         Self { hot, twice, ..self }
     }

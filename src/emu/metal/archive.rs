@@ -38,7 +38,7 @@ impl Archive {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn has(&self, key: u64) -> bool {
+    pub(crate) fn has(&self, key: u64) -> bool {
         self.lock().contains(&key)
     }
 }

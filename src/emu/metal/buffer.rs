@@ -38,7 +38,7 @@ pub(crate) struct Options {
 impl Options {
     /// `MTLResourceOptions`: cache mode in the low four bits, storage mode in the next, hazard tracking in those after.
     /// `None` for what is not modelled: managed and memoryless storage.
-    pub fn of(bits: u64) -> Option<Self> {
+    pub(crate) fn of(bits: u64) -> Option<Self> {
         let (storage, tracking) = ((bits >> 4) & 15, (bits >> 8) & 3);
         let is_private = match storage {
             0 => false,
@@ -67,7 +67,7 @@ impl Body for Buffer {
 
 impl Buffer {
     /// A new buffer; `None` without memory for it.
-    pub fn new(len_bytes: u64, options: Options, gpu: u32) -> Option<Self> {
+    pub(crate) fn new(len_bytes: u64, options: Options, gpu: u32) -> Option<Self> {
         let Options { is_tracked, is_private } = options;
         let bytes = usize::try_from(len_bytes).ok().filter(|n| *n > 0)?;
         let layout = Layout::from_size_align(bytes.next_multiple_of(8), PAGE_BYTES).ok()?;
@@ -79,23 +79,23 @@ impl Buffer {
     }
 
     /// Memory of the program; `None` for what is not whole pages.
-    pub fn in_place(at: *mut u8, len_bytes: u64, options: Options, gpu: u32) -> Option<Self> {
+    pub(crate) fn in_place(at: *mut u8, len_bytes: u64, options: Options, gpu: u32) -> Option<Self> {
         let Options { is_tracked, is_private } = options;
         let page = PAGE_BYTES as u64;
         let is_whole = at.addr().is_multiple_of(PAGE_BYTES) && len_bytes > 0 && len_bytes.is_multiple_of(page);
         Some(Self { at: NonNull::new(at).filter(|_| is_whole)?, layout: None, len_bytes, is_tracked, is_private, gpu })
     }
 
-    pub fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.at.as_ptr()
     }
 
-    pub fn contains(&self, offset: u64, len_bytes: u64) -> bool {
+    pub(crate) fn contains(&self, offset: u64, len_bytes: u64) -> bool {
         offset.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes)
     }
 
     /// Copies between buffers; the caller has checked both ranges.
-    pub fn copy_from(&self, offset: u64, from: &Buffer, from_offset: u64, len_bytes: u64) {
+    pub(crate) fn copy_from(&self, offset: u64, from: &Buffer, from_offset: u64, len_bytes: u64) {
         if !self.contains(offset, len_bytes) || !from.contains(from_offset, len_bytes) {
             return;
         }
@@ -105,7 +105,7 @@ impl Buffer {
         }
     }
 
-    pub fn fill(&self, offset: u64, len_bytes: u64, value: u8) {
+    pub(crate) fn fill(&self, offset: u64, len_bytes: u64, value: u8) {
         if self.contains(offset, len_bytes) {
             // SAFETY: the range is inside.
             unsafe { self.base().add(offset as usize).write_bytes(value, len_bytes as usize) };

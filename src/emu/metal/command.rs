@@ -87,16 +87,16 @@ impl Body for CommandBuffer {
 }
 
 impl CommandBuffer {
-    pub fn new(queue: Id, pending: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(queue: Id, pending: Arc<AtomicU64>) -> Self {
         Self { queue: Own::retain(queue), pending, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The GPU that runs it.
-    pub fn gpu(&self) -> u32 {
+    pub(crate) fn gpu(&self) -> u32 {
         object::get::<Queue>(self.queue.0).map_or(0, |queue| queue.gpu)
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,7 +266,7 @@ impl Run {
     }
 
     /// Runs the next command, or all until one that waits; `None` where it waits already.
-    pub fn step(&mut self, machine: &Machine, is_whole: bool) -> Option<Step> {
+    pub(crate) fn step(&mut self, machine: &Machine, is_whole: bool) -> Option<Step> {
         if self.before.iter().any(|other| !machine.ledger.is_done(*other)) {
             return None;
         }
@@ -313,7 +313,7 @@ impl Run {
     }
 
     /// Completes it.
-    pub fn end(self, machine: &Arc<Machine>) {
+    pub(crate) fn end(self, machine: &Arc<Machine>) {
         let why = self.why.map(|Broken(failure, more)| {
             let (code, text) = failure.code_and_text();
             Own(error(machine, ERROR_DOMAIN, code, format!("{text}{more}")))

@@ -45,7 +45,7 @@ impl Body for ComputeEncoder {
 }
 
 impl ComputeEncoder {
-    pub fn new(buffer: Id) -> Self {
+    pub(crate) fn new(buffer: Id) -> Self {
         Self { buffer: Own::retain(buffer), state: Mutex::default() }
     }
 
@@ -69,7 +69,7 @@ impl Body for BlitEncoder {
 }
 
 impl BlitEncoder {
-    pub fn new(buffer: Id) -> Self {
+    pub(crate) fn new(buffer: Id) -> Self {
         Self { buffer: Own::retain(buffer), ended: Mutex::new(false) }
     }
 

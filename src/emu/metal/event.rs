@@ -34,12 +34,12 @@ impl Event {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.lock().value
     }
 
     /// A lower value changes nothing.
-    pub fn signal(&self, machine: &Machine, value: u64, by: Option<u64>) {
+    pub(crate) fn signal(&self, machine: &Machine, value: u64, by: Option<u64>) {
         let mut state = self.lock();
         if value > state.value {
             state.value = value;
@@ -54,13 +54,13 @@ impl Event {
     }
 
     /// `None` before the value is reached; then the command buffer whose signal has reached it, if one did.
-    pub fn passed(&self, value: u64) -> Option<Option<u64>> {
+    pub(crate) fn passed(&self, value: u64) -> Option<Option<u64>> {
         let state = self.lock();
         (state.value >= value).then(|| state.signals.iter().find(|(at, _)| *at >= value).and_then(|(_, by)| *by))
     }
 
     /// Waits for the value; whether it was reached in time.
-    pub fn wait(&self, value: u64, timeout: Duration) -> bool {
+    pub(crate) fn wait(&self, value: u64, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.lock();
         while state.value < value {

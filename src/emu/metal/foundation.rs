@@ -15,7 +15,7 @@ pub(crate) struct Own(pub Id);
 
 impl Own {
     /// Adds a reference.
-    pub fn retain(id: Id) -> Own {
+    pub(crate) fn retain(id: Id) -> Own {
         Own(object::retain(id))
     }
 }
@@ -34,7 +34,7 @@ impl Body for Text {
 }
 
 impl Text {
-    pub fn get(&self) -> String {
+    pub(crate) fn get(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn array(machine: &Arc<Machine>, items: Vec<Own>) -> Id {
 
 impl Array {
     /// Its items.
-    pub fn ids(&self) -> Vec<Id> {
+    pub(crate) fn ids(&self) -> Vec<Id> {
         self.0.iter().map(|own| own.0).collect()
     }
 }
@@ -98,7 +98,7 @@ impl Body for Url {
 }
 
 impl Url {
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

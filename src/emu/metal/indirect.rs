@@ -69,7 +69,7 @@ impl IndirectBuffer {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.lock().len() as u64
     }
 }
@@ -95,21 +95,21 @@ pub(crate) struct Execute {
 
 impl Execute {
     /// Its command buffer was committed.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         if let Some(indirect) = object::get::<IndirectBuffer>(self.indirect.0) {
             indirect.in_flight.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Its command buffer has ended.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         if let Some(indirect) = object::get::<IndirectBuffer>(self.indirect.0) {
             indirect.in_flight.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
     /// The launches in an order in which they may run, or what a GPU would fault at.
-    pub fn dispatches(&self, machine: &Machine) -> Result<Vec<Dispatch>, String> {
+    pub(crate) fn dispatches(&self, machine: &Machine) -> Result<Vec<Dispatch>, String> {
         let Some(indirect) = object::get::<IndirectBuffer>(self.indirect.0) else { return Ok(Vec::new()) };
         if indirect.inherits {
             let text = "an indirect command buffer that inherits, which is not modelled";

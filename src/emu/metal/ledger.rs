@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     /// A committed command buffer: its number, and those that it runs after because of tracked resources.
-    pub fn commit(&self, queue: Id, uses: Vec<Use>) -> (u64, Vec<u64>) {
+    pub(crate) fn commit(&self, queue: Id, uses: Vec<Use>) -> (u64, Vec<u64>) {
         let mut state = self.lock();
         let (number, mut before) = (state.next, Vec::new());
         state.next += 1;
@@ -69,12 +69,12 @@ impl Ledger {
         (number, before)
     }
 
-    pub fn is_done(&self, number: u64) -> bool {
+    pub(crate) fn is_done(&self, number: u64) -> bool {
         self.lock().known.get(&number).is_none_or(|known| known.is_done)
     }
 
     /// `number` goes on after `other` has signalled or ended.
-    pub fn order(&self, number: u64, other: u64) {
+    pub(crate) fn order(&self, number: u64, other: u64) {
         let mut state = self.lock();
         if state.pairs.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl Ledger {
     }
 
     /// A command buffer has ended.
-    pub fn done(&self, machine: &Machine, number: u64) {
+    pub(crate) fn done(&self, machine: &Machine, number: u64) {
         let mut state = self.lock();
         let State { known, users, last, pairs, .. } = &mut *state;
         let Some(ended) = known.get_mut(&number) else { return };
@@ -139,17 +139,17 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    pub fn beat(&self) {
+    pub(crate) fn beat(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
     }
 
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns at the next beat after the count was `seen`, or when the time is over.
-    pub fn wait(&self, seen: u64, most: Duration) {
+    pub(crate) fn wait(&self, seen: u64, most: Duration) {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let _beaten = self.changed.wait_timeout_while(count, most, |now| *now == seen);
     }

@@ -8,6 +8,7 @@
 //! `unsafe` is here for three reasons: the entry of messages is a few lines of assembly, callers pass pointers to text
 //! and bytes, and buffers are memory that host and kernels share.
 #![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 mod archive;
 mod buffer;

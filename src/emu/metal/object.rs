@@ -16,19 +16,19 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 pub(crate) struct Id(pub u64);
 
 impl Id {
-    pub const NIL: Id = Id(0);
+    pub(crate) const NIL: Id = Id(0);
 
-    pub fn is_nil(self) -> bool {
+    pub(crate) fn is_nil(self) -> bool {
         self == Self::NIL
     }
 
     /// Its class, if the number can be an object's.
-    pub fn class(self) -> Option<Class> {
+    pub(crate) fn class(self) -> Option<Class> {
         let number = usize::try_from((self.0 >> 4) & 0xff).ok()?.checked_sub(1)?;
         Class::ALL.get(number).copied().filter(|_| self.0 & 15 == 0)
     }
 
-    pub fn is_class(self) -> bool {
+    pub(crate) fn is_class(self) -> bool {
         self.0 >> 12 == 0 && self.class().is_some()
     }
 }
@@ -61,7 +61,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub const ALL: &[Class] = &[
+    pub(crate) const ALL: &[Class] = &[
         Class::NSString,
         Class::NSError,
         Class::NSArray,
@@ -85,7 +85,7 @@ impl Class {
         Class::MTLBinaryArchive,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Class::NSString => "NSString",
             Class::NSError => "NSError",
@@ -112,7 +112,7 @@ impl Class {
     }
 
     /// The class as an object.
-    pub fn id(self) -> Id {
+    pub(crate) fn id(self) -> Id {
         Id((self as u64 + 1) << 4)
     }
 }
@@ -155,7 +155,7 @@ pub(crate) struct Held<T> {
 }
 
 impl<T: Body> Held<T> {
-    pub fn machine(&self) -> &Arc<Machine> {
+    pub(crate) fn machine(&self) -> &Arc<Machine> {
         &self.object.machine
     }
 }

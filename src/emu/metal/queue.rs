@@ -46,7 +46,7 @@ impl Body for Queue {
 
 impl Queue {
     /// Starts the queue's thread, which ends with the queue; `None` if there is none.
-    pub fn start(machine: &Arc<Machine>, device: Id, most: u64) -> Option<Self> {
+    pub(crate) fn start(machine: &Arc<Machine>, device: Id, most: u64) -> Option<Self> {
         let inbox: Arc<Inbox> = Arc::default();
         let (machine, from) = (Arc::clone(machine), Arc::clone(&inbox));
         let work = move || {
@@ -59,7 +59,7 @@ impl Queue {
     }
 
     /// Hands over a command buffer.
-    pub fn commit(&self, machine: &Machine, run: Run) {
+    pub(crate) fn commit(&self, machine: &Machine, run: Run) {
         self.inbox.committed.lock().unwrap_or_else(PoisonError::into_inner).push_back(run);
         machine.pulse.beat();
     }

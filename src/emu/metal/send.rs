@@ -193,12 +193,12 @@ pub(crate) struct Methods(Vec<Entry>);
 
 impl Methods {
     /// A method of objects.
-    pub fn on<M: Method>(&mut self, class: Class, selector: &'static str, method: M) {
+    pub(crate) fn on<M: Method>(&mut self, class: Class, selector: &'static str, method: M) {
         self.add(class, false, selector, method);
     }
 
     /// A method of the class.
-    pub fn on_class<M: Method>(&mut self, class: Class, selector: &'static str, method: M) {
+    pub(crate) fn on_class<M: Method>(&mut self, class: Class, selector: &'static str, method: M) {
         self.add(class, true, selector, method);
     }
 

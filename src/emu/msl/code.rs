@@ -43,7 +43,7 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    pub fn of(scalar: Scalar) -> Self {
+    pub(crate) fn of(scalar: Scalar) -> Self {
         match scalar {
             Scalar::Bool => Self::Bool,
             Scalar::Char => Self::I8,
@@ -57,7 +57,7 @@ impl Memory {
         }
     }
 
-    pub fn bytes(self) -> u32 {
+    pub(crate) fn bytes(self) -> u32 {
         match self {
             Self::Bool | Self::I8 | Self::U8 => 1,
             Self::I16 | Self::U16 | Self::Half | Self::BFloat => 2,
@@ -254,7 +254,7 @@ pub(crate) enum Bin {
 
 impl Bin {
     /// Rows of an operand and of the result.
-    pub fn rows(self) -> (u32, u32) {
+    pub(crate) fn rows(self) -> (u32, u32) {
         match self {
             Self::EqL | Self::NeL | Self::LtLS | Self::LeLS | Self::LtLU | Self::LeLU => (2, 1),
             _ if (self as u32) >= Self::AddL as u32 => (2, 2),
@@ -265,7 +265,7 @@ impl Bin {
 
 impl Un {
     /// Rows of the operand and of the result.
-    pub fn rows(self) -> (u32, u32) {
+    pub(crate) fn rows(self) -> (u32, u32) {
         match self {
             Self::BoolL
             | Self::LongToFloat

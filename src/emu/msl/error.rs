@@ -51,7 +51,7 @@ pub(crate) fn fail<T>(at: Pos, text: impl Into<String>) -> Res<T> {
 }
 
 impl Mistake {
-    pub fn in_source(self, source: &str) -> CompileError {
+    pub(crate) fn in_source(self, source: &str) -> CompileError {
         let line = source.lines().nth((self.at.line as usize).saturating_sub(1)).unwrap_or("");
         let source_line = line.chars().take(500).collect();
         CompileError { at: self.at, text: self.text, source_line }

@@ -25,15 +25,15 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    pub fn is(&self, sign: &str) -> bool {
+    pub(crate) fn is(&self, sign: &str) -> bool {
         matches!(&self.tok, Tok::Sign(s) if *s == sign)
     }
 
-    pub fn is_word(&self, word: &str) -> bool {
+    pub(crate) fn is_word(&self, word: &str) -> bool {
         matches!(&self.tok, Tok::Id(w) if **w == *word)
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match &self.tok {
             Tok::Id(w) | Tok::Num(w) => w.to_string(),
             Tok::Str(s) => format!("\"{s}\""),

@@ -8,6 +8,7 @@
 //! Metal quote it; where they are silent, clang's rules for C++14.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 mod code;
 mod error;

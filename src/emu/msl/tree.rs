@@ -52,7 +52,7 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
-    pub fn is_comparison(self) -> bool {
+    pub(crate) fn is_comparison(self) -> bool {
         matches!(self, Self::Eq | Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge)
     }
 }

@@ -196,7 +196,7 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut types = Self { list: Vec::new(), index: HashMap::new(), structs: Vec::new(), enums: Vec::new() };
         types.id(Ty::Void);
         for scalar in Scalar::ALL {
@@ -208,13 +208,13 @@ impl Types {
         types
     }
 
-    pub const VOID: Tid = Tid(0);
+    pub(crate) const VOID: Tid = Tid(0);
 
-    pub fn scalar_id(scalar: Scalar) -> Tid {
+    pub(crate) fn scalar_id(scalar: Scalar) -> Tid {
         Tid(1 + scalar as u32)
     }
 
-    pub fn id(&mut self, ty: Ty) -> Tid {
+    pub(crate) fn id(&mut self, ty: Ty) -> Tid {
         if let Some(&id) = self.index.get(&ty) {
             return id;
         }
@@ -224,20 +224,20 @@ impl Types {
         id
     }
 
-    pub fn get(&self, id: Tid) -> Ty {
+    pub(crate) fn get(&self, id: Tid) -> Ty {
         self.list[id.0 as usize]
     }
 
-    pub fn vec(&mut self, scalar: Scalar, lanes: u8) -> Tid {
+    pub(crate) fn vec(&mut self, scalar: Scalar, lanes: u8) -> Tid {
         if lanes == 1 { Self::scalar_id(scalar) } else { self.id(Ty::Vec(scalar, lanes)) }
     }
 
-    pub fn ptr(&mut self, to: Tid, space: Space, constant: bool) -> Tid {
+    pub(crate) fn ptr(&mut self, to: Tid, space: Space, constant: bool) -> Tid {
         self.id(Ty::Ptr { to, space, constant })
     }
 
     /// The element type and lanes of a scalar, vector or enumeration.
-    pub fn arith(&self, id: Tid) -> Option<(Scalar, u8)> {
+    pub(crate) fn arith(&self, id: Tid) -> Option<(Scalar, u8)> {
         match self.get(id) {
             Ty::Scalar(s) => Some((s, 1)),
             Ty::Vec(s, n) | Ty::Packed(s, n) => Some((s, n)),
@@ -246,11 +246,11 @@ impl Types {
         }
     }
 
-    pub fn is_aggregate(&self, id: Tid) -> bool {
+    pub(crate) fn is_aggregate(&self, id: Tid) -> bool {
         matches!(self.get(id), Ty::Struct(_) | Ty::Array(..))
     }
 
-    pub fn size_align(&self, id: Tid) -> (u64, u64) {
+    pub(crate) fn size_align(&self, id: Tid) -> (u64, u64) {
         match self.get(id) {
             Ty::Void | Ty::Param(_) | Ty::VecParam(..) | Ty::ArrayParam(..) => (1, 1),
             Ty::Scalar(s) | Ty::Atomic(s) => (s.bytes().into(), s.bytes().into()),
@@ -279,12 +279,12 @@ impl Types {
         }
     }
 
-    pub fn size(&self, id: Tid) -> u64 {
+    pub(crate) fn size(&self, id: Tid) -> u64 {
         self.size_align(id).0
     }
 
     /// Rows of a value in registers; 0 for what lives in memory only.
-    pub fn rows(&self, id: Tid) -> u32 {
+    pub(crate) fn rows(&self, id: Tid) -> u32 {
         match self.get(id) {
             Ty::Scalar(s) => s.rows(),
             Ty::Enum(e) => self.enums[e as usize].under.rows(),
@@ -294,7 +294,7 @@ impl Types {
         }
     }
 
-    pub fn is_template(&self, id: Tid) -> bool {
+    pub(crate) fn is_template(&self, id: Tid) -> bool {
         match self.get(id) {
             Ty::Param(_) | Ty::VecParam(..) | Ty::ArrayParam(..) => true,
             Ty::Ptr { to, .. } => self.is_template(to),
@@ -303,7 +303,7 @@ impl Types {
         }
     }
 
-    pub fn name(&self, id: Tid) -> String {
+    pub(crate) fn name(&self, id: Tid) -> String {
         match self.get(id) {
             Ty::Void => "void".into(),
             Ty::Scalar(s) => s.name().into(),

@@ -65,12 +65,12 @@ impl Made {
 }
 
 impl Making<'_> {
-    pub fn params<T: Pod>(&self) -> T {
+    pub(crate) fn params<T: Pod>(&self) -> T {
         // PANIC: the buffer is at least as long as every class's params.
         bytemuck::pod_read_unaligned(self.params.get(..size_of::<T>()).expect("long enough"))
     }
 
-    pub fn store<T: Pod>(&mut self, params: &T) {
+    pub(crate) fn store<T: Pod>(&mut self, params: &T) {
         let bytes = bytemuck::bytes_of(params);
         self.params[..bytes.len()].copy_from_slice(bytes);
     }
@@ -83,7 +83,7 @@ impl Making<'_> {
         self.parent()?.gpu().ok_or(status::INVALID_OBJECT_PARENT)
     }
 
-    pub fn space(&self, handle: u32) -> Result<Arc<VaSpace>, Status> {
+    pub(crate) fn space(&self, handle: u32) -> Result<Arc<VaSpace>, Status> {
         match &self.client.object(handle)?.body {
             Body::Space(space) => Ok(Arc::clone(space)),
             _ => Err(status::INVALID_CLASS),

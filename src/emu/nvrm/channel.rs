@@ -110,12 +110,12 @@ pub(crate) struct Group {
 
 impl Group {
     #[must_use]
-    pub fn new(gpu: usize, engine_type: u32, space: Option<Arc<VaSpace>>) -> Self {
+    pub(crate) fn new(gpu: usize, engine_type: u32, space: Option<Arc<VaSpace>>) -> Self {
         Self { gpu, engine_type, space, channels: Mutex::default(), timeslice_us: Mutex::new(2000) }
     }
 
     /// Its channels that live.
-    pub fn members(&self) -> Vec<Arc<Channel>> {
+    pub(crate) fn members(&self) -> Vec<Arc<Channel>> {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|weak| weak.strong_count() > 0);
         channels.iter().filter_map(Weak::upgrade).collect()
@@ -123,7 +123,7 @@ impl Group {
 
     /// The runlist of its engine.
     #[must_use]
-    pub fn runlist(&self) -> u32 {
+    pub(crate) fn runlist(&self) -> u32 {
         runlist(self.engine_type)
     }
 }
@@ -151,7 +151,7 @@ pub(crate) struct End {
 
 impl Channel {
     #[must_use]
-    pub fn new(setup: Setup, group: Arc<Group>) -> Self {
+    pub(crate) fn new(setup: Setup, group: Arc<Group>) -> Self {
         Self {
             setup,
             group,
@@ -180,7 +180,7 @@ impl Channel {
     ///
     /// # Errors
     /// It is on another one.
-    pub fn place(&self, runlist: u32) -> Result<(), u32> {
+    pub(crate) fn place(&self, runlist: u32) -> Result<(), u32> {
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
         match *placed.get_or_insert(runlist) {
             own if own == runlist => Ok(()),
@@ -190,23 +190,23 @@ impl Channel {
 
     /// Its runlist, once an object has chosen it.
     #[must_use]
-    pub fn runlist(&self) -> Option<u32> {
+    pub(crate) fn runlist(&self) -> Option<u32> {
         *self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is stored to the doorbell: channel id 11:0, runlist 22:16.
     #[must_use]
-    pub fn token(&self) -> u32 {
+    pub(crate) fn token(&self) -> u32 {
         self.setup.id | self.runlist().unwrap_or_else(|| self.group.runlist()) << 16
     }
 
     /// A doorbell store.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.change(|control| control.rung = true);
     }
 
     /// Puts it on its runlist; hardware reads GPPut then.
-    pub fn schedule(&self) {
+    pub(crate) fn schedule(&self) {
         let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
         self.change(|control| {
             control.scheduled = true;
@@ -221,12 +221,12 @@ impl Channel {
 
     /// How it died, if it did.
     #[must_use]
-    pub fn death(&self) -> Option<Dead> {
+    pub(crate) fn death(&self) -> Option<Dead> {
         self.control().dead.clone()
     }
 
     /// Takes it off the hardware for good: a running grid ends, no other starts. The first reason stays.
-    pub fn kill(&self, dead: Dead) {
+    pub(crate) fn kill(&self, dead: Dead) {
         self.stop.store(true, Ordering::Relaxed);
         self.change(|control| control.dead.get_or_insert(dead).code);
     }
@@ -236,7 +236,7 @@ impl Channel {
     }
 
     /// Ends the engine's thread.
-    pub fn destroy(&self) -> End {
+    pub(crate) fn destroy(&self) -> End {
         self.stop.store(true, Ordering::Relaxed);
         self.change(|control| control.destroyed = true);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -245,7 +245,7 @@ impl Channel {
 
     /// Whether all that GPPut allows is done.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let control = self.control();
         let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
         control.dead.is_some() || !control.busy && (!control.scheduled || control.get == put)
@@ -253,7 +253,7 @@ impl Channel {
 
     /// Whether a grid or copy is in the middle of its work.
     #[must_use]
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.control().busy
     }
 
@@ -265,7 +265,7 @@ impl Channel {
     ///
     /// # Errors
     /// `false`: the time is over.
-    pub fn wait_for(&self, timeout: Duration, done: impl Fn(&Self) -> bool) -> bool {
+    pub(crate) fn wait_for(&self, timeout: Duration, done: impl Fn(&Self) -> bool) -> bool {
         let end = Instant::now() + timeout;
         while !done(self) {
             if Instant::now() >= end {
@@ -278,7 +278,7 @@ impl Channel {
     }
 
     /// One more entry is done.
-    pub fn advance(&self) -> u32 {
+    pub(crate) fn advance(&self) -> u32 {
         self.change(|control| {
             control.get = (control.get + 1) % self.setup.entries;
             control.get
@@ -308,7 +308,7 @@ impl Channel {
     ///
     /// # Errors
     /// `Err(None)` when the channel was taken away, `Err(Some(e))` when `ready` fails.
-    pub fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
+    pub(crate) fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
         let (mut looks, mut nap) = (0, NAP);
         loop {
             let (gone, scheduled) = {

@@ -113,7 +113,7 @@ impl VirtualRange {
     }
 
     /// A memory's handle is freed: its mappings are removed.
-    pub fn forget(&self, memory: u32) {
+    pub(crate) fn forget(&self, memory: u32) {
         self.placed().retain(|at, one| {
             let stays = one.memory != memory;
             if !stays {

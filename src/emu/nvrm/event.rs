@@ -104,7 +104,7 @@ impl Events {
     ///
     /// # Errors
     /// `INSUFFICIENT_RESOURCES`: the client has named that number.
-    pub fn name(&self, client: u32, fd: i32, file: u64) -> Result<(), Status> {
+    pub(crate) fn name(&self, client: u32, fd: i32, file: u64) -> Result<(), Status> {
         let mut inner = self.inner();
         if inner.named.contains_key(&(client, fd)) {
             return Err(status::INSUFFICIENT_RESOURCES);
@@ -127,19 +127,19 @@ impl Events {
     ///
     /// # Errors
     /// `OBJECT_NOT_FOUND`.
-    pub fn named(&self, client: u32, fd: i32) -> Result<OsEvent, Status> {
+    pub(crate) fn named(&self, client: u32, fd: i32) -> Result<OsEvent, Status> {
         self.inner().named.get(&(client, fd)).copied().ok_or(status::OBJECT_NOT_FOUND)
     }
 
     /// A file is closed.
-    pub fn close(&self, file: u64) {
+    pub(crate) fn close(&self, file: u64) {
         let mut inner = self.inner();
         inner.named.retain(|_, known| known.file != file);
         inner.queues.remove(&file);
     }
 
     /// What waits in a file is lost.
-    pub fn forget(&self, file: u64) {
+    pub(crate) fn forget(&self, file: u64) {
         self.inner().queues.remove(&file);
     }
 
@@ -150,7 +150,7 @@ impl Events {
         inner.actions.retain(|(owner, ..), _| *owner != client);
     }
 
-    pub fn listen(&self, listener: Listener) {
+    pub(crate) fn listen(&self, listener: Listener) {
         self.inner().listeners.push(listener);
     }
 
@@ -182,7 +182,7 @@ impl Events {
     }
 
     /// Something happened to a card.
-    pub fn notify(&self, gpu: usize, notifier: u32, info32: u32, info16: u16) {
+    pub(crate) fn notify(&self, gpu: usize, notifier: u32, info32: u32, info16: u16) {
         let mut inner = self.inner();
         let listeners: Vec<Listener> = inner.listeners.clone();
         let mut fired: Vec<(u32, u32, u32)> = Vec::new();
@@ -204,7 +204,7 @@ impl Events {
 
     /// A channel requested an interrupt: the notifier of its runlist's engine fires, and the host's, which fires for
     /// all.
-    pub fn interrupt(&self, gpu: usize, engine: u32) {
+    pub(crate) fn interrupt(&self, gpu: usize, engine: u32) {
         let mut inner = self.inner();
         let listeners: Vec<Listener> =
             inner.listeners.iter().filter(|l| l.is_nonstall && l.gpu == gpu).copied().collect();
@@ -216,7 +216,7 @@ impl Events {
     }
 
     /// The oldest event with data of a file, and whether there are more.
-    pub fn take(&self, file: u64) -> Option<(Occurred, bool)> {
+    pub(crate) fn take(&self, file: u64) -> Option<(Occurred, bool)> {
         let mut inner = self.inner();
         let queue = inner.queues.get_mut(&file)?;
         let first = queue.data.pop_front()?;
@@ -224,7 +224,7 @@ impl Events {
     }
 
     /// Sleeps until one of the files has an event: returns those that have. No timeout: for ever.
-    pub fn wait(&self, files: &[u64], timeout: Option<Duration>) -> Vec<bool> {
+    pub(crate) fn wait(&self, files: &[u64], timeout: Option<Duration>) -> Vec<bool> {
         let end = timeout.map(|timeout| Instant::now() + timeout);
         let mut inner = self.inner();
         loop {

@@ -82,12 +82,12 @@ impl Gpu {
 
     /// Whether this is wrong with the card.
     #[must_use]
-    pub fn has(&self, defect: Defect) -> bool {
+    pub(crate) fn has(&self, defect: Defect) -> bool {
         self.defect == Some(defect)
     }
 
     #[must_use]
-    pub fn facts(&self) -> &'static ChipFacts {
+    pub(crate) fn facts(&self) -> &'static ChipFacts {
         self.chip.facts()
     }
 
@@ -96,7 +96,7 @@ impl Gpu {
     }
 
     /// Channels by id.
-    pub fn channels(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Channel>>> {
+    pub(crate) fn channels(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Channel>>> {
         lock(&self.channels)
     }
 
@@ -108,14 +108,14 @@ impl Gpu {
     }
 
     /// Puts a channel's engine to work on a thread of its own.
-    pub fn start(self: &Arc<Self>, channel: &Arc<Channel>) {
+    pub(crate) fn start(self: &Arc<Self>, channel: &Arc<Channel>) {
         let (gpu, own) = (Arc::clone(self), Arc::clone(channel));
         channel.set_thread(std::thread::spawn(move || engine::run(&gpu, &own)));
         self.channels().insert(channel.setup.id, Arc::clone(channel));
     }
 
     /// Removes a channel.
-    pub fn end(&self, channel: &Channel) {
+    pub(crate) fn end(&self, channel: &Channel) {
         self.channels().remove(&channel.setup.id);
         if channel.destroy().panicked {
             self.report(ReportKind::Bug, Some(channel.setup.id), "the channel's engine panicked".to_owned());
@@ -123,7 +123,7 @@ impl Gpu {
     }
 
     /// A store of `token` to the doorbell.
-    pub fn ring(&self, token: u32) {
+    pub(crate) fn ring(&self, token: u32) {
         let hit = self.channels().values().find(|channel| channel.token() == token).map(Arc::clone);
         match hit {
             Some(channel) => channel.ring(),
@@ -139,7 +139,7 @@ impl Gpu {
     }
 
     /// The card is lost: channels stop, calls fail.
-    pub fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
         let channels: Vec<Arc<Channel>> = self.channels().values().map(Arc::clone).collect();
         for channel in channels {
@@ -160,7 +160,7 @@ impl Gpu {
 
     /// The last faults of the MMU, oldest first.
     #[must_use]
-    pub fn faults(&self) -> Vec<MmuFault> {
+    pub(crate) fn faults(&self) -> Vec<MmuFault> {
         lock(&self.faults).clone()
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Charge {
 
 impl Charge {
     /// Allocates `bytes` if no more than `limit` are in use then.
-    pub fn take(used: &Arc<AtomicU64>, bytes: u64, limit: u64) -> Option<Self> {
+    pub(crate) fn take(used: &Arc<AtomicU64>, bytes: u64, limit: u64) -> Option<Self> {
         let fits = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= limit);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Self { used: Arc::clone(used), bytes })
@@ -113,7 +113,7 @@ impl Memory {
     ///
     /// # Errors
     /// A status: bad sizes and flags, no memory left.
-    pub fn vram(gpu: usize, params: &MemoryAlloc, used: &Arc<AtomicU64>, limit: u64) -> Result<Self, Status> {
+    pub(crate) fn vram(gpu: usize, params: &MemoryAlloc, used: &Arc<AtomicU64>, limit: u64) -> Result<Self, Status> {
         check_request(params)?;
         if params.attr & ATTR_LOCATION != 0 {
             return Err(status::INVALID_ARGUMENT);
@@ -136,7 +136,7 @@ impl Memory {
     ///
     /// # Errors
     /// As for VRAM.
-    pub fn system(gpu: usize, params: &MemoryAlloc) -> Result<Self, Status> {
+    pub(crate) fn system(gpu: usize, params: &MemoryAlloc) -> Result<Self, Status> {
         check_request(params)?;
         if params.attr & ATTR_LOCATION != ATTR_LOCATION_PCI {
             return Err(status::INVALID_ARGUMENT);
@@ -148,7 +148,7 @@ impl Memory {
     ///
     /// # Errors
     /// A status: memory that is not there, or that this driver cannot share.
-    pub fn pinned(gpu: usize, space: &AddressSpace, at: CpuPtr, len_bytes: u64) -> Result<Self, Status> {
+    pub(crate) fn pinned(gpu: usize, space: &AddressSpace, at: CpuPtr, len_bytes: u64) -> Result<Self, Status> {
         let page = space.page_bytes();
         if !at.0.is_multiple_of(page) {
             return Err(status::NOT_SUPPORTED);
@@ -174,7 +174,7 @@ impl Memory {
 
     /// Whether the number is one of VRAM.
     #[must_use]
-    pub fn is_vram_key(key: u64) -> bool {
+    pub(crate) fn is_vram_key(key: u64) -> bool {
         key & 1 == 1
     }
 }

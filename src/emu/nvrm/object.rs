@@ -61,7 +61,7 @@ pub(crate) struct Object {
 impl Object {
     /// The card that it belongs to; none for what belongs to the client.
     #[must_use]
-    pub fn gpu(&self) -> Option<usize> {
+    pub(crate) fn gpu(&self) -> Option<usize> {
         match &self.body {
             Body::Device { gpu }
             | Body::Subdevice { gpu, .. }
@@ -99,12 +99,12 @@ impl Client {
 
     /// # Errors
     /// `OBJECT_NOT_FOUND`.
-    pub fn object(&self, handle: u32) -> Result<&Object, Status> {
+    pub(crate) fn object(&self, handle: u32) -> Result<&Object, Status> {
         self.objects.get(&handle).ok_or(status::OBJECT_NOT_FOUND)
     }
 
     /// Objects by handle.
-    pub fn objects(&self) -> impl Iterator<Item = (u32, &Object)> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (u32, &Object)> {
         self.objects.iter().map(|(handle, object)| (*handle, object))
     }
 
@@ -112,7 +112,7 @@ impl Client {
     ///
     /// # Errors
     /// `INVALID_OBJECT_HANDLE` for the client's own, `INSERT_DUPLICATE_NAME` for one that is taken.
-    pub fn free_handle(&mut self, asked: u32) -> Result<u32, Status> {
+    pub(crate) fn free_handle(&mut self, asked: u32) -> Result<u32, Status> {
         if asked == 0 {
             while self.objects.contains_key(&self.next) {
                 self.next = self.next.wrapping_add(1);
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    pub fn insert(&mut self, handle: u32, object: Object) {
+    pub(crate) fn insert(&mut self, handle: u32, object: Object) {
         self.objects.insert(handle, object);
     }
 
@@ -135,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     /// `OBJECT_NOT_FOUND`.
-    pub fn remove(&mut self, handle: u32) -> Result<Vec<(u32, Object)>, Status> {
+    pub(crate) fn remove(&mut self, handle: u32) -> Result<Vec<(u32, Object)>, Status> {
         self.object(handle)?;
         let mut doomed = vec![handle];
         let mut at = 0;
@@ -164,7 +164,7 @@ impl Clients {
     ///
     /// # Errors
     /// `INSERT_DUPLICATE_NAME`.
-    pub fn create(&mut self, asked: u32, file: u64, class: u32) -> Result<u32, Status> {
+    pub(crate) fn create(&mut self, asked: u32, file: u64, class: u32) -> Result<u32, Status> {
         let free = || (FIRST_CLIENT..).find(|handle| !self.all.contains_key(handle)).unwrap_or(u32::MAX);
         let handle = if asked == 0 { free() } else { asked };
         if self.all.contains_key(&handle) {
@@ -178,7 +178,7 @@ impl Clients {
     ///
     /// # Errors
     /// `absent` where there is no such client, `INVALID_CLIENT` for another file's.
-    pub fn of(&mut self, handle: u32, file: u64, absent: Status) -> Result<&mut Client, Status> {
+    pub(crate) fn of(&mut self, handle: u32, file: u64, absent: Status) -> Result<&mut Client, Status> {
         let client = self.all.get_mut(&handle).ok_or(absent)?;
         if client.file == file { Ok(client) } else { Err(status::INVALID_CLIENT) }
     }
@@ -187,20 +187,20 @@ impl Clients {
     ///
     /// # Errors
     /// `INVALID_CLIENT`.
-    pub fn any(&self, handle: u32) -> Result<&Client, Status> {
+    pub(crate) fn any(&self, handle: u32) -> Result<&Client, Status> {
         self.all.get(&handle).ok_or(status::INVALID_CLIENT)
     }
 
     /// Clients of a file.
-    pub fn of_file(&self, file: u64) -> Vec<u32> {
+    pub(crate) fn of_file(&self, file: u64) -> Vec<u32> {
         self.all.values().filter(|client| client.file == file).map(|client| client.handle).collect()
     }
 
-    pub fn remove(&mut self, handle: u32) -> Option<Client> {
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Client> {
         self.all.remove(&handle)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Client> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Client> {
         self.all.values()
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub fn add(&self, report: Report) {
+    pub(crate) fn add(&self, report: Report) {
         match report.kind {
             ReportKind::Xid(_) | ReportKind::Bug => log::warn!("software GPU: {report}"),
             _ => log::debug!("software GPU: {report}"),
@@ -71,12 +71,12 @@ impl Reports {
         }
     }
 
-    pub fn all(&self) -> Vec<Report> {
+    pub(crate) fn all(&self) -> Vec<Report> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, report)| report.clone()).collect()
     }
 
     /// The machine's kernel log.
-    pub fn kernel_log(&self) -> String {
+    pub(crate) fn kernel_log(&self) -> String {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let xid = |(ns, report): &(u64, Report)| {
             let ReportKind::Xid(code) = report.kind else { return None };

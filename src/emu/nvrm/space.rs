@@ -24,13 +24,13 @@ pub(crate) struct VaSpace {
 impl VaSpace {
     /// An empty space.
     #[must_use]
-    pub fn new(gpu: usize, externally_owned: bool, base: u64, limit: u64) -> Self {
+    pub(crate) fn new(gpu: usize, externally_owned: bool, base: u64, limit: u64) -> Self {
         let (vm, registered, taken) = (Vm::default(), AtomicBool::new(false), Mutex::default());
         Self { gpu, vm, externally_owned, registered, base, limit, taken }
     }
 
     /// The lowest free addresses between `first` and `last`, a multiple of `align`; they are taken then.
-    pub fn take(&self, len_bytes: u64, align: u64, first: u64, last: u64) -> Option<u64> {
+    pub(crate) fn take(&self, len_bytes: u64, align: u64, first: u64, last: u64) -> Option<u64> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = first.checked_next_multiple_of(align)?;
         for (start, len) in taken.iter() {
@@ -50,7 +50,7 @@ impl VaSpace {
     }
 
     /// Addresses that [`VaSpace::take`] gave are free again.
-    pub fn give_back(&self, va: u64) {
+    pub(crate) fn give_back(&self, va: u64) {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&va);
     }
 }

@@ -88,7 +88,7 @@ const FIRST_FD: i32 = 1000;
 
 impl State {
     /// Opens a file: its number is the lowest that is free.
-    pub fn open(&mut self, kind: FileKind, pid: u32) -> i32 {
+    pub(crate) fn open(&mut self, kind: FileKind, pid: u32) -> i32 {
         let fd = (FIRST_FD..).find(|fd| !self.files.contains_key(fd)).unwrap_or(i32::MAX);
         self.next_file += 1;
         self.files.insert(fd, Open { file: self.next_file, pid, kind });
@@ -96,12 +96,12 @@ impl State {
     }
 
     /// The file of that number.
-    pub fn file(&self, fd: i32) -> Option<&Open> {
+    pub(crate) fn file(&self, fd: i32) -> Option<&Open> {
         self.files.get(&fd)
     }
 
     /// Cards whose files the process of a file has open.
-    pub fn open_cards(&self, file: u64) -> Vec<usize> {
+    pub(crate) fn open_cards(&self, file: u64) -> Vec<usize> {
         let pid = self.files.values().find(|open| open.file == file).map_or(0, |open| open.pid);
         let card = |open: &Open| match open.kind {
             FileKind::Card { gpu, .. } if open.pid == pid => Some(gpu),
@@ -111,7 +111,7 @@ impl State {
     }
 
     /// Changes what a file is.
-    pub fn set_kind(&mut self, file: u64, kind: FileKind) {
+    pub(crate) fn set_kind(&mut self, file: u64, kind: FileKind) {
         for open in self.files.values_mut().filter(|open| open.file == file) {
             open.kind = kind;
         }

@@ -53,7 +53,7 @@ pub(super) struct Sysfs {
 }
 
 impl Sysfs {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let mut sysfs = Self::default();
         let release = config.release;
         sysfs.add(
@@ -125,7 +125,7 @@ impl Sysfs {
     }
 
     /// Whether a device file is there.
-    pub fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.files.contains_key(path)
     }
 
@@ -133,7 +133,7 @@ impl Sysfs {
     ///
     /// # Errors
     /// `ENOENT`; `EISDIR` for a folder.
-    pub fn read(&self, path: &str) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, Errno> {
         match self.files.get(path) {
             Some(text) => Ok(text.clone().into_bytes()),
             None if self.list(path).is_ok() => Err(Errno::EISDIR),
@@ -145,7 +145,7 @@ impl Sysfs {
     ///
     /// # Errors
     /// `ENOENT`.
-    pub fn list(&self, path: &str) -> Result<Vec<String>, Errno> {
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, Errno> {
         let prefix = format!("{}/", path.trim_end_matches('/'));
         let inside = self.files.keys().filter_map(|file| file.strip_prefix(&prefix));
         let names: BTreeSet<&str> = inside.filter_map(|rest| rest.split('/').next()).collect();

@@ -63,7 +63,7 @@ fn refused(fault: VmFault) -> MemoryFault {
 
 impl VmBus<'_> {
     /// Whether the first and the last byte of a range permit an access.
-    pub fn allows(&self, va: u64, len: usize, access: Access) -> Result<(), MemoryFault> {
+    pub(crate) fn allows(&self, va: u64, len: usize, access: Access) -> Result<(), MemoryFault> {
         let last = va.saturating_add((len as u64).saturating_sub(1));
         let at = |va| self.0.translate(va, of(access)).map(|_| ()).map_err(refused);
         at(va).and_then(|()| at(last))

@@ -30,14 +30,14 @@ pub(crate) struct Usermode {
 impl Usermode {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
-    pub fn new(clock: &Arc<Ptimer>) -> Result<Self, Errno> {
+    pub(crate) fn new(clock: &Arc<Ptimer>) -> Result<Self, Errno> {
         let (bar0, bar1) = (SharedMemory::new(USERMODE_BYTES)?, SharedMemory::new(USERMODE_BYTES)?);
         let view = bar0.map()?;
         Ok(Self { bar0, bar1, view, clock: Arc::clone(clock), ticker: Mutex::default() })
     }
 
     /// The BAR0 view was mapped: its clock has to run.
-    pub fn start_clock(&self) {
+    pub(crate) fn start_clock(&self) {
         let mut ticker = self.ticker.lock().unwrap_or_else(PoisonError::into_inner);
         if ticker.is_some() {
             return;

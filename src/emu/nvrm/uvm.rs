@@ -208,14 +208,14 @@ impl UvmSpace {
     }
 
     /// Frees everything.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let gpus: Vec<usize> = self.gpus.keys().copied().collect();
         gpus.into_iter().for_each(|gpu| self.forget_space(gpu));
     }
 
     /// Ranges that are left.
     #[must_use]
-    pub fn range_count(&self) -> usize {
+    pub(crate) fn range_count(&self) -> usize {
         self.ranges.len()
     }
 

@@ -30,20 +30,20 @@ impl Machine<'_> {
     }
 
     /// The number of a cluster that has not begun, if there is one; it counts as begun from now on.
-    pub fn begin(&self) -> Option<u64> {
+    pub(crate) fn begin(&self) -> Option<u64> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.clusters().iter().product()).then_some(index)
     }
 
     /// The first CTA of a cluster.
-    pub fn first_cta(&self, index: u64) -> [u32; 3] {
+    pub(crate) fn first_cta(&self, index: u64) -> [u32; 3] {
         let [x, y, _] = self.clusters();
         let place = [index % x, index / x % y, index / x / y];
         std::array::from_fn(|k| place[k] as u32 * self.launch.cluster[k])
     }
 
     /// A word of a constant bank, if there is one.
-    pub fn word(&self, bank: u8, offset: i64) -> Option<u32> {
+    pub(crate) fn word(&self, bank: u8, offset: i64) -> Option<u32> {
         let at = usize::try_from(offset).ok()?;
         let bytes = self.banks.get(usize::from(bank))?.get(at..at + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
@@ -59,7 +59,7 @@ pub(super) struct Sm {
 }
 
 impl Sm {
-    pub fn new(bus: &dyn Bus) -> Sm {
+    pub(crate) fn new(bus: &dyn Bus) -> Sm {
         Sm { tlb: Tlb::new(bus), room: [[0; 32]; 3] }
     }
 }
@@ -102,12 +102,12 @@ impl How {
 
 impl Core<'_> {
     /// Its CTA.
-    pub fn cta(&mut self) -> &mut Cta {
+    pub(crate) fn cta(&mut self) -> &mut Cta {
         &mut self.ctas[self.warp.cta]
     }
 
     /// `len` bytes of a constant bank, at most 8.
-    pub fn constant(&self, bank: u8, offset: i64, len: usize) -> R<u64> {
+    pub(crate) fn constant(&self, bank: u8, offset: i64, len: usize) -> R<u64> {
         let bytes = usize::try_from(offset).ok().and_then(|at| {
             let bank = self.machine.banks.get(usize::from(bank))?;
             bank.get(at..at + len)
@@ -120,7 +120,7 @@ impl Core<'_> {
 
     /// Sources of 32 bits; those that are registers as they are, are not copied.
     #[inline]
-    pub fn sources<const N: usize>(&mut self, how: How, from: [&In; N]) -> R<[&Lanes; N]> {
+    pub(crate) fn sources<const N: usize>(&mut self, how: How, from: [&In; N]) -> R<[&Lanes; N]> {
         for (slot, i) in from.iter().enumerate() {
             if !how.is_register(i) {
                 self.sm.room[slot] = self.changed(how, i)?;
@@ -145,7 +145,7 @@ impl Core<'_> {
     }
 
     /// The bits of a source, no modifier applied.
-    pub fn raw(&self, i: &In) -> R<Lanes> {
+    pub(crate) fn raw(&self, i: &In) -> R<Lanes> {
         Ok(match i.src {
             Src::R(r) => self.warp.registers[usize::from(r)],
             Src::U(u) => [self.warp.uniform[usize::from(u)]; 32],
@@ -155,7 +155,7 @@ impl Core<'_> {
     }
 
     /// An integer source: negated or complemented according to its modifiers.
-    pub fn ints(&self, i: &In) -> R<Lanes> {
+    pub(crate) fn ints(&self, i: &In) -> R<Lanes> {
         let raw = self.raw(i)?;
         Ok(match (i.neg, i.not) {
             (true, _) => raw.map(u32::wrapping_neg),
@@ -165,7 +165,7 @@ impl Core<'_> {
     }
 
     /// A source of 64 bits, no modifier applied.
-    pub fn raw_pairs(&self, i: &In) -> R<[u64; 32]> {
+    pub(crate) fn raw_pairs(&self, i: &In) -> R<[u64; 32]> {
         let join = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         Ok(match i.src {
             Src::R(255) => [0; 32],
@@ -181,19 +181,19 @@ impl Core<'_> {
     }
 
     /// A single-precision source.
-    pub fn floats(&self, i: &In) -> R<[f32; 32]> {
+    pub(crate) fn floats(&self, i: &In) -> R<[f32; 32]> {
         Ok(self.changed(How::Float, i)?.map(f32::from_bits))
     }
 
     /// A double-precision source.
-    pub fn doubles(&self, i: &In) -> R<[f64; 32]> {
+    pub(crate) fn doubles(&self, i: &In) -> R<[f64; 32]> {
         let (keep, flip) = (if i.abs { u64::MAX >> 1 } else { u64::MAX }, if i.neg { 1 << 63 } else { 0 });
         Ok(self.raw_pairs(i)?.map(|v| f64::from_bits(v & keep ^ flip)))
     }
 
     /// Writes the lanes that execute; a uniform register takes lane 0's value, which all lanes share.
     #[inline]
-    pub fn write(&mut self, d: Dst, values: &Lanes) {
+    pub(crate) fn write(&mut self, d: Dst, values: &Lanes) {
         match d {
             Dst::R(255) | Dst::U(255) => {}
             Dst::R(r) => {
@@ -211,7 +211,7 @@ impl Core<'_> {
     }
 
     /// Writes a pair of registers.
-    pub fn write_pairs(&mut self, d: Dst, values: &[u64; 32]) {
+    pub(crate) fn write_pairs(&mut self, d: Dst, values: &[u64; 32]) {
         let (low, high) = (values.map(|v| v as u32), values.map(|v| (v >> 32) as u32));
         self.write(d, &low);
         match d {
@@ -222,12 +222,12 @@ impl Core<'_> {
     }
 
     /// A predicate's lanes.
-    pub fn pred(&self, p: PSrc) -> u32 {
+    pub(crate) fn pred(&self, p: PSrc) -> u32 {
         self.warp.predicate(p)
     }
 
     /// Writes a predicate in the lanes that execute; a uniform one takes lane 0's value.
-    pub fn set_pred(&mut self, p: PDst, values: u32) {
+    pub(crate) fn set_pred(&mut self, p: PDst, values: u32) {
         match p {
             PDst { index: 7, .. } => {}
             PDst { uniform: true, index } => {
@@ -241,22 +241,22 @@ impl Core<'_> {
     }
 
     /// A uniform register.
-    pub fn uniform(&self, u: u8) -> u32 {
+    pub(crate) fn uniform(&self, u: u8) -> u32 {
         self.warp.uniform[usize::from(u)]
     }
 
     /// A pair of uniform registers.
-    pub fn uniform_pair(&self, u: u8) -> u64 {
+    pub(crate) fn uniform_pair(&self, u: u8) -> u64 {
         u64::from(self.uniform(u)) | u64::from(self.uniform_behind(u, 1)) << 32
     }
 
     /// The uniform register at an offset from another; zero beyond URZ.
-    pub fn uniform_behind(&self, u: u8, places: u8) -> u32 {
+    pub(crate) fn uniform_behind(&self, u: u8, places: u8) -> u32 {
         u.checked_add(places).map_or(0, |u| self.uniform(u))
     }
 
     /// Reads global memory.
-    pub fn read_global(&mut self, va: u64, into: &mut [u8]) -> R<()> {
+    pub(crate) fn read_global(&mut self, va: u64, into: &mut [u8]) -> R<()> {
         self.sm.tlb.refresh(self.machine.bus);
         if let Some((view, at)) = self.sm.tlb.range(self.machine.bus, va, into.len() as u64, Access::Read) {
             let read = match into.len() {
@@ -272,7 +272,7 @@ impl Core<'_> {
     }
 
     /// Writes global memory.
-    pub fn write_global(&mut self, va: u64, bytes: &[u8]) -> R<()> {
+    pub(crate) fn write_global(&mut self, va: u64, bytes: &[u8]) -> R<()> {
         self.sm.tlb.refresh(self.machine.bus);
         if let Some((view, at)) = self.sm.tlb.range(self.machine.bus, va, bytes.len() as u64, Access::Write) {
             let written = match *bytes {

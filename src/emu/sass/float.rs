@@ -35,7 +35,7 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    pub fn of(f: Fields) -> Mode {
+    pub(crate) fn of(f: Fields) -> Mode {
         let zero = f.text("fz");
         Mode {
             round: Round::of(f.text("rnd")),
@@ -45,11 +45,11 @@ impl Mode {
         }
     }
 
-    pub fn source(self, v: f32) -> f32 {
+    pub(crate) fn source(self, v: f32) -> f32 {
         if self.ftz { flush(v) } else { v }
     }
 
-    pub fn result(self, v: f32) -> f32 {
+    pub(crate) fn result(self, v: f32) -> f32 {
         let v = if self.ftz { flush(v) } else { v };
         match (self.sat, v.is_nan()) {
             (true, true) => 0.0,

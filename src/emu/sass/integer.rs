@@ -212,7 +212,7 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    pub fn of(f: Fields) -> Self {
+    pub(crate) fn of(f: Fields) -> Self {
         Self { pu: f.pdst("pu"), pv: f.pdst("pv"), pp: f.psrc("pp"), bop: f.bits("bop") }
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Issue {
 
 impl Issue {
     /// The cycle after the last instruction so far.
-    pub fn cycles(&self) -> u64 {
+    pub(crate) fn cycles(&self) -> u64 {
         self.clock
     }
 
     /// The next instruction issues.
-    pub fn step(&mut self, inst: &Instruction) {
+    pub(crate) fn step(&mut self, inst: &Instruction) {
         let Control { stall, write, read, wait, .. } = inst.control;
         if wait != 0 {
             let waited = self.free.iter().enumerate().filter(|(k, _)| wait >> k & 1 == 1);

@@ -52,7 +52,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    pub fn of(text: &str) -> Size {
+    pub(crate) fn of(text: &str) -> Size {
         let (len, signed) = match text {
             ".U8" => (1, false),
             ".S8" => (1, true),

@@ -69,7 +69,7 @@ pub(super) struct Fields<'a>(pub &'a Instruction);
 
 impl Fields<'_> {
     /// A source; `what` is missing in a form that should have it.
-    pub fn src(self, slot: &str) -> R<In> {
+    pub(crate) fn src(self, slot: &str) -> R<In> {
         let Some(operand) = self.0.operand(slot) else {
             return not_modelled(format!("{} without operand {slot}", self.0.form().mnemonic));
         };
@@ -106,14 +106,14 @@ impl Fields<'_> {
     }
 
     /// A source where the form has it, RZ where it does not.
-    pub fn src_or_zero(self, slot: &str) -> R<In> {
+    pub(crate) fn src_or_zero(self, slot: &str) -> R<In> {
         match self.0.operand(slot) {
             Some(_) => self.src(slot),
             None => Ok(In { src: Src::R(255), neg: false, abs: false, not: false, select: "" }),
         }
     }
 
-    pub fn dst(self) -> R<Dst> {
+    pub(crate) fn dst(self) -> R<Dst> {
         match self.0.operand("d").map(|o| o.value) {
             Some(Value::Register(r)) => Ok(Dst::R(r.unwrap_or(255))),
             Some(Value::Uniform(u)) => Ok(Dst::U(u.unwrap_or(255))),
@@ -122,7 +122,7 @@ impl Fields<'_> {
     }
 
     /// The register of an operand that must be a general one.
-    pub fn register(self, slot: &str) -> R<u8> {
+    pub(crate) fn register(self, slot: &str) -> R<u8> {
         match self.src(slot)?.src {
             Src::R(r) => Ok(r),
             _ => not_modelled(format!("operand {slot} of {}", self.0.form().mnemonic)),
@@ -130,7 +130,7 @@ impl Fields<'_> {
     }
 
     /// The register of an operand that must be a uniform one.
-    pub fn uniform(self, slot: &str) -> R<u8> {
+    pub(crate) fn uniform(self, slot: &str) -> R<u8> {
         match self.src(slot)?.src {
             Src::U(u) => Ok(u),
             _ => not_modelled(format!("operand {slot} of {}", self.0.form().mnemonic)),
@@ -138,7 +138,7 @@ impl Fields<'_> {
     }
 
     /// A predicate written; PT where the form has none.
-    pub fn pdst(self, slot: &str) -> PDst {
+    pub(crate) fn pdst(self, slot: &str) -> PDst {
         match self.0.operand(slot).map(|o| o.value) {
             Some(Value::Predicate(p)) => PDst { uniform: false, index: p.unwrap_or(7) },
             Some(Value::UniformPredicate(p)) => PDst { uniform: true, index: p.unwrap_or(7) },
@@ -147,7 +147,7 @@ impl Fields<'_> {
     }
 
     /// A predicate read; PT where the form has none.
-    pub fn psrc(self, slot: &str) -> PSrc {
+    pub(crate) fn psrc(self, slot: &str) -> PSrc {
         let always = PSrc { uniform: false, index: 7, not: false };
         let Some(operand) = self.0.operand(slot) else { return always };
         let not = operand.signs.not;
@@ -159,22 +159,22 @@ impl Fields<'_> {
     }
 
     /// Whether a flag is there and set.
-    pub fn has(self, slot: &str) -> bool {
+    pub(crate) fn has(self, slot: &str) -> bool {
         self.0.flag(slot, Role::Value)
     }
 
     /// A modifier's text.
-    pub fn text(self, slot: &str) -> &'static str {
+    pub(crate) fn text(self, slot: &str) -> &'static str {
         self.0.modifier(slot)
     }
 
     /// The bits of a field, 0 where the form has none.
-    pub fn bits(self, slot: &str) -> u64 {
+    pub(crate) fn bits(self, slot: &str) -> u64 {
         self.0.get(slot, Role::Value).unwrap_or(0)
     }
 
     /// The address in a slot: `m`, or `n` of the second.
-    pub fn address(self, slot: &str) -> R<Address> {
+    pub(crate) fn address(self, slot: &str) -> R<Address> {
         let Some(Value::Address { base, suffix, uniform, offset }) = self.0.operand(slot).map(|o| o.value) else {
             return not_modelled(format!("address of {}", self.0.form().mnemonic));
         };

@@ -41,7 +41,7 @@ pub(super) struct Host {
 
 impl Host {
     /// A warp's registers, all zero: 256 of them, of which the last is RZ.
-    pub fn registers(&mut self) -> Vec<Lanes> {
+    pub(crate) fn registers(&mut self) -> Vec<Lanes> {
         match self.spare.pop() {
             None => vec![[0; 32]; 256],
             Some(mut used) => {

@@ -34,7 +34,7 @@ pub(super) struct Decoded {
 
 impl Decoded {
     /// The predicate of its guard.
-    pub fn guard(&self) -> PSrc {
+    pub(crate) fn guard(&self) -> PSrc {
         PSrc { uniform: self.guard_uniform, index: self.guard, not: self.guard_not }
     }
 }
@@ -98,15 +98,15 @@ pub(super) struct Code {
 
 impl Code {
     /// An instruction by its number.
-    pub fn at(&self, index: u32) -> &Decoded {
+    pub(crate) fn at(&self, index: u32) -> &Decoded {
         &self.all[index as usize].1 // PANIC: numbers come from `find`
     }
 
-    pub fn pc(&self, index: u32) -> u64 {
+    pub(crate) fn pc(&self, index: u32) -> u64 {
         self.all[index as usize].0 // PANIC: numbers come from `find`
     }
 
-    pub fn text(&self, index: u32) -> String {
+    pub(crate) fn text(&self, index: u32) -> String {
         sass::print(&self.at(index).inst)
     }
 }
@@ -133,7 +133,7 @@ const NONE: u32 = u32::MAX;
 impl Program {
     /// The number of the instruction at an address.
     #[inline]
-    pub fn find(&mut self, pc: u64, machine: &Machine) -> R<u32> {
+    pub(crate) fn find(&mut self, pc: u64, machine: &Machine) -> R<u32> {
         let slot = (pc & (PAGE - 1)) as usize / 16;
         match self.pages.get(self.recent) {
             Some((base, page)) if *base == pc & !(PAGE - 1) && pc & 15 == 0 && page[slot] != NONE => Ok(page[slot]),
@@ -178,7 +178,7 @@ impl Program {
     }
 
     /// Mnemonics and forms that were executed.
-    pub fn forms(&self) -> BTreeSet<(&'static str, &'static str)> {
+    pub(crate) fn forms(&self) -> BTreeSet<(&'static str, &'static str)> {
         self.code.all.iter().map(|(_, d)| (d.inst.form().mnemonic, d.inst.form().name)).collect()
     }
 }

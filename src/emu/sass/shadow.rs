@@ -70,22 +70,22 @@ fn race(address: usize, this: &'static str, other: &'static str, who: u16) -> R<
 }
 
 impl Shadow {
-    pub fn new(len_bytes: usize) -> Shadow {
+    pub(crate) fn new(len_bytes: usize) -> Shadow {
         Shadow { words: vec![UNTOUCHED; len_bytes.div_ceil(4)], bytes: HashMap::new() }
     }
 
     #[inline]
-    pub fn read(&mut self, from: usize, len: usize, who: Who, epoch: u32) -> R<()> {
+    pub(crate) fn read(&mut self, from: usize, len: usize, who: Who, epoch: u32) -> R<()> {
         self.each(from, len, |note, address| note.read(address, who, epoch))
     }
 
     #[inline]
-    pub fn write(&mut self, from: usize, len: usize, who: Who, epoch: u32) -> R<()> {
+    pub(crate) fn write(&mut self, from: usize, len: usize, who: Who, epoch: u32) -> R<()> {
         self.each(from, len, |note, address| note.write(address, who, epoch))
     }
 
     /// Whether all these bytes were written; those beyond the end are.
-    pub fn is_written(&self, from: usize, len: usize) -> bool {
+    pub(crate) fn is_written(&self, from: usize, len: usize) -> bool {
         (from..from + len).all(|at| match self.words.get(at / 4) {
             Some(word) if word.split => self.bytes.get(&((at / 4) as u32)).is_none_or(|bytes| bytes[at % 4].written),
             Some(word) => word.written,

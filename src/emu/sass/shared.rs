@@ -45,7 +45,7 @@ pub(super) struct Cta {
 }
 
 impl Cta {
-    pub fn new(index: [u32; 3], rank: u32, shared_bytes: u32, strict: bool) -> Self {
+    pub(crate) fn new(index: [u32; 3], rank: u32, shared_bytes: u32, strict: bool) -> Self {
         let len = shared_bytes as usize;
         Self {
             index,
@@ -58,12 +58,12 @@ impl Cta {
         }
     }
 
-    pub fn shared_bytes(&self) -> u32 {
+    pub(crate) fn shared_bytes(&self) -> u32 {
         self.bytes.len() as u32
     }
 
     /// Its whole words, where nothing is noted of accesses to them.
-    pub fn words(&mut self) -> Option<&mut [u32]> {
+    pub(crate) fn words(&mut self) -> Option<&mut [u32]> {
         let whole = self.bytes.len() & !3;
         match whole {
             0 => Some(&mut []),
@@ -87,7 +87,7 @@ impl Cta {
 
     /// Reads a power of two of bytes.
     #[inline]
-    pub fn read(&mut self, address: u32, into: &mut [u8], who: Who) -> R<()> {
+    pub(crate) fn read(&mut self, address: u32, into: &mut [u8], who: Who) -> R<()> {
         let from = self.offset(address, into.len())?;
         into.copy_from_slice(&self.bytes[from..from + into.len()]);
         match &mut self.shadow {
@@ -98,7 +98,7 @@ impl Cta {
 
     /// Writes a power of two of bytes.
     #[inline]
-    pub fn write(&mut self, address: u32, from: &[u8], who: Who) -> R<()> {
+    pub(crate) fn write(&mut self, address: u32, from: &[u8], who: Who) -> R<()> {
         let at = self.offset(address, from.len())?;
         self.bytes[at..at + from.len()].copy_from_slice(from);
         match &mut self.shadow {
@@ -108,7 +108,7 @@ impl Cta {
     }
 
     /// Reads 1 to 16 bytes of each lane as words.
-    pub fn gather(&mut self, lanes: u32, at: &[u64; 32], len: usize, who: Who, rows: &mut Rows) -> R<()> {
+    pub(crate) fn gather(&mut self, lanes: u32, at: &[u64; 32], len: usize, who: Who, rows: &mut Rows) -> R<()> {
         for lane in ones(lanes) {
             let from = self.offset(at[lane] as u32 & 0xff_ffff, len)?;
             let bytes = &self.bytes[from..from + len];
@@ -129,7 +129,7 @@ impl Cta {
     }
 
     /// Writes 1 to 16 bytes of each lane; a function returns their words.
-    pub fn scatter<'a>(
+    pub(crate) fn scatter<'a>(
         &mut self,
         lanes: u32,
         at: &[u64; 32],
@@ -151,7 +151,7 @@ impl Cta {
     }
 
     /// Reads for asynchronous engines: any number of bytes at once.
-    pub fn bytes(&mut self, address: u32, len: usize) -> R<&[u8]> {
+    pub(crate) fn bytes(&mut self, address: u32, len: usize) -> R<&[u8]> {
         let from = self.range(address, len)?;
         if let Some(shadow) = &mut self.shadow {
             shadow.read(from, len, Who::Unordered, self.epoch)?;
@@ -160,18 +160,18 @@ impl Cta {
     }
 
     /// The same with no note of it.
-    pub fn peek(&self, address: u32, len: usize) -> R<&[u8]> {
+    pub(crate) fn peek(&self, address: u32, len: usize) -> R<&[u8]> {
         let from = self.range(address, len)?;
         Ok(&self.bytes[from..from + len])
     }
 
     /// Whether these bytes were written; true where that is not recorded.
-    pub fn is_written(&self, address: u32, len: usize) -> bool {
+    pub(crate) fn is_written(&self, address: u32, len: usize) -> bool {
         self.shadow.as_ref().is_none_or(|shadow| shadow.is_written(address as usize, len))
     }
 
     /// Writes what asynchronous engines deliver.
-    pub fn deliver(&mut self, address: u32, bytes: &[u8]) -> R<()> {
+    pub(crate) fn deliver(&mut self, address: u32, bytes: &[u8]) -> R<()> {
         let at = self.range(address, bytes.len())?;
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         match &mut self.shadow {
@@ -190,7 +190,7 @@ impl Cta {
     }
 
     /// Changes a word of 4 or 8 bytes; returns the old one.
-    pub fn update(&mut self, address: u32, len: usize, change: impl FnOnce(u64) -> u64) -> R<u64> {
+    pub(crate) fn update(&mut self, address: u32, len: usize, change: impl FnOnce(u64) -> u64) -> R<u64> {
         let mut word = [0; 8];
         self.read(address, &mut word[..len], Who::Unordered)?;
         let old = u64::from_le_bytes(word);
@@ -207,7 +207,7 @@ impl Cta {
     }
 
     /// Threads arrive, with a predicate where the barrier reduces one; the generation they wait to end.
-    pub fn arrive(&mut self, number: usize, threads: u32, count: u32, votes: Option<(u32, bool, bool)>) -> u32 {
+    pub(crate) fn arrive(&mut self, number: usize, threads: u32, count: u32, votes: Option<(u32, bool, bool)>) -> u32 {
         let barrier = &mut self.barriers[number];
         let generation = barrier.generation;
         barrier.count = count;
@@ -234,7 +234,7 @@ impl Cta {
     }
 
     /// Threads exit: barriers of the whole CTA wait for fewer.
-    pub fn leave(&mut self, threads: u32) {
+    pub(crate) fn leave(&mut self, threads: u32) {
         self.live -= threads;
         for number in 0..16 {
             if self.barriers[number].count == 0 {
@@ -245,7 +245,7 @@ impl Cta {
 
     /// Events that order shared memory other than barriers: an mbarrier's phase has ended, a cluster's barrier was
     /// passed.
-    pub fn order(&mut self) {
+    pub(crate) fn order(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
 }

@@ -11,7 +11,7 @@ pub(super) enum Round {
 
 impl Round {
     /// Of the text of a modifier: `.RM`, `.RP`, `.RZ`, none.
-    pub fn of(text: &str) -> Round {
+    pub(crate) fn of(text: &str) -> Round {
         match text {
             ".RM" | ".FLOOR" => Round::Down,
             ".RP" | ".CEIL" => Round::Up,
@@ -46,16 +46,16 @@ impl Format {
     }
 
     /// The bits of infinity, without a sign.
-    pub const fn infinity(self) -> u64 {
+    pub(crate) const fn infinity(self) -> u64 {
         ((1 << self.exponent) - 1) << self.fraction
     }
 
-    pub const fn sign(self) -> u64 {
+    pub(crate) const fn sign(self) -> u64 {
         1 << (self.exponent + self.fraction)
     }
 
     /// The result of this format's operations for "not a number".
-    pub const fn nan(self) -> u64 {
+    pub(crate) const fn nan(self) -> u64 {
         match self.fraction {
             52 => 0x7ff8 << 48,
             23 => 0x7fff_ffff,
@@ -64,7 +64,7 @@ impl Format {
     }
 
     /// Whether the value is denormal.
-    pub const fn is_denormal(self, bits: u64) -> bool {
+    pub(crate) const fn is_denormal(self, bits: u64) -> bool {
         let magnitude = bits & (self.sign() - 1);
         magnitude != 0 && magnitude >> self.fraction == 0
     }

@@ -92,11 +92,11 @@ fn letters(mnemonic: &str) -> u64 {
 
 impl Timing {
     /// The predicates whose values the checks of an instruction read, besides its guard.
-    pub fn predicates(&self) -> impl Iterator<Item = PSrc> {
+    pub(crate) fn predicates(&self) -> impl Iterator<Item = PSrc> {
         self.depends.predicates()
     }
 
-    pub fn of(inst: &Instruction, mut effects: Effects) -> Timing {
+    pub(crate) fn of(inst: &Instruction, mut effects: Effects) -> Timing {
         let form = inst.form();
         let file = match form.mnemonic {
             "R2P" => Some(RegFile::Predicate),
@@ -279,12 +279,12 @@ fn name(place: u16) -> String {
 }
 
 impl WarpShadow {
-    pub fn new() -> WarpShadow {
+    pub(crate) fn new() -> WarpShadow {
         WarpShadow { registers: vec![UNTOUCHED; 528], flights: Vec::new(), next: 1, open: 1, done: 0, arrived: None }
     }
 
     /// Checks the instruction of that number, which is about to issue, and notes what it does.
-    pub fn before(
+    pub(crate) fn before(
         &mut self,
         warp: &mut Warp,
         code: &Code,
@@ -324,7 +324,7 @@ impl WarpShadow {
     }
 
     /// From here on these general registers are unwritten.
-    pub fn forget(&mut self, first: u8, count: usize) {
+    pub(crate) fn forget(&mut self, first: u8, count: usize) {
         self.registers.iter_mut().take(255).skip(usize::from(first)).take(count).for_each(|r| r.written = 0);
     }
 

@@ -28,12 +28,12 @@ pub(super) struct Tlb {
 }
 
 impl Tlb {
-    pub fn new(bus: &dyn Bus) -> Tlb {
+    pub(crate) fn new(bus: &dyn Bus) -> Tlb {
         Tlb { epoch: bus.epoch(), ways: Default::default(), recent: [0; 3], next: 0 }
     }
 
     /// Drops everything when a mapping has changed; once an instruction.
-    pub fn refresh(&mut self, bus: &dyn Bus) {
+    pub(crate) fn refresh(&mut self, bus: &dyn Bus) {
         let epoch = bus.epoch();
         if epoch != self.epoch {
             self.ways.iter_mut().for_each(Vec::clear);
@@ -44,7 +44,13 @@ impl Tlb {
     /// Memory that holds all of these bytes and permits the access, and their offset in it. None: call the bus, which
     /// names the fault.
     #[inline]
-    pub fn range(&mut self, bus: &dyn Bus, va: u64, len_bytes: u64, access: Access) -> Option<(&DeviceView, u64)> {
+    pub(crate) fn range(
+        &mut self,
+        bus: &dyn Bus,
+        va: u64,
+        len_bytes: u64,
+        access: Access,
+    ) -> Option<(&DeviceView, u64)> {
         let set = set_of(access);
         let holds = |w: &Way| {
             va.checked_sub(w.start).is_some_and(|at| at <= w.view.len_bytes() && w.view.len_bytes() - at >= len_bytes)

@@ -115,7 +115,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub fn parse(bytes: &[u8; 128]) -> R<Map> {
+    pub(crate) fn parse(bytes: &[u8; 128]) -> R<Map> {
         let map = TensorMap::parse(bytes).map_err(|e| e.to_string()).or_else(not_modelled)?;
         let dims = &map.dimensions;
         // Elements of the innermost dimension are contiguous whatever the map holds.
@@ -142,11 +142,11 @@ impl Map {
     }
 
     /// The same, whose rows are so many channels of a pixel.
-    pub fn of_pixels(self, channels: u16) -> Map {
+    pub(crate) fn of_pixels(self, channels: u16) -> Map {
         Map { counts: [channels.into(), 1, 1, 1, 1], ..self }
     }
 
-    pub fn row_bytes(&self) -> usize {
+    pub(crate) fn row_bytes(&self) -> usize {
         self.counts[0] * self.element.len()
     }
 

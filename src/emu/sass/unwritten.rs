@@ -66,7 +66,7 @@ pub(super) fn spreads(inst: &Instruction, access: &Access) -> bool {
 }
 
 impl Depends {
-    pub fn of(inst: &Instruction, effects: &Effects) -> Depends {
+    pub(crate) fn of(inst: &Instruction, effects: &Effects) -> Depends {
         let f = Fields(inst);
         let form = inst.form();
         let has = |slot| form.position(slot, sass::Role::Value).is_some();
@@ -87,7 +87,7 @@ impl Depends {
     }
 
     /// The predicates whose values matter.
-    pub fn predicates(&self) -> impl Iterator<Item = PSrc> {
+    pub(crate) fn predicates(&self) -> impl Iterator<Item = PSrc> {
         let all: [Option<PSrc>; 3] = match self {
             Depends::Plainly | Depends::Moves(_) => [None; 3],
             Depends::Joins(p, _) | Depends::Chooses(p) => [Some(*p), None, None],
@@ -97,7 +97,7 @@ impl Depends {
     }
 
     /// Lanes in which the result is decided before the instruction reads this source.
-    pub fn decided(&self, slot: Slot, warp: &Warp) -> u32 {
+    pub(crate) fn decided(&self, slot: Slot, warp: &Warp) -> u32 {
         match self {
             Depends::Joins(p, by) if slot != Slot::PP && slot != Slot::GUARD => {
                 if *by {
@@ -113,7 +113,7 @@ impl Depends {
     }
 
     /// Lanes in which each of two results is a written one; `written` tells it of a register.
-    pub fn known(&self, warp: &Warp, written: impl Fn(usize) -> u32) -> [u32; 2] {
+    pub(crate) fn known(&self, warp: &Warp, written: impl Fn(usize) -> u32) -> [u32; 2] {
         match self {
             Depends::Plainly | Depends::Joins(..) => [u32::MAX; 2],
             Depends::Moves(place) => [written(usize::from(*place)); 2],

@@ -94,23 +94,23 @@ pub(super) struct Warp {
 
 impl Warp {
     /// Whether all its threads have exited.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.live == 0
     }
 
     /// Its number as an accessor of shared memory: no other warp of the cluster has this number.
-    pub fn who(&self) -> Who {
+    pub(crate) fn who(&self) -> Who {
         Who::Warp(32 * self.cta as u32 + self.number)
     }
 
     /// A predicate's lanes.
-    pub fn predicate(&self, p: PSrc) -> u32 {
+    pub(crate) fn predicate(&self, p: PSrc) -> u32 {
         let file = if p.uniform { &self.uniform_predicates } else { &self.predicates };
         file[usize::from(p.index)] ^ if p.not { u32::MAX } else { 0 }
     }
 
     /// The lane's 64-bit value in a pair.
-    pub fn pair(&self, register: u8, lane: usize) -> u64 {
+    pub(crate) fn pair(&self, register: u8, lane: usize) -> u64 {
         let low = self.registers[usize::from(register)][lane];
         let high = if register == 255 { 0 } else { self.registers[usize::from(register) + 1][lane] };
         u64::from(high) << 32 | u64::from(low)

@@ -93,19 +93,19 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// A cell's value after the instructions so far.
-    pub fn read(&self, cell: Cell) -> UOp {
+    pub(crate) fn read(&self, cell: Cell) -> UOp {
         self.written.get(&cell).map_or_else(|| at_entry(cell), |(_, value)| value.clone())
     }
 
     /// Gives a cell a value of type u32, with as many lanes.
-    pub fn write(&mut self, cell: Cell, value: UOp) {
+    pub(crate) fn write(&mut self, cell: Cell, value: UOp) {
         debug_assert_eq!(value.dtype(), DType::U32.vec(cell.lanes), "a cell holds 32-bit words");
         self.writes += 1;
         self.written.insert(cell, (Some(self.writes), value));
     }
 
     /// Stores what was written. With `lanes`, bools, a vector keeps its other lanes.
-    pub fn flush(&mut self, lanes: Option<&UOp>) {
+    pub(crate) fn flush(&mut self, lanes: Option<&UOp>) {
         let unsaved = self.written.iter_mut().filter_map(|(cell, (n, value))| Some((n.take()?, *cell, value.clone())));
         let mut unsaved: Vec<(usize, Cell, UOp)> = unsaved.collect();
         unsaved.sort_unstable_by_key(|w| w.0);
@@ -122,14 +122,14 @@ impl Builder {
     }
 
     /// What follows runs only where a scalar bool is true.
-    pub fn only_if(&mut self, condition: &UOp) {
+    pub(crate) fn only_if(&mut self, condition: &UOp) {
         let open = UOp::new(Op::If, DType::VOID, [condition.clone()], Arg::None);
         self.list.add(&open);
         self.open.push(open);
     }
 
     /// The block, with so many buffers and ranges of device memory; what was flushed is all that it stores.
-    pub fn finish(mut self, buffers: usize, views: usize) -> Block {
+    pub(crate) fn finish(mut self, buffers: usize, views: usize) -> Block {
         while let Some(open) = self.open.pop() {
             self.list.add(&UOp::new(Op::EndIf, DType::VOID, [open], Arg::None));
         }

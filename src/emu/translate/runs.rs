@@ -38,7 +38,7 @@ impl<K, R> Default for Runs<K, R> {
 
 impl<K: Eq + Hash, R> Runs<K, R> {
     /// Counts so many entries of a run; its code once they are `often`. Nobody waits while it is compiled.
-    pub fn enter(&self, key: K, times: u32, often: u32, make: impl FnOnce() -> R) -> Known<R> {
+    pub(crate) fn enter(&self, key: K, times: u32, often: u32, make: impl FnOnce() -> R) -> Known<R> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = lock().get(&key).cloned().unwrap_or(Known::Entered(0));
         let now = match before {
@@ -62,12 +62,12 @@ pub(crate) struct Lazy {
 }
 
 impl Lazy {
-    pub fn new(block: Block) -> Self {
+    pub(crate) fn new(block: Block) -> Self {
         Self { block, code: OnceLock::new() }
     }
 
     /// The code; compiled the first time.
-    pub fn get(&self, translation: &Translation) -> Option<&dyn Translated> {
+    pub(crate) fn get(&self, translation: &Translation) -> Option<&dyn Translated> {
         let make = || translation.0.as_ref().and_then(|t| t.translate(&self.block));
         self.code.get_or_init(make).as_deref()
     }

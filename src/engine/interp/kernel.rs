@@ -36,7 +36,7 @@ impl Memory<'_> {
     }
 
     /// Loads one value; lanes whose gate is false get `alt`.
-    pub fn load(&mut self, to: &UOp, a: &Access, alt: Option<&Lanes>) -> Result<Lanes, InterpError> {
+    pub(crate) fn load(&mut self, to: &UOp, a: &Access, alt: Option<&Lanes>) -> Result<Lanes, InterpError> {
         let t = to.dtype().scalar;
         let lane = |m: &mut Self, k: usize| -> Result<ConstVal, InterpError> {
             if !a.open(k) {
@@ -48,7 +48,7 @@ impl Memory<'_> {
         };
         (0..to.dtype().lanes as usize).map(|k| lane(self, k)).collect()
     }
-    pub fn store(&mut self, a: &Access, value: &Lanes) -> Result<(), InterpError> {
+    pub(crate) fn store(&mut self, a: &Access, value: &Lanes) -> Result<(), InterpError> {
         let t = a.address.dtype().scalar;
         let n = t.size_bytes();
         for (k, v) in value.iter().enumerate() {
@@ -67,10 +67,10 @@ pub(super) struct Access<'a> {
     pub gate: Option<&'a Lanes>,
 }
 impl Access<'_> {
-    pub fn open(&self, lane: usize) -> bool {
+    pub(crate) fn open(&self, lane: usize) -> bool {
         self.gate.is_none_or(|g| !g[lane.min(g.len() - 1)].is_zero())
     }
-    pub fn element(&self, lane: usize) -> i128 {
+    pub(crate) fn element(&self, lane: usize) -> i128 {
         let at = |k: usize| self.index[k].as_int().unwrap_or(-1);
         if self.index.len() > 1 { at(lane) } else { at(0) + lane as i128 }
     }

@@ -33,12 +33,12 @@ pub(in crate::engine) struct Made<'a> {
 
 impl Recorder {
     /// Runs a compilation and notes the rules that it applies.
-    pub fn watch<T>(&self, compile: impl FnOnce() -> T) -> (T, uop::Trace) {
+    pub(crate) fn watch<T>(&self, compile: impl FnOnce() -> T) -> (T, uop::Trace) {
         if self.steps { uop::traced(compile) } else { (compile(), uop::Trace::default()) }
     }
 
     /// Notes a kernel.
-    pub fn compiled(&self, made: &Made<'_>, notes: Notes) {
+    pub(crate) fn compiled(&self, made: &Made<'_>, notes: Notes) {
         let compile_ns = u64::try_from(made.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let code = self.code(made, &notes);
         let mut state = self.state();
@@ -142,7 +142,7 @@ fn hash(text: &str) -> u64 {
 
 impl Notes {
     /// Compiles with these opts, noting the graph after each pass.
-    pub fn compile(
+    pub(crate) fn compile(
         &mut self,
         (recorder, ast): (&Recorder, &UOp),
         target: &crate::codegen::Target,
@@ -158,7 +158,7 @@ impl Notes {
     }
 
     /// A candidate of a search, with its time if it ran.
-    pub fn candidate(&mut self, p: &Program, time: Option<Duration>) {
+    pub(crate) fn candidate(&mut self, p: &Program, time: Option<Duration>) {
         let ns = time.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
         let opts = p.opts.join(", ");
         match self.candidates.iter_mut().find(|c| c.opts == opts) {

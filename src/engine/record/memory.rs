@@ -12,7 +12,7 @@ const MOST_USERS: usize = 64;
 
 impl Recorder {
     /// Notes the memories that a plan uses, and those that are gone since the last call.
-    pub fn used(&self, plan: usize, s: &Schedule, now_ns: u64) {
+    pub(crate) fn used(&self, plan: usize, s: &Schedule, now_ns: u64) {
         let mut state = self.state();
         state.let_go(now_ns);
         for (k, item) in s.items.iter().enumerate() {

@@ -53,7 +53,7 @@ struct State {
 }
 
 impl Recorder {
-    pub fn new(steps: bool) -> Recorder {
+    pub(crate) fn new(steps: bool) -> Recorder {
         let listed = codegen::rules().into_iter().map(|r| (r.name, r)).collect();
         Recorder { steps, state: Mutex::new(State { listed, ..State::default() }) }
     }
@@ -63,12 +63,12 @@ impl Recorder {
     }
 
     /// The number of a kernel, if it was compiled in this session.
-    pub fn kernel_number(&self, device: &Arc<str>, ast: &UOp) -> Option<usize> {
+    pub(crate) fn kernel_number(&self, device: &Arc<str>, ast: &UOp) -> Option<usize> {
         self.state().kernels.get(&(device.clone(), ast.id())).copied()
     }
 
     /// Adds calls of drivers, with the packets behind their doorbells.
-    pub fn set_calls(&self, calls: Calls) {
+    pub(crate) fn set_calls(&self, calls: Calls) {
         self.state().calls = calls;
     }
 }

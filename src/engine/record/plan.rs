@@ -30,7 +30,7 @@ impl Key {
 
 impl Recorder {
     /// Notes a schedule; the number of its plan.
-    pub fn scheduled(&self, roots: &[(UOp, Arc<str>)], s: &Schedule) -> usize {
+    pub(crate) fn scheduled(&self, roots: &[(UOp, Arc<str>)], s: &Schedule) -> usize {
         let key = Key::of(roots, s);
         let mut state = self.state();
         if let Some(known) = state.plans.get(&key) {
@@ -45,7 +45,7 @@ impl Recorder {
     }
 
     /// Notes that a plan ran, and which kernels its items are.
-    pub fn realized(&self, s: &Schedule, realize: Realize) {
+    pub(crate) fn realized(&self, s: &Schedule, realize: Realize) {
         let mut state = self.state();
         let plan = realize.plan;
         for (k, item) in s.items.iter().enumerate() {

@@ -51,14 +51,14 @@ pub enum Packet {
 }
 
 mod op {
-    pub const WAIT: u32 = 0x01;
-    pub const SIGNAL: u32 = 0x02;
-    pub const TIMESTAMP: u32 = 0x03;
-    pub const BARRIER: u32 = 0x04;
-    pub const EXEC: u32 = 0x05;
-    pub const COPY: u32 = 0x06;
-    pub const COPY_ARGS: u32 = 0x07;
-    pub const INDIRECT: u32 = 0x08;
+    pub(crate) const WAIT: u32 = 0x01;
+    pub(crate) const SIGNAL: u32 = 0x02;
+    pub(crate) const TIMESTAMP: u32 = 0x03;
+    pub(crate) const BARRIER: u32 = 0x04;
+    pub(crate) const EXEC: u32 = 0x05;
+    pub(crate) const COPY: u32 = 0x06;
+    pub(crate) const COPY_ARGS: u32 = 0x07;
+    pub(crate) const INDIRECT: u32 = 0x08;
 }
 
 impl Packet {

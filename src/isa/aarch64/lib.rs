@@ -15,6 +15,7 @@
 //! Left out: FP16 arithmetic, dot products and SVE; fused scalar forms; code beyond 1 MiB; a stack probe (scratch is
 //! limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod codec;
 mod emit;

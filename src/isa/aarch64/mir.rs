@@ -57,7 +57,7 @@ pub(crate) struct Mem {
 
 impl Mem {
     /// The same place some bytes on.
-    pub fn plus(self, bytes: i64) -> Mem {
+    pub(crate) fn plus(self, bytes: i64) -> Mem {
         Mem { disp: self.disp + bytes, ..self }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) enum Cond {
 
 impl Cond {
     /// True where this is false.
-    pub fn opposite(self) -> Cond {
+    pub(crate) fn opposite(self) -> Cond {
         match self {
             Cond::Eq => Cond::Ne,
             Cond::Ne => Cond::Eq,
@@ -148,7 +148,7 @@ pub(crate) struct Inst {
 
 impl Inst {
     /// An instruction that writes its register 0 and reads the others.
-    pub fn new(what: What, regs: &[VReg], numbers: &[i64]) -> Inst {
+    pub(crate) fn new(what: What, regs: &[VReg], numbers: &[i64]) -> Inst {
         Inst {
             what,
             regs: regs.into(),
@@ -161,24 +161,24 @@ impl Inst {
     }
 
     /// A place or a branch.
-    pub fn bare(what: What, flow: Flow) -> Inst {
+    pub(crate) fn bare(what: What, flow: Flow) -> Inst {
         Inst { flow, ..Inst::new(what, &[], &[]) }
     }
 
-    pub fn modify(self) -> Inst {
+    pub(crate) fn modify(self) -> Inst {
         Inst { first: First::Modifies, ..self }
     }
 
-    pub fn read_only(self) -> Inst {
+    pub(crate) fn read_only(self) -> Inst {
         Inst { first: First::Reads, ..self }
     }
 
-    pub fn kind(self, kind: Kind) -> Inst {
+    pub(crate) fn kind(self, kind: Kind) -> Inst {
         Inst { kind, ..self }
     }
 
     /// Operands for the allocator, in the order of `regs`.
-    pub fn operands(&self) -> SmallVec<[Operand; 6]> {
+    pub(crate) fn operands(&self) -> SmallVec<[Operand; 6]> {
         let mut list: SmallVec<[Operand; 6]> = smallvec![];
         for (k, vreg) in self.regs.iter().enumerate() {
             let role = match (k, self.first) {

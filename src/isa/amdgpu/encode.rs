@@ -117,7 +117,7 @@ fn mask(width: u8) -> u128 {
 }
 
 impl Builder<'_> {
-    pub fn set(&mut self, field: Field, value: u32) -> Result<(), EncodeError> {
+    pub(crate) fn set(&mut self, field: Field, value: u32) -> Result<(), EncodeError> {
         let Some(Bits(lo, width)) = self.layout.bits(field) else {
             return Err(EncodeError::Rule { op: self.name, why: "the format lacks a field of the row" });
         };
@@ -141,7 +141,7 @@ impl Builder<'_> {
         EncodeError::Operand { op: self.name, index, operand, why }
     }
 
-    pub fn put_literal(&mut self, index: usize, value: u32) -> Result<(), EncodeError> {
+    pub(crate) fn put_literal(&mut self, index: usize, value: u32) -> Result<(), EncodeError> {
         match self.literal {
             Some(old) if old != value => Err(self.wrong(index, "a second literal")),
             _ => {
@@ -207,7 +207,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    pub fn operand(&mut self, index: usize, slot: &Slot, operand: Operand) -> Result<(), EncodeError> {
+    pub(crate) fn operand(&mut self, index: usize, slot: &Slot, operand: Operand) -> Result<(), EncodeError> {
         match slot.kind {
             Kind::Vgpr | Kind::VgprLow | Kind::Agpr | Kind::VgprOrAgpr => self.vector(index, slot, operand),
             Kind::Sgpr => self.scalar(index, slot, operand),
@@ -354,7 +354,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    pub fn source(
+    pub(crate) fn source(
         &mut self,
         index: usize,
         slot: &Slot,

@@ -162,53 +162,53 @@ macro_rules! vop3p {
 
 mod gfx11 {
     use super::*;
-    pub const VOP3: &Layout = vop3!(0xfc00_0000, 0xd400_0000);
-    pub const VOP3SD: &Layout = vop3sd!(0xfc00_0000, 0xd400_0000);
-    pub const VOP3P: &Layout = vop3p!(0xff80_0000, 0xcc00_0000);
-    pub const SMEM: &Layout = layout!(2, 0xfc00_0000, 0xf400_0000, op 18 8, Sbase 0 6, Sdata 6 7, Dlc 13 1, Glc 14 1, Offset 32 21, Soffset 57 7);
-    pub const DS: &Layout = layout!(2, 0xfc00_0000, 0xd800_0000, op 18 8, Offset 0 16, Offset0 0 8, Offset1 8 8, Gds 17 1,
+    pub(crate) const VOP3: &Layout = vop3!(0xfc00_0000, 0xd400_0000);
+    pub(crate) const VOP3SD: &Layout = vop3sd!(0xfc00_0000, 0xd400_0000);
+    pub(crate) const VOP3P: &Layout = vop3p!(0xff80_0000, 0xcc00_0000);
+    pub(crate) const SMEM: &Layout = layout!(2, 0xfc00_0000, 0xf400_0000, op 18 8, Sbase 0 6, Sdata 6 7, Dlc 13 1, Glc 14 1, Offset 32 21, Soffset 57 7);
+    pub(crate) const DS: &Layout = layout!(2, 0xfc00_0000, 0xd800_0000, op 18 8, Offset 0 16, Offset0 0 8, Offset1 8 8, Gds 17 1,
         Addr 32 8, Data0 40 8, Data1 48 8, Vdst 56 8);
-    pub const FLAT: &Layout = layout!(2, 0xfc03_0000, 0xdc00_0000, op 18 7, Offset 0 13, Dlc 13 1, Glc 14 1, Slc 15 1,
+    pub(crate) const FLAT: &Layout = layout!(2, 0xfc03_0000, 0xdc00_0000, op 18 7, Offset 0 13, Dlc 13 1, Glc 14 1, Slc 15 1,
         Addr 32 8, Data 40 8, Saddr 48 7, Sve 55 1, Vdst 56 8);
-    pub const SCRATCH: &Layout = layout!(2, 0xfc03_0000, 0xdc01_0000, op 18 7, Offset 0 13, Dlc 13 1, Glc 14 1, Slc 15 1,
+    pub(crate) const SCRATCH: &Layout = layout!(2, 0xfc03_0000, 0xdc01_0000, op 18 7, Offset 0 13, Dlc 13 1, Glc 14 1, Slc 15 1,
         Addr 32 8, Data 40 8, Saddr 48 7, Sve 55 1, Vdst 56 8);
-    pub const GLOBAL: &Layout = layout!(2, 0xfc03_0000, 0xdc02_0000, op 18 7, Offset 0 13, Dlc 13 1, Glc 14 1, Slc 15 1,
+    pub(crate) const GLOBAL: &Layout = layout!(2, 0xfc03_0000, 0xdc02_0000, op 18 7, Offset 0 13, Dlc 13 1, Glc 14 1, Slc 15 1,
         Addr 32 8, Data 40 8, Saddr 48 7, Sve 55 1, Vdst 56 8);
-    pub const BUFFER: &Layout = layout!(2, 0xfc00_0000, 0xe000_0000, op 18 8, Offset 0 12, Slc 12 1, Dlc 13 1, Glc 14 1,
+    pub(crate) const BUFFER: &Layout = layout!(2, 0xfc00_0000, 0xe000_0000, op 18 8, Offset 0 12, Slc 12 1, Dlc 13 1, Glc 14 1,
         Vaddr 32 8, Vdata 40 8, Srsrc 48 5, Tfe 53 1, Offen 54 1, Idxen 55 1, Soffset 56 8);
 }
 
 mod gfx12 {
     use super::*;
-    pub const SMEM: &Layout = layout!(2, 0xfc00_0000, 0xf400_0000, op 13 6, Sbase 0 6, Sdata 6 7, Scope 21 2, Th 23 2, Offset 32 24, Soffset 57 7);
-    pub const FLAT: &Layout = layout!(3, 0xff00_0000, 0xec00_0000, op 14 8, Saddr 0 7, Nv 7 1, Vdst 32 8, Sve 49 1, Scope 50 2,
+    pub(crate) const SMEM: &Layout = layout!(2, 0xfc00_0000, 0xf400_0000, op 13 6, Sbase 0 6, Sdata 6 7, Scope 21 2, Th 23 2, Offset 32 24, Soffset 57 7);
+    pub(crate) const FLAT: &Layout = layout!(3, 0xff00_0000, 0xec00_0000, op 14 8, Saddr 0 7, Nv 7 1, Vdst 32 8, Sve 49 1, Scope 50 2,
         Th 52 3, Data 55 8, Addr 64 8, Offset 72 24);
-    pub const SCRATCH: &Layout = layout!(3, 0xff00_0000, 0xed00_0000, op 14 8, Saddr 0 7, Nv 7 1, Vdst 32 8, Sve 49 1, Scope 50 2,
+    pub(crate) const SCRATCH: &Layout = layout!(3, 0xff00_0000, 0xed00_0000, op 14 8, Saddr 0 7, Nv 7 1, Vdst 32 8, Sve 49 1, Scope 50 2,
         Th 52 3, Data 55 8, Addr 64 8, Offset 72 24);
-    pub const GLOBAL: &Layout = layout!(3, 0xff00_0000, 0xee00_0000, op 14 8, Saddr 0 7, Nv 7 1, Vdst 32 8, Sve 49 1, Scope 50 2,
+    pub(crate) const GLOBAL: &Layout = layout!(3, 0xff00_0000, 0xee00_0000, op 14 8, Saddr 0 7, Nv 7 1, Vdst 32 8, Sve 49 1, Scope 50 2,
         Th 52 3, Data 55 8, Addr 64 8, Offset 72 24);
-    pub const BUFFER: &Layout = layout!(3, 0xfc00_0000, 0xc400_0000, op 14 8, Soffset 0 7, Tfe 22 1, Vdata 32 8, Srsrc 41 9,
+    pub(crate) const BUFFER: &Layout = layout!(3, 0xfc00_0000, 0xc400_0000, op 14 8, Soffset 0 7, Tfe 22 1, Vdata 32 8, Srsrc 41 9,
         Scope 50 2, Th 52 3, BufferFormat 55 7, Offen 62 1, Idxen 63 1, Vaddr 64 8, Offset 72 24);
 }
 
 mod gfx9 {
     use super::*;
-    pub const VOP3: &Layout = vop3!(0xfc00_0000, 0xd000_0000);
-    pub const VOP3SD: &Layout = vop3sd!(0xfc00_0000, 0xd000_0000);
-    pub const VOP3P: &Layout = vop3p!(0xff80_0000, 0xd380_0000);
-    pub const MAI: &Layout = layout!(2, 0xff80_0000, 0xd380_0000, op 16 7, Vdst 0 8, Cbsz 8 3, Abid 11 4, AccCd 15 1,
+    pub(crate) const VOP3: &Layout = vop3!(0xfc00_0000, 0xd000_0000);
+    pub(crate) const VOP3SD: &Layout = vop3sd!(0xfc00_0000, 0xd000_0000);
+    pub(crate) const VOP3P: &Layout = vop3p!(0xff80_0000, 0xd380_0000);
+    pub(crate) const MAI: &Layout = layout!(2, 0xff80_0000, 0xd380_0000, op 16 7, Vdst 0 8, Cbsz 8 3, Abid 11 4, AccCd 15 1,
         Src0 32 9, Src1 41 9, Src2 50 9, AccA 59 1, AccB 60 1, Blgp 61 3);
-    pub const SMEM: &Layout = layout!(2, 0xfc00_0000, 0xc000_0000, op 18 8, Sbase 0 6, Sdata 6 7, SoffsetEn 14 1, Glc 16 1,
+    pub(crate) const SMEM: &Layout = layout!(2, 0xfc00_0000, 0xc000_0000, op 18 8, Sbase 0 6, Sdata 6 7, SoffsetEn 14 1, Glc 16 1,
         ImmEn 17 1, Offset 32 21, Soffset 57 7);
-    pub const DS: &Layout = layout!(2, 0xfc00_0000, 0xd800_0000, op 17 8, Offset 0 16, Offset0 0 8, Offset1 8 8, Gds 16 1, Acc 25 1,
+    pub(crate) const DS: &Layout = layout!(2, 0xfc00_0000, 0xd800_0000, op 17 8, Offset 0 16, Offset0 0 8, Offset1 8 8, Gds 16 1, Acc 25 1,
         Addr 32 8, Data0 40 8, Data1 48 8, Vdst 56 8);
-    pub const FLAT: &Layout = layout!(2, 0xfc00_c000, 0xdc00_0000, op 18 7, Offset 0 12, Sve 13 1, Sc0 16 1, Nt 17 1, Sc1 25 1,
+    pub(crate) const FLAT: &Layout = layout!(2, 0xfc00_c000, 0xdc00_0000, op 18 7, Offset 0 12, Sve 13 1, Sc0 16 1, Nt 17 1, Sc1 25 1,
         Addr 32 8, Data 40 8, Saddr 48 7, Acc 55 1, Vdst 56 8);
-    pub const SCRATCH: &Layout = layout!(2, 0xfc00_c000, 0xdc00_4000, op 18 7, Offset 0 13, Sve 13 1, Sc0 16 1, Nt 17 1, Sc1 25 1,
+    pub(crate) const SCRATCH: &Layout = layout!(2, 0xfc00_c000, 0xdc00_4000, op 18 7, Offset 0 13, Sve 13 1, Sc0 16 1, Nt 17 1, Sc1 25 1,
         Addr 32 8, Data 40 8, Saddr 48 7, Acc 55 1, Vdst 56 8);
-    pub const GLOBAL: &Layout = layout!(2, 0xfc00_c000, 0xdc00_8000, op 18 7, Offset 0 13, Sve 13 1, Sc0 16 1, Nt 17 1, Sc1 25 1,
+    pub(crate) const GLOBAL: &Layout = layout!(2, 0xfc00_c000, 0xdc00_8000, op 18 7, Offset 0 13, Sve 13 1, Sc0 16 1, Nt 17 1, Sc1 25 1,
         Addr 32 8, Data 40 8, Saddr 48 7, Acc 55 1, Vdst 56 8);
-    pub const BUFFER: &Layout = layout!(2, 0xfc00_0000, 0xe000_0000, op 18 7, Offset 0 12, Offen 12 1, Idxen 13 1, Sc0 14 1, Sc1 15 1,
+    pub(crate) const BUFFER: &Layout = layout!(2, 0xfc00_0000, 0xe000_0000, op 18 7, Offset 0 12, Offen 12 1, Idxen 13 1, Sc0 14 1, Sc1 15 1,
         Lds 16 1, Nt 17 1, Vaddr 32 8, Vdata 40 8, Srsrc 48 5, Acc 55 1, Soffset 56 8);
 }
 

@@ -13,6 +13,7 @@
 //!
 //! Left out: image, export and interpolation instructions, typed buffers, GWS.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod asm;
 mod cache;

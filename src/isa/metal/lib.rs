@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod backend;
 mod family;

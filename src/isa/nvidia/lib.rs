@@ -4,6 +4,7 @@
 //! machine code, and assembles PTX. [`Nvidia`] puts both together as a back end. [`runtime`] has what CUDA's runtime
 //! supplies to kernels.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod backend;
 mod chip;

@@ -16,10 +16,10 @@ pub(crate) struct Form {
 
 impl Form {
     /// No such encoding.
-    pub const NONE: Form = Form { code: Code::INVALID, kinds: b"", mem: 9 };
+    pub(crate) const NONE: Form = Form { code: Code::INVALID, kinds: b"", mem: 9 };
 
     /// A general-register form.
-    pub const fn gpr(code: Code, kinds: &'static [u8], mem: u8) -> Form {
+    pub(crate) const fn gpr(code: Code, kinds: &'static [u8], mem: u8) -> Form {
         Form { code, kinds, mem }
     }
 }
@@ -37,7 +37,7 @@ pub(crate) enum Width {
 
 impl Width {
     /// Bytes of the register.
-    pub const fn bytes(self) -> u16 {
+    pub(crate) const fn bytes(self) -> u16 {
         match self {
             Width::X => 16,
             Width::Y => 32,
@@ -46,7 +46,7 @@ impl Width {
     }
 
     /// The narrowest register that holds that many bytes (64 at most).
-    pub const fn for_bytes(bytes: u16) -> Width {
+    pub(crate) const fn for_bytes(bytes: u16) -> Width {
         match bytes {
             0..=16 => Width::X,
             17..=32 => Width::Y,
@@ -55,7 +55,7 @@ impl Width {
     }
 
     /// The operand kind of a register of this width.
-    pub const fn kind(self) -> u8 {
+    pub(crate) const fn kind(self) -> u8 {
         match self {
             Width::X => b'x',
             Width::Y => b'y',
@@ -71,7 +71,7 @@ pub(crate) struct Row(pub [Form; 5]);
 impl Row {
     /// The encoding for a width, and a shorter one that suffices if no operand needs EVEX. VEX-only operations (masks,
     /// general registers) have one encoding on both feature levels.
-    pub fn form(&self, arch: Arch, width: Width) -> Option<(Form, Code)> {
+    pub(crate) fn form(&self, arch: Arch, width: Width) -> Option<(Form, Code)> {
         let vex = match width {
             Width::X => self.0[0],
             Width::Y => self.0[1],

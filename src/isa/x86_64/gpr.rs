@@ -18,23 +18,23 @@ const fn alu(rm: [Code; 2], imm8: [Code; 2], imm32: [Code; 2]) -> Alu {
 #[rustfmt::skip]
 mod rows {
     use super::*;
-    pub const ADD: Alu = alu([Add_r32_rm32, Add_r64_rm64], [Add_rm32_imm8, Add_rm64_imm8], [Add_rm32_imm32, Add_rm64_imm32]);
-    pub const SUB: Alu = alu([Sub_r32_rm32, Sub_r64_rm64], [Sub_rm32_imm8, Sub_rm64_imm8], [Sub_rm32_imm32, Sub_rm64_imm32]);
-    pub const AND: Alu = alu([And_r32_rm32, And_r64_rm64], [And_rm32_imm8, And_rm64_imm8], [And_rm32_imm32, And_rm64_imm32]);
-    pub const OR:  Alu = alu([Or_r32_rm32,  Or_r64_rm64],  [Or_rm32_imm8,  Or_rm64_imm8],  [Or_rm32_imm32,  Or_rm64_imm32]);
-    pub const XOR: Alu = alu([Xor_r32_rm32, Xor_r64_rm64], [Xor_rm32_imm8, Xor_rm64_imm8], [Xor_rm32_imm32, Xor_rm64_imm32]);
-    pub const CMP: Alu = alu([Cmp_r32_rm32, Cmp_r64_rm64], [Cmp_rm32_imm8, Cmp_rm64_imm8], [Cmp_rm32_imm32, Cmp_rm64_imm32]);
+    pub(crate) const ADD: Alu = alu([Add_r32_rm32, Add_r64_rm64], [Add_rm32_imm8, Add_rm64_imm8], [Add_rm32_imm32, Add_rm64_imm32]);
+    pub(crate) const SUB: Alu = alu([Sub_r32_rm32, Sub_r64_rm64], [Sub_rm32_imm8, Sub_rm64_imm8], [Sub_rm32_imm32, Sub_rm64_imm32]);
+    pub(crate) const AND: Alu = alu([And_r32_rm32, And_r64_rm64], [And_rm32_imm8, And_rm64_imm8], [And_rm32_imm32, And_rm64_imm32]);
+    pub(crate) const OR:  Alu = alu([Or_r32_rm32,  Or_r64_rm64],  [Or_rm32_imm8,  Or_rm64_imm8],  [Or_rm32_imm32,  Or_rm64_imm32]);
+    pub(crate) const XOR: Alu = alu([Xor_r32_rm32, Xor_r64_rm64], [Xor_rm32_imm8, Xor_rm64_imm8], [Xor_rm32_imm32, Xor_rm64_imm32]);
+    pub(crate) const CMP: Alu = alu([Cmp_r32_rm32, Cmp_r64_rm64], [Cmp_rm32_imm8, Cmp_rm64_imm8], [Cmp_rm32_imm32, Cmp_rm64_imm32]);
 }
 pub(crate) use rows::*;
 
 impl Alu {
     /// With a register or memory source.
-    pub fn rm(self, wide: bool) -> Form {
+    pub(crate) fn rm(self, wide: bool) -> Form {
         Form::gpr(self.rm[wide as usize], if wide { b"qq" } else { b"dd" }, 1)
     }
 
     /// With an immediate that fits 32 bits, sign-extended.
-    pub fn imm(self, wide: bool, value: i64) -> Form {
+    pub(crate) fn imm(self, wide: bool, value: i64) -> Form {
         let codes = if i8::try_from(value).is_ok() { self.imm8 } else { self.imm32 };
         Form::gpr(codes[wide as usize], if wide { b"q" } else { b"d" }, 9)
     }
@@ -102,22 +102,22 @@ impl Cond {
     }
 
     /// The jump if it is true.
-    pub fn jump(self) -> Code {
+    pub(crate) fn jump(self) -> Code {
         self.row().0
     }
 
     /// The byte set to whether it is true.
-    pub fn set(self) -> Code {
+    pub(crate) fn set(self) -> Code {
         self.row().1
     }
 
     /// The move if it is true.
-    pub fn cmov(self) -> [Code; 2] {
+    pub(crate) fn cmov(self) -> [Code; 2] {
         self.row().2
     }
 
     /// True where this is false.
-    pub fn opposite(self) -> Cond {
+    pub(crate) fn opposite(self) -> Cond {
         match self {
             Cond::E => Cond::Ne,
             Cond::Ne => Cond::E,
@@ -133,7 +133,7 @@ impl Cond {
 
 impl Alu {
     /// Whether the operands may be swapped.
-    pub fn is_commutative(self) -> bool {
+    pub(crate) fn is_commutative(self) -> bool {
         !matches!(self.rm[0], Code::Sub_r32_rm32 | Code::Cmp_r32_rm32)
     }
 }

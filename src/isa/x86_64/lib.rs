@@ -19,12 +19,14 @@
 //!
 //! Left out: AVX512-FP16, BF16 and VNNI, AMX's integers; a stack probe (scratch is limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod emit;
 mod form;
 mod gpr;
 mod mir;
 mod ops;
+#[allow(unreachable_pub, reason = "generated")]
 mod rows;
 mod select;
 mod stream;

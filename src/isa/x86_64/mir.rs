@@ -85,16 +85,16 @@ pub(crate) struct Mem {
 }
 
 impl Mem {
-    pub fn base(reg: VReg) -> Mem {
+    pub(crate) fn base(reg: VReg) -> Mem {
         Mem { base: Base::Reg(reg), index: None, scale: 1, disp: 0, broadcast: false }
     }
 
-    pub fn constant(offset: u32) -> Mem {
+    pub(crate) fn constant(offset: u32) -> Mem {
         Mem { base: Base::Const(offset), index: None, scale: 1, disp: 0, broadcast: false }
     }
 
     /// The same place some bytes on.
-    pub fn plus(self, bytes: i32) -> Mem {
+    pub(crate) fn plus(self, bytes: i32) -> Mem {
         Mem { disp: self.disp + bytes, ..self }
     }
 }
@@ -136,7 +136,7 @@ pub(crate) struct Inst {
 
 impl Inst {
     /// An instruction of a form; operand 0 is written, the others are read.
-    pub fn new((form, twin): (Form, Code), ops: &[Opd]) -> Inst {
+    pub(crate) fn new((form, twin): (Form, Code), ops: &[Opd]) -> Inst {
         let memory = ops.iter().any(|o| matches!(o, Opd::Mem(_)));
         let soft = if memory || form.mem == 0 || form.mem as usize >= ops.len() || form.kinds[form.mem as usize] == b'k'
         {
@@ -161,25 +161,25 @@ impl Inst {
     }
 
     /// A label, jump or other instruction without operands.
-    pub fn bare(code: Code, flow: Flow) -> Inst {
+    pub(crate) fn bare(code: Code, flow: Flow) -> Inst {
         Inst { flow, ..Inst::new((Form { code, ..Form::NONE }, Code::INVALID), &[]) }
     }
 
     /// Operand 0 is read too.
-    pub fn modify(mut self) -> Inst {
+    pub(crate) fn modify(mut self) -> Inst {
         self.reads |= 1;
         self
     }
 
     /// Operand 0 is read, not written (stores, comparisons).
-    pub fn read_only(mut self) -> Inst {
+    pub(crate) fn read_only(mut self) -> Inst {
         self.writes = 0;
         self.reads = !0;
         self
     }
 
     /// Lanes whose mask bit is 0 keep operand 0's old value.
-    pub fn merge(mut self, k: VReg) -> Inst {
+    pub(crate) fn merge(mut self, k: VReg) -> Inst {
         self.mask = Some(k);
         if self.writes & 1 != 0 {
             self.reads |= 1;
@@ -188,13 +188,13 @@ impl Inst {
     }
 
     /// Lanes whose mask bit is 0 become zero.
-    pub fn zero(mut self, k: VReg) -> Inst {
+    pub(crate) fn zero(mut self, k: VReg) -> Inst {
         self.mask = Some(k);
         self.zeroing = true;
         self
     }
 
-    pub fn kind(mut self, kind: Kind) -> Inst {
+    pub(crate) fn kind(mut self, kind: Kind) -> Inst {
         self.kind = kind;
         self
     }
@@ -220,7 +220,7 @@ impl Inst {
     }
 
     /// Operands for the allocator, in the order in which [`Inst::registers`] lists them.
-    pub fn operands(&self) -> SmallVec<[Operand; 6]> {
+    pub(crate) fn operands(&self) -> SmallVec<[Operand; 6]> {
         let mut list: SmallVec<[Operand; 6]> = smallvec![];
         let read = if self.apart { Role::UseLate } else { Role::Use };
         for (k, op) in self.ops.iter().enumerate() {

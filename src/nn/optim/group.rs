@@ -19,7 +19,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub fn new(params: Parameters, lr: f64) -> Result<Group, OptimError> {
+    pub(crate) fn new(params: Parameters, lr: f64) -> Result<Group, OptimError> {
         let Parameters { names, list: params, buffers: rest } = params;
         setting("the learning rate", lr, lr.is_finite() && lr >= 0.0, "it is a number from 0 on")?;
         let lr = number(&params, lr);
@@ -43,26 +43,26 @@ impl Group {
         Ok(group)
     }
     /// A parameter's name for messages.
-    pub fn name(&self, k: usize) -> String {
+    pub(crate) fn name(&self, k: usize) -> String {
         self.names[k].as_ref().map_or_else(|| k.to_string(), |n| format!("'{n}'"))
     }
     /// Remembers a setting that means nothing.
-    pub fn require(&mut self, what: &'static str, value: f64, holds: bool, wanted: &'static str) {
+    pub(crate) fn require(&mut self, what: &'static str, value: f64, holds: bool, wanted: &'static str) {
         if let Err(e) = setting(what, value, holds, wanted) {
             self.wrong.get_or_insert(e);
         }
     }
     /// Zeros of each parameter's shape and type.
-    pub fn zeros(&self) -> Vec<Tensor> {
+    pub(crate) fn zeros(&self) -> Vec<Tensor> {
         self.params.iter().map(Tensor::zeros_like).collect()
     }
     /// One number in memory beside the parameters.
-    pub fn number(&self, value: f64) -> Tensor {
+    pub(crate) fn number(&self, value: f64) -> Tensor {
         number(&self.params, value)
     }
     /// The gradients, after a check of everything that a step needs: an assignment that fails would leave a faulty
     /// parameter. `None` for a parameter that is left as it is.
-    pub fn gradients(&self) -> Result<Vec<Option<Tensor>>, OptimError> {
+    pub(crate) fn gradients(&self) -> Result<Vec<Option<Tensor>>, OptimError> {
         if let Some(e) = &self.wrong {
             return Err(e.clone());
         }
@@ -88,12 +88,12 @@ impl Group {
         self.params.iter().enumerate().map(one).collect()
     }
     /// All that a step assigns.
-    pub fn touched(&self, state: &[&[Tensor]]) -> Vec<Tensor> {
+    pub(crate) fn touched(&self, state: &[&[Tensor]]) -> Vec<Tensor> {
         let all = self.params.iter().chain(state.iter().copied().flatten());
         all.chain(&self.rest).chain(std::iter::once(&self.lr)).cloned().collect()
     }
     /// Visits state of each parameter under `what` and the parameter's name or number.
-    pub fn visit(&self, prefix: &str, what: &str, state: &[Tensor], f: &mut dyn FnMut(String, &Tensor)) {
+    pub(crate) fn visit(&self, prefix: &str, what: &str, state: &[Tensor], f: &mut dyn FnMut(String, &Tensor)) {
         for (k, t) in state.iter().enumerate() {
             let own = self.names[k].clone().unwrap_or_else(|| k.to_string());
             f(named(&named(prefix, what), &own), t);

@@ -37,19 +37,19 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub fn open(path: &Path, format: &'static str) -> Result<Source, StateError> {
+    pub(crate) fn open(path: &Path, format: &'static str) -> Result<Source, StateError> {
         let io = |error| StateError::Io { what: "open", path: path.into(), error };
         Ok(Source { file: TensorFile::open(path).map_err(io)?, path: path.into(), format })
     }
-    pub fn len_bytes(&self) -> u64 {
+    pub(crate) fn len_bytes(&self) -> u64 {
         self.file.len_bytes()
     }
     /// An error about what the file holds.
-    pub fn damaged(&self, what: impl Into<String>) -> StateError {
+    pub(crate) fn damaged(&self, what: impl Into<String>) -> StateError {
         StateError::Damaged { format: self.format, path: self.path.clone(), what: what.into() }
     }
     /// Bytes of a range, which must lie in the file.
-    pub fn bytes(&self, at: u64, len: u64) -> Result<Vec<u8>, StateError> {
+    pub(crate) fn bytes(&self, at: u64, len: u64) -> Result<Vec<u8>, StateError> {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len_bytes());
         let size = usize::try_from(len).ok().filter(|_| fits);
         let size = size.ok_or_else(|| {
@@ -61,7 +61,7 @@ impl Source {
         Ok(bytes)
     }
     /// Elements from a byte on, as a Tensor that is copied to the default device when it is needed.
-    pub fn tensor(&self, dtype: Scalar, shape: &[usize], at: u64) -> Result<Tensor, StateError> {
+    pub(crate) fn tensor(&self, dtype: Scalar, shape: &[usize], at: u64) -> Result<Tensor, StateError> {
         let shape: Vec<Dim> = shape.iter().map(|n| Dim::from(*n)).collect();
         let part = self.file.part(dtype, &shape, at).map_err(|problem| self.damaged(problem.to_string()))?;
         Ok(Tensor::from(part).to(&default_device()))

@@ -43,7 +43,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    pub fn open(path: &Path, format: &'static str) -> Result<Archive, StateError> {
+    pub(crate) fn open(path: &Path, format: &'static str) -> Result<Archive, StateError> {
         let source = Source::open(path, format)?;
         let (at, len) = directory(&source)?;
         let bytes = source.bytes(at, len)?;
@@ -56,11 +56,11 @@ impl Archive {
         }
         Ok(Archive { source, entries })
     }
-    pub fn find(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|e| e.name == name)
     }
     /// An entry's bytes, unpacked.
-    pub fn bytes(&self, entry: &Entry) -> Result<Vec<u8>, StateError> {
+    pub(crate) fn bytes(&self, entry: &Entry) -> Result<Vec<u8>, StateError> {
         let packed = self.source.bytes(entry.at, entry.packed)?;
         match entry.method {
             0 => Ok(packed),
@@ -68,14 +68,20 @@ impl Archive {
         }
     }
     /// The first bytes of an entry, `len` or fewer.
-    pub fn start(&self, entry: &Entry, len: u64) -> Result<Vec<u8>, StateError> {
+    pub(crate) fn start(&self, entry: &Entry, len: u64) -> Result<Vec<u8>, StateError> {
         match entry.method {
             0 => self.source.bytes(entry.at, len.min(entry.len_bytes)),
             _ => self.bytes(entry),
         }
     }
     /// Elements of an entry from a byte on; packed entries are read at once.
-    pub fn tensor(&self, entry: &Entry, dtype: Scalar, shape: &[usize], offset: u64) -> Result<Tensor, StateError> {
+    pub(crate) fn tensor(
+        &self,
+        entry: &Entry,
+        dtype: Scalar,
+        shape: &[usize],
+        offset: u64,
+    ) -> Result<Tensor, StateError> {
         let count = shape.iter().try_fold(1u64, |n, s| n.checked_mul(*s as u64));
         let len = count.and_then(|n| n.checked_mul(dtype.size_bytes() as u64));
         let end = len.and_then(|n| n.checked_add(offset)).filter(|end| *end <= entry.len_bytes);

@@ -121,7 +121,7 @@ impl HotCode {
 
 impl Entry {
     /// Counts that the run is entered; its code, if it has one. `None`: it has to be looked up.
-    pub fn count(&mut self) -> Option<Option<Arc<Run>>> {
+    pub(crate) fn count(&mut self) -> Option<Option<Arc<Run>>> {
         match self {
             Self::Made(run) => Some(Some(Arc::clone(run))),
             Self::Never => Some(None),
@@ -134,7 +134,7 @@ impl Entry {
     }
 
     /// Finds the run by its instructions; its code, if it was entered often.
-    pub fn look_up(&mut self, hot: &HotCode, shape: Shape, all: &[&Inst]) -> Option<Arc<Run>> {
+    pub(crate) fn look_up(&mut self, hot: &HotCode, shape: Shape, all: &[&Inst]) -> Option<Arc<Run>> {
         let times = if matches!(self, Self::Unknown) { 1 } else { hot.often };
         *self = if all.len() < SHORTEST { Self::Never } else { hot.enter(shape, all, times) };
         match self {
@@ -273,7 +273,7 @@ impl Native {
 
 impl Run {
     /// Executes it as far as the wave goes on without a branch.
-    pub fn follow(&self, w: &mut Wave, unit: &mut Unit, ranges: &mut Ranges) -> R<()> {
+    pub(crate) fn follow(&self, w: &mut Wave, unit: &mut Unit, ranges: &mut Ranges) -> R<()> {
         ranges.prepare(self.loads, &unit.tlb);
         for piece in &self.pieces {
             let insts = match piece {

@@ -116,7 +116,7 @@ const fn flag(at: usize) -> Cell {
 const SCC: Cell = flag(FLAG_SCC);
 
 impl State {
-    pub fn new(shape: Shape, some_lanes: bool) -> Self {
+    pub(crate) fn new(shape: Shape, some_lanes: bool) -> Self {
         let cells = Builder::default();
         let exec = [EXEC, EXEC + 1].map(|n| cells.read(scalar_cell(n)));
         Self {
@@ -141,13 +141,13 @@ impl State {
     }
 
     /// A vector register's half, so many registers after the operand.
-    pub fn register(&self, o: Operand, after: u32, half: usize) -> Option<UOp> {
+    pub(crate) fn register(&self, o: Operand, after: u32, half: usize) -> Option<UOp> {
         let Operand::V(n) = o else { return None };
         Some(self.cells.read(self.vector_cell(u32::from(n) + after, half)?))
     }
 
     /// An operand's dword in each lane, without modifiers.
-    pub fn lanes(&self, o: Operand, half: usize) -> Option<UOp> {
+    pub(crate) fn lanes(&self, o: Operand, half: usize) -> Option<UOp> {
         match o {
             Operand::V(_) => self.register(o, 0, half),
             Operand::S(n) => Some(self.scalar(n)?.splat(LANES)),
@@ -158,7 +158,7 @@ impl State {
     }
 
     /// A source with its sign changed as the instruction says.
-    pub fn source(&self, i: &Inst, slot: usize, half: usize) -> Option<UOp> {
+    pub(crate) fn source(&self, i: &Inst, slot: usize, half: usize) -> Option<UOp> {
         let mut v = self.lanes(i.src[slot], half)?;
         if i.abs >> slot & 1 == 1 {
             v = v.and(&splat(0x7fff_ffff));
@@ -167,7 +167,7 @@ impl State {
     }
 
     /// Writes a vector register's half; lanes that do not execute keep what they have.
-    pub fn write(&mut self, o: Operand, after: u32, half: usize, value: UOp) -> Option<()> {
+    pub(crate) fn write(&mut self, o: Operand, after: u32, half: usize, value: UOp) -> Option<()> {
         let Operand::V(n) = o else { return None };
         let cell = self.vector_cell(u32::from(n) + after, half)?;
         if !self.written.iter().any(|(known, ..)| *known == cell) {
@@ -178,7 +178,7 @@ impl State {
     }
 
     /// A scalar register.
-    pub fn scalar(&self, n: u8) -> Option<UOp> {
+    pub(crate) fn scalar(&self, n: u8) -> Option<UOp> {
         self.has_scalar(n).then(|| self.cells.read(scalar_cell(n)))
     }
 
@@ -187,7 +187,7 @@ impl State {
     }
 
     /// A word of a scalar operand.
-    pub fn scalar_source(&self, o: Operand, after: u8) -> Option<UOp> {
+    pub(crate) fn scalar_source(&self, o: Operand, after: u8) -> Option<UOp> {
         match o {
             Operand::S(n) => self.scalar(n + after),
             Operand::K(v) | Operand::Aperture(v) => Some(word((v >> (32 * after)) as u32)),
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    pub fn set_scalar(&mut self, n: u8, value: UOp) -> Option<()> {
+    pub(crate) fn set_scalar(&mut self, n: u8, value: UOp) -> Option<()> {
         if !self.has_scalar(n) {
             return None;
         }
@@ -207,7 +207,7 @@ impl State {
     }
 
     /// The bools of a lane mask's half.
-    pub fn mask(&self, o: Operand, half: usize) -> Option<UOp> {
+    pub(crate) fn mask(&self, o: Operand, half: usize) -> Option<UOp> {
         let Operand::S(n) = o else { return None };
         let at = n + half as u8;
         match self.masks.get(&at) {
@@ -217,7 +217,7 @@ impl State {
     }
 
     /// Writes a lane mask's half from the bools of all lanes.
-    pub fn set_mask(&mut self, o: Operand, half: usize, value: UOp) -> Option<()> {
+    pub(crate) fn set_mask(&mut self, o: Operand, half: usize, value: UOp) -> Option<()> {
         match o {
             Operand::S(n) => {
                 let at = n + half as u8;
@@ -231,49 +231,49 @@ impl State {
         }
     }
 
-    pub fn scc(&self) -> UOp {
+    pub(crate) fn scc(&self) -> UOp {
         self.cells.read(SCC).ne(&word(0))
     }
 
-    pub fn set_scc(&mut self, value: &UOp) {
+    pub(crate) fn set_scc(&mut self, value: &UOp) {
         self.cells.write(SCC, value.select(&word(1), &word(0)));
     }
 
     /// Whether a vector register or a lane mask depends on EXEC.
-    pub fn is_vector(&self) -> bool {
+    pub(crate) fn is_vector(&self) -> bool {
         self.operations != 0
     }
 
-    pub fn lds_bytes(&self) -> UOp {
+    pub(crate) fn lds_bytes(&self) -> UOp {
         self.cells.read(flag(FLAG_LDS_BYTES))
     }
 
     /// A load of global memory; its number among them.
-    pub fn load(&mut self, len_bytes: u32) -> Option<usize> {
+    pub(crate) fn load(&mut self, len_bytes: u32) -> Option<usize> {
         self.loads.push(Load { number: self.count, len_bytes });
         (self.loads.len() <= LOADS).then(|| self.loads.len() - 1)
     }
 
     /// The start of a load's range, and how many bytes of it an access may start at.
-    pub fn range(&self, load: usize) -> (UOp, UOp) {
+    pub(crate) fn range(&self, load: usize) -> (UOp, UOp) {
         let at = |n: usize| self.cells.read(flag(FLAG_RANGES + 4 * load + n));
         (joined(&[at(0), at(1)]), joined(&[at(2), at(3)]))
     }
 
     /// The lanes of a half that execute; `None` is all.
-    pub fn active(&self, half: usize) -> Option<UOp> {
+    pub(crate) fn active(&self, half: usize) -> Option<UOp> {
         self.some_lanes.then(|| mask_of(&self.exec[half]))
     }
 
     /// The current instruction can be executed here if this is true in all lanes that execute.
-    pub fn must_hold(&mut self, half: usize, held: &UOp) {
+    pub(crate) fn must_hold(&mut self, half: usize, held: &UOp) {
         let wrong = held.not();
         let wrong = self.active(half).map_or_else(|| wrong.clone(), |active| active.and(&wrong));
         self.wrong = Some(self.wrong.take().map_or_else(|| wrong.clone(), |known| known.or(&wrong)));
     }
 
     /// The current instruction, and what follows, is executed only if what it expects is true.
-    pub fn require(&mut self) {
+    pub(crate) fn require(&mut self) {
         self.store();
         if let Some(wrong) = self.wrong.take() {
             self.cells.only_if(&bits_of(&wrong).equal(&word(0)));
@@ -281,7 +281,7 @@ impl State {
     }
 
     /// The same for a scalar bool.
-    pub fn require_scalar(&mut self, held: &UOp) {
+    pub(crate) fn require_scalar(&mut self, held: &UOp) {
         self.store();
         self.cells.only_if(held);
     }
@@ -299,7 +299,7 @@ impl State {
     }
 
     /// The block.
-    pub fn finish(mut self) -> Block {
+    pub(crate) fn finish(mut self) -> Block {
         self.store();
         self.cells.finish(BUFFERS, self.loads.len())
     }

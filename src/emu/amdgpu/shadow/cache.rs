@@ -28,7 +28,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    pub fn of(chip: Chip) -> Self {
+    pub(crate) fn of(chip: Chip) -> Self {
         match chip {
             Chip::Gfx1100 => Self { near: "vector L0", array: Some("GL1") },
             Chip::Gfx942 => Self { near: "vector L1", array: None },

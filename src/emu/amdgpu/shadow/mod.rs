@@ -353,7 +353,7 @@ pub(super) struct ThreadShadow<'a> {
 
 impl<'a> ThreadShadow<'a> {
     /// `None` when none of the checks is on.
-    pub fn new(shadow: &'a ShadowMemory, bus: &'a dyn Bus, info: DispatchInfo, strict: &Strict) -> Option<Self> {
+    pub(crate) fn new(shadow: &'a ShadowMemory, bus: &'a dyn Bus, info: DispatchInfo, strict: &Strict) -> Option<Self> {
         let (races, caches) = (strict.races, strict.caches);
         let (xccs, near) = (bus.xccs().max(1), Default::default());
         (races || caches).then_some(Self { shadow, bus, info, races, caches, xccs, near, reported: 0 })
@@ -364,12 +364,12 @@ impl<'a> ThreadShadow<'a> {
     }
 
     /// The waves of a workgroup share a vector cache.
-    pub fn one_unit(&self) -> bool {
+    pub(crate) fn one_unit(&self) -> bool {
         self.info.one_unit
     }
 
     /// An instruction of the wave acts on caches.
-    pub fn flush(&mut self, w: &mut Wave, flush: Flush) {
+    pub(crate) fn flush(&mut self, w: &mut Wave, flush: Flush) {
         let tick = self.shadow.stamps.by_wave(flush, self.xcc(w));
         let set = |does: bool, at: &mut u32| *at = if does { tick } else { *at };
         set(flush.vector, &mut w.invalidated.vector);
@@ -378,19 +378,19 @@ impl<'a> ThreadShadow<'a> {
     }
 
     /// Waves met at a barrier: later accesses are ordered after earlier ones.
-    pub fn barrier(&self) {
+    pub(crate) fn barrier(&self) {
         self.shadow.stamps.by_packet(Flush::default());
     }
 
     /// What one of them invalidated is empty for those that share it.
-    pub fn shared(&self, all: Invalidated, own: Invalidated) -> Invalidated {
+    pub(crate) fn shared(&self, all: Invalidated, own: Invalidated) -> Invalidated {
         Invalidated { vector: if self.info.one_unit { all.vector } else { own.vector }, ..all }
     }
 
     /// Records an instruction's access, or reports it as a fault. `value` is a lane's n-th dword (or the accessed part
     /// of one) as memory has it now, or as a store leaves it; `done` is the number of stores that a wave of the
     /// workgroup had waited for at its last barrier.
-    pub fn record(
+    pub(crate) fn record(
         &mut self,
         w: &Wave,
         accesses: &Accesses<'_>,

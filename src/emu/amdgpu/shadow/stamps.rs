@@ -63,7 +63,7 @@ pub(in crate::amdgpu) struct Invalidated {
 
 impl Invalidated {
     /// The later of both.
-    pub fn max(self, other: Self) -> Self {
+    pub(crate) fn max(self, other: Self) -> Self {
         Self {
             vector: self.vector.max(other.vector),
             array: self.array.max(other.array),
@@ -73,7 +73,7 @@ impl Invalidated {
 }
 
 impl Stamps {
-    pub fn now(&self) -> u32 {
+    pub(crate) fn now(&self) -> u32 {
         self.clock.load(Ordering::Relaxed)
     }
 
@@ -83,7 +83,7 @@ impl Stamps {
     }
 
     /// A packet's action.
-    pub fn by_packet(&self, flush: Flush) {
+    pub(crate) fn by_packet(&self, flush: Flush) {
         let tick = self.tick();
         let set = |does: bool, stamp: &AtomicU32| {
             if does {
@@ -99,7 +99,7 @@ impl Stamps {
 
     /// An instruction's action on the caches that its wave shares with all others of the XCC; returns the tick for the
     /// caches of its own unit.
-    pub fn by_wave(&self, flush: Flush, xcc: usize) -> u32 {
+    pub(crate) fn by_wave(&self, flush: Flush, xcc: usize) -> u32 {
         let tick = self.tick();
         if flush.l2 {
             self.l2.fetch_max(tick, Ordering::Relaxed);
@@ -110,22 +110,22 @@ impl Stamps {
         tick
     }
 
-    pub fn invalidated(&self) -> Invalidated {
+    pub(crate) fn invalidated(&self) -> Invalidated {
         let load = |stamp: &AtomicU32| stamp.load(Ordering::Relaxed);
         Invalidated { vector: load(&self.vector), array: load(&self.array), scalar: load(&self.scalar) }
     }
 
-    pub fn l2(&self) -> u32 {
+    pub(crate) fn l2(&self) -> u32 {
         self.l2.load(Ordering::Relaxed)
     }
 
     /// Up to when the L2 of an XCC is written back.
-    pub fn back(&self, xcc: usize) -> u32 {
+    pub(crate) fn back(&self, xcc: usize) -> u32 {
         self.back[xcc % XCCS].load(Ordering::Relaxed)
     }
 
     /// Whether nothing that happened up to `tick` can still be in a cache.
-    pub fn is_settled(&self, tick: u32) -> bool {
+    pub(crate) fn is_settled(&self, tick: u32) -> bool {
         // GL1, where there is one, is invalidated with the vector caches.
         let Invalidated { vector, scalar, .. } = self.invalidated();
         let back = (0..XCCS).map(|xcc| self.back(xcc)).min().unwrap_or(0);

@@ -24,14 +24,14 @@ const SLOT_TYPE_MASK: u32 = 0xff;
 
 /// Bits of the descriptor's `kernel_code_properties`.
 mod property {
-    pub const PRIVATE_SEGMENT_BUFFER: u16 = 1 << 0;
-    pub const DISPATCH_PTR: u16 = 1 << 1;
-    pub const QUEUE_PTR: u16 = 1 << 2;
-    pub const KERNARG_SEGMENT_PTR: u16 = 1 << 3;
-    pub const DISPATCH_ID: u16 = 1 << 4;
-    pub const FLAT_SCRATCH_INIT: u16 = 1 << 5;
-    pub const PRIVATE_SEGMENT_SIZE: u16 = 1 << 6;
-    pub const WAVEFRONT_SIZE32: u16 = 1 << 10;
+    pub(crate) const PRIVATE_SEGMENT_BUFFER: u16 = 1 << 0;
+    pub(crate) const DISPATCH_PTR: u16 = 1 << 1;
+    pub(crate) const QUEUE_PTR: u16 = 1 << 2;
+    pub(crate) const KERNARG_SEGMENT_PTR: u16 = 1 << 3;
+    pub(crate) const DISPATCH_ID: u16 = 1 << 4;
+    pub(crate) const FLAT_SCRATCH_INIT: u16 = 1 << 5;
+    pub(crate) const PRIVATE_SEGMENT_SIZE: u16 = 1 << 6;
+    pub(crate) const WAVEFRONT_SIZE32: u16 = 1 << 10;
 }
 
 const PRELOAD_LENGTH: Field = field(0, 0, 6);
@@ -86,12 +86,12 @@ fn mail(gpu: &Gpu, signal: u64) -> Result<(), VmFault> {
 }
 
 impl Aql {
-    pub fn new(chip: Chip, xccs: u32) -> Self {
+    pub(crate) fn new(chip: Chip, xccs: u32) -> Self {
         Self { chip, pm4: Pm4::new(chip, xccs), checked: false }
     }
 
     /// Runs the packet at the ring's read pointer; waits while its slot is still INVALID.
-    pub fn step(&mut self, site: Site<'_>, work: &Work) -> Run<Step> {
+    pub(crate) fn step(&mut self, site: Site<'_>, work: &Work) -> Run<Step> {
         let vm = &site.gpu.vm;
         if !self.checked {
             check_queue(site, work)?;

@@ -24,12 +24,12 @@ pub(super) fn bad(code: BadDispatch, what: impl Into<String>) -> Cause {
 }
 
 impl Registers {
-    pub fn new(chip: Chip) -> Self {
+    pub(crate) fn new(chip: Chip) -> Self {
         Self { chip, sh: vec![0; SH_REG_COUNT as usize], user_data_written: 0 }
     }
 
     /// Writes a register of the SH space.
-    pub fn set(&mut self, packet: &'static str, reg: ShReg, value: u32) -> Result<(), Cause> {
+    pub(crate) fn set(&mut self, packet: &'static str, reg: ShReg, value: u32) -> Result<(), Cause> {
         if !sh_reg_exists(self.chip.facts().gfx, reg) {
             return Err(Cause::Register { packet, reg: u32::from(reg.0) });
         }
@@ -42,7 +42,7 @@ impl Registers {
     }
 
     /// Reads a register of the SH space.
-    pub fn get(&self, packet: &'static str, reg: ShReg) -> Result<u32, Cause> {
+    pub(crate) fn get(&self, packet: &'static str, reg: ShReg) -> Result<u32, Cause> {
         if !sh_reg_exists(self.chip.facts().gfx, reg) {
             return Err(Cause::Register { packet, reg: u32::from(reg.0) });
         }
@@ -58,7 +58,7 @@ impl Registers {
     }
 
     /// The dispatch that these registers describe; `None` for one without workgroups.
-    pub fn dispatch(&self, counts: [u32; 3], start: u32) -> Result<Option<Dispatch>, Cause> {
+    pub(crate) fn dispatch(&self, counts: [u32; 3], start: u32) -> Result<Option<Dispatch>, Cause> {
         let gfx = self.chip.facts().gfx;
         if start & initiator::COMPUTE_SHADER_EN == 0 {
             return Err(bad(BadDispatch::Register, format!("initiator {start:#x} does not enable compute")));

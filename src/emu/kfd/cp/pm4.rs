@@ -52,7 +52,7 @@ struct Span<'a> {
 }
 
 impl Pm4 {
-    pub fn new(chip: Chip, xccs: u32) -> Self {
+    pub(crate) fn new(chip: Chip, xccs: u32) -> Self {
         let gfx = chip.facts().gfx;
         Self { gfx, xccs: (0..xccs).map(|_| Registers::new(chip)).collect() }
     }
@@ -63,7 +63,7 @@ impl Pm4 {
     }
 
     /// Runs the packet at the ring's read pointer.
-    pub fn step(&mut self, site: Site<'_>, work: &Work) -> Run<Step> {
+    pub(crate) fn step(&mut self, site: Site<'_>, work: &Work) -> Run<Step> {
         let vm = &site.gpu.vm;
         let ring_dwords = work.ring_bytes / 4;
         let at = work.get % ring_dwords;
@@ -92,7 +92,7 @@ impl Pm4 {
     }
 
     /// Runs an indirect buffer on all XCCs, with those it chains to.
-    pub fn indirect(&mut self, site: Site<'_>, first: &IndirectBuffer) -> Run<()> {
+    pub(crate) fn indirect(&mut self, site: Site<'_>, first: &IndirectBuffer) -> Run<()> {
         let mut next = Some(*first);
         while let Some(ib) = next {
             reads(site.gpu, Client::Cp, "INDIRECT_BUFFER", ib.addr.0, 4 * u64::from(ib.size_dwords))?;

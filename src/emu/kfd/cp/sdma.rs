@@ -24,12 +24,12 @@ pub(super) struct Sdma {
 }
 
 impl Sdma {
-    pub fn new(version: sdma::Sdma) -> Self {
+    pub(crate) fn new(version: sdma::Sdma) -> Self {
         Self { version }
     }
 
     /// Runs the packet at the ring's read pointer.
-    pub fn step(&self, site: Site<'_>, work: &Work) -> Run<Step> {
+    pub(crate) fn step(&self, site: Site<'_>, work: &Work) -> Run<Step> {
         let at = work.get % work.ring_bytes;
         let to_end = (work.ring_bytes - at) / 4;
         let available = (work.put - work.get) / 4;

@@ -169,7 +169,7 @@ impl Caches {
     }
 
     /// ACQUIRE_MEM.
-    pub fn acquire(&self, cache: Acquire) {
+    pub(crate) fn acquire(&self, cache: Acquire) {
         let (code, arguments) = match cache {
             Acquire::Gcr(gcr) => (gcr.contains(GcrCntl::GLI_INV), gcr.contains(GcrCntl::GLK_INV)),
             Acquire::Coher(coher) => (coher.contains(CoherCntl::SH_ICACHE), coher.contains(CoherCntl::SH_KCACHE)),

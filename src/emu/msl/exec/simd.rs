@@ -47,7 +47,7 @@ pub(crate) struct Simd {
 }
 
 impl Simd {
-    pub fn new(code: &Code) -> Self {
+    pub(crate) fn new(code: &Code) -> Self {
         let words = code.thread_bytes.div_ceil(4) as usize;
         let mut regs = vec![[0; 32]; code.rows as usize + 1];
         for (row, number) in regs.iter_mut().zip(&code.numbers) {
@@ -69,7 +69,7 @@ impl Simd {
     }
 
     /// Back to the first instruction.
-    pub fn start(&mut self, live: u32, index: u32) {
+    pub(crate) fn start(&mut self, live: u32, index: u32) {
         (self.pc, self.mask, self.live, self.index, self.steps) = (0, live, live, index, 0);
         self.frames.clear();
     }
@@ -109,7 +109,7 @@ impl Simd {
     }
 
     /// To the end or the next barrier.
-    pub fn run(&mut self, m: &Machine, group: &mut GroupMemory) -> Run<Stop> {
+    pub(crate) fn run(&mut self, m: &Machine, group: &mut GroupMemory) -> Run<Stop> {
         let insts = &m.code.insts[..];
         loop {
             let inst = insts[self.pc as usize];
@@ -183,7 +183,7 @@ impl Simd {
     }
 
     /// Matrices are spread over all lanes.
-    pub fn need_all_lanes(&self) -> Run<()> {
+    pub(crate) fn need_all_lanes(&self) -> Run<()> {
         if self.mask == u32::MAX || self.mask == 0 {
             return Ok(());
         }
@@ -305,7 +305,7 @@ impl Simd {
 
     /// The pointers of all lanes, moved by a constant.
     #[inline]
-    pub fn pointers(&self, p: u32, off: i32) -> [u64; 32] {
+    pub(crate) fn pointers(&self, p: u32, off: i32) -> [u64; 32] {
         let (low, high) = (&self.regs[p as usize], &self.regs[p as usize + 1]);
         std::array::from_fn(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(i64::from(off) as u64))
     }

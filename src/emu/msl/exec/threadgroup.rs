@@ -32,18 +32,18 @@ pub(crate) struct GroupMemory {
 }
 
 impl GroupMemory {
-    pub fn new(len: u64) -> Self {
+    pub(crate) fn new(len: u64) -> Self {
         let marks = vec![Mark::default(); len as usize];
         Self { bytes: vec![PATTERN; len as usize], marks, epoch: 0, simdgroup: 1, atomic: false }
     }
 
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.bytes.fill(PATTERN);
         self.marks.fill(Mark::default());
     }
 
     /// All threads have passed a barrier.
-    pub fn barrier(&mut self, orders: bool) {
+    pub(crate) fn barrier(&mut self, orders: bool) {
         self.epoch = self.epoch.wrapping_add(u32::from(orders));
     }
 

@@ -7,7 +7,7 @@ use crate::tree::{Expr, Kind, VarId};
 use crate::types::{Space, Tid, Ty};
 
 impl Lower<'_> {
-    pub fn variable(&mut self, var: VarId, e: &Expr) -> Res<Loc> {
+    pub(crate) fn variable(&mut self, var: VarId, e: &Expr) -> Res<Loc> {
         let known = self.frames.last().and_then(|f| f.vars.get(var as usize)).cloned().flatten();
         match known {
             Some(loc) => Ok(loc),
@@ -16,7 +16,7 @@ impl Lower<'_> {
     }
 
     /// Binds a variable of the innermost function.
-    pub fn bind(&mut self, var: VarId, loc: Loc) {
+    pub(crate) fn bind(&mut self, var: VarId, loc: Loc) {
         let vars = &mut self.frame().vars;
         if vars.len() <= var as usize {
             vars.resize(var as usize + 1, None);
@@ -25,7 +25,7 @@ impl Lower<'_> {
     }
 
     /// A place that stays the same when the variables in its address change.
-    pub fn pinned(&mut self, loc: Loc) -> Loc {
+    pub(crate) fn pinned(&mut self, loc: Loc) -> Loc {
         match loc {
             Loc::Memory { pointer, off, space } => {
                 let d = self.alloc(2);
@@ -37,7 +37,7 @@ impl Lower<'_> {
     }
 
     /// The place of a struct or an array.
-    pub fn aggregate(&mut self, e: &Expr) -> Res<Loc> {
+    pub(crate) fn aggregate(&mut self, e: &Expr) -> Res<Loc> {
         match &e.kind {
             Kind::List(_) | Kind::Zero => {
                 let at = self.alloc_memory(e.ty)?;
@@ -69,7 +69,7 @@ impl Lower<'_> {
     }
 
     /// Gives an object its first value.
-    pub fn initialise(&mut self, to: &Loc, e: &Expr, ty: Tid) -> Res<()> {
+    pub(crate) fn initialise(&mut self, to: &Loc, e: &Expr, ty: Tid) -> Res<()> {
         match (&e.kind, self.types.get(ty)) {
             (Kind::Zero, Ty::Struct(_) | Ty::Array(..)) => self.clear(to, ty),
             (Kind::List(items), Ty::Array(of, count)) => {
@@ -128,7 +128,7 @@ impl Lower<'_> {
     }
 
     /// A new variable; its value, if there is one, is computed before it exists.
-    pub fn declare(&mut self, var: VarId, init: Option<&Expr>) -> Res<()> {
+    pub(crate) fn declare(&mut self, var: VarId, init: Option<&Expr>) -> Res<()> {
         let info = self.info(var);
         let (ty, name) = (info.ty, info.name.to_string());
         if info.reference {
@@ -171,7 +171,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    pub fn move_into(&mut self, d: Row, a: Row, ty: Tid) {
+    pub(crate) fn move_into(&mut self, d: Row, a: Row, ty: Tid) {
         if d != a {
             self.emit(Inst::Mov { d, a, n: self.types.rows(ty) });
         }
@@ -186,7 +186,7 @@ impl Lower<'_> {
         slot
     }
 
-    pub fn info(&self, var: VarId) -> crate::tree::Var {
+    pub(crate) fn info(&self, var: VarId) -> crate::tree::Var {
         let frame = self.frames.last().map_or(usize::MAX, |f| f.function);
         match self.functions.get(frame) {
             Some(function) => function.vars[var as usize].clone(),

@@ -52,7 +52,14 @@ fn operation(op: Binary, scalar: Scalar) -> (Bin, bool) {
 
 impl Lower<'_> {
     /// An operator on two values of one type; the result's element is `scalar`, or bool for comparisons.
-    pub fn binary(&mut self, op: Binary, scalar: Scalar, n: u32, (a, b): (Row, Row), d: Option<Row>) -> Res<Row> {
+    pub(crate) fn binary(
+        &mut self,
+        op: Binary,
+        scalar: Scalar,
+        n: u32,
+        (a, b): (Row, Row),
+        d: Option<Row>,
+    ) -> Res<Row> {
         let (code, swap) = operation(op, scalar);
         let (a, b) = if swap { (b, a) } else { (a, b) };
         let bitwise = matches!(code, Bin::And | Bin::Or | Bin::Xor);
@@ -66,7 +73,7 @@ impl Lower<'_> {
     }
 
     /// Brings results of 32-bit operations back to what a smaller type can hold.
-    pub fn fit(&mut self, scalar: Scalar, d: Row, n: u32) {
+    pub(crate) fn fit(&mut self, scalar: Scalar, d: Row, n: u32) {
         let op = match scalar {
             Scalar::Char => Un::Char,
             Scalar::UChar => Un::UChar,
@@ -81,7 +88,7 @@ impl Lower<'_> {
     }
 
     /// `n` elements of one type as another.
-    pub fn convert(&mut self, a: Row, from: Scalar, to: Scalar, n: u32, d: Option<Row>) -> Row {
+    pub(crate) fn convert(&mut self, a: Row, from: Scalar, to: Scalar, n: u32, d: Option<Row>) -> Row {
         if from == to {
             return a;
         }

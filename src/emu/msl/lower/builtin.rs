@@ -68,7 +68,7 @@ fn two(name: &str, scalar: Scalar) -> Option<Bin> {
 }
 
 impl Lower<'_> {
-    pub fn builtin(&mut self, name: &str, args: &[Expr], e: &Expr, d: Option<Row>) -> Res<Row> {
+    pub(crate) fn builtin(&mut self, name: &str, args: &[Expr], e: &Expr, d: Option<Row>) -> Res<Row> {
         if crate::parse::has_effect(name) || name.starts_with("make_filled") {
             return self.effect(name, args, e);
         }

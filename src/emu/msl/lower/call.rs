@@ -18,7 +18,7 @@ fn returns_early(body: &[Stmt]) -> bool {
 }
 
 impl Lower<'_> {
-    pub fn kernel(&mut self, id: FnId) -> Res<()> {
+    pub(crate) fn kernel(&mut self, id: FnId) -> Res<()> {
         let functions = self.functions;
         let function = &functions[id];
         self.frames.push(Frame {
@@ -109,7 +109,7 @@ impl Lower<'_> {
     }
 
     /// A call whose result is in registers, or that has none.
-    pub fn call(&mut self, function: FnId, args: &[Expr], e: &Expr) -> Res<Row> {
+    pub(crate) fn call(&mut self, function: FnId, args: &[Expr], e: &Expr) -> Res<Row> {
         let rows = self.types.rows(e.ty);
         let d = self.alloc(rows);
         let result = (rows > 0).then_some((Loc::Reg { row: d, defined: None }, e.ty));
@@ -117,7 +117,7 @@ impl Lower<'_> {
         Ok(d)
     }
 
-    pub fn call_into(&mut self, id: FnId, args: &[Expr], e: &Expr, result: Option<(Loc, Tid)>) -> Res<()> {
+    pub(crate) fn call_into(&mut self, id: FnId, args: &[Expr], e: &Expr, result: Option<(Loc, Tid)>) -> Res<()> {
         self.at = e.at;
         let functions = self.functions;
         let function = &functions[id];

@@ -8,12 +8,12 @@ use crate::types::{Scalar, Tid, Ty, Types};
 
 impl Lower<'_> {
     /// The rows of a value; they may be a variable's own and must not be written to.
-    pub fn value(&mut self, e: &Expr) -> Res<Row> {
+    pub(crate) fn value(&mut self, e: &Expr) -> Res<Row> {
         self.value_to(e, None)
     }
 
     /// For its effects only.
-    pub fn discard(&mut self, e: &Expr) -> Res<()> {
+    pub(crate) fn discard(&mut self, e: &Expr) -> Res<()> {
         if self.types.is_aggregate(e.ty) {
             self.aggregate(e).map(|_| ())
         } else if e.ty == Types::VOID && matches!(e.kind, Kind::Zero) {
@@ -29,7 +29,7 @@ impl Lower<'_> {
     }
 
     /// The rows of a value, computed into `d` where the expression's last step allows it. The rows are `d` or others.
-    pub fn value_to(&mut self, e: &Expr, d: Option<Row>) -> Res<Row> {
+    pub(crate) fn value_to(&mut self, e: &Expr, d: Option<Row>) -> Res<Row> {
         self.check_size()?;
         let made = match &e.kind {
             Kind::Const(bits) => {
@@ -342,7 +342,7 @@ impl Lower<'_> {
     }
 
     /// Assignments, as statements and as values.
-    pub fn assigned_place(&mut self, e: &Expr) -> Res<Loc> {
+    pub(crate) fn assigned_place(&mut self, e: &Expr) -> Res<Loc> {
         match &e.kind {
             Kind::Assign(place, value) => self.assign(place, value),
             Kind::Compound(place, op, value, calc) => self.compound(place, *op, value, *calc, e),

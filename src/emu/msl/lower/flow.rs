@@ -51,7 +51,7 @@ pub(super) fn returns(body: &[Stmt]) -> bool {
 }
 
 impl Lower<'_> {
-    pub fn patch(&mut self, inst: usize, target: u32) {
+    pub(crate) fn patch(&mut self, inst: usize, target: u32) {
         match &mut self.code.insts[inst] {
             Inst::If { els: to, .. }
             | Inst::Else { end: to }
@@ -71,17 +71,17 @@ impl Lower<'_> {
         }
     }
 
-    pub fn push(&mut self, construct: Construct, branch: usize) {
+    pub(crate) fn push(&mut self, construct: Construct, branch: usize) {
         self.open.push(Open { construct, skips: Vec::new(), branch });
     }
 
-    pub fn open_if(&mut self, c: Row) {
+    pub(crate) fn open_if(&mut self, c: Row) {
         let branch = self.emit(Inst::If { c, els: 0 });
         self.push(Construct::If, branch);
     }
 
     /// From the first branch to the second.
-    pub fn turn_if(&mut self) {
+    pub(crate) fn turn_if(&mut self) {
         self.patch_skips();
         let here = self.emit(Inst::Else { end: 0 });
         if let Some(open) = self.open.last_mut() {
@@ -90,7 +90,7 @@ impl Lower<'_> {
         }
     }
 
-    pub fn close_if(&mut self) {
+    pub(crate) fn close_if(&mut self) {
         self.patch_skips();
         let here = self.emit(Inst::EndIf);
         if let Some(open) = self.open.pop() {
@@ -99,7 +99,7 @@ impl Lower<'_> {
     }
 
     /// If no lane is on any more, the rest of the innermost construct is passed over.
-    pub fn skip_rest(&mut self) {
+    pub(crate) fn skip_rest(&mut self) {
         if self.open.is_empty() {
             return;
         }
@@ -110,7 +110,7 @@ impl Lower<'_> {
     }
 
     /// Statements in a scope of their own; whether their end can be reached.
-    pub fn scope(&mut self, body: &[Stmt]) -> Res<bool> {
+    pub(crate) fn scope(&mut self, body: &[Stmt]) -> Res<bool> {
         let (top, memory) = (self.top, self.memory_top);
         let mut reaches = true;
         for stmt in body {

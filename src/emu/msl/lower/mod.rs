@@ -68,17 +68,17 @@ impl<'a> Lower<'a> {
         }
     }
 
-    pub fn emit(&mut self, inst: Inst) -> usize {
+    pub(crate) fn emit(&mut self, inst: Inst) -> usize {
         self.code.insts.push(inst);
         self.code.at.push(self.at);
         self.code.insts.len() - 1
     }
 
-    pub fn here(&self) -> u32 {
+    pub(crate) fn here(&self) -> u32 {
         self.code.insts.len() as u32
     }
 
-    pub fn check_size(&self) -> Res<()> {
+    pub(crate) fn check_size(&self) -> Res<()> {
         if self.code.insts.len() > MAX_INSTS || self.top > 1 << 16 {
             return fail(self.at, "the kernel is too large");
         }
@@ -86,19 +86,19 @@ impl<'a> Lower<'a> {
     }
 
     /// New rows, free again when the scope or statement ends.
-    pub fn alloc(&mut self, rows: u32) -> Row {
+    pub(crate) fn alloc(&mut self, rows: u32) -> Row {
         let row = self.top;
         self.top += rows;
         self.code.rows = self.code.rows.max(self.top);
         row
     }
 
-    pub fn alloc_for(&mut self, ty: Tid) -> Row {
+    pub(crate) fn alloc_for(&mut self, ty: Tid) -> Row {
         self.alloc(self.types.rows(ty))
     }
 
     /// New thread memory for a value.
-    pub fn alloc_memory(&mut self, ty: Tid) -> Res<u32> {
+    pub(crate) fn alloc_memory(&mut self, ty: Tid) -> Res<u32> {
         let (size, align) = self.types.size_align(ty);
         let at = u64::from(self.memory_top).next_multiple_of(align.max(4));
         if at + size > crate::parse::MAX_THREAD_BYTES {
@@ -110,7 +110,7 @@ impl<'a> Lower<'a> {
     }
 
     /// A row with a number. It is shared: nothing may write to it.
-    pub fn constant(&mut self, v: u32) -> Row {
+    pub(crate) fn constant(&mut self, v: u32) -> Row {
         if let Some(row) = self.shared(v.into(), 1) {
             return row;
         }
@@ -120,7 +120,7 @@ impl<'a> Lower<'a> {
     }
 
     /// Two rows with a number; shared as well.
-    pub fn constant64(&mut self, v: u64) -> Row {
+    pub(crate) fn constant64(&mut self, v: u64) -> Row {
         if let Some(row) = self.shared(v, 2) {
             return row;
         }
@@ -145,26 +145,26 @@ impl<'a> Lower<'a> {
     }
 
     /// An operation on `n` components into new rows.
-    pub fn un(&mut self, op: Un, a: Row, n: u32) -> Row {
+    pub(crate) fn un(&mut self, op: Un, a: Row, n: u32) -> Row {
         let d = self.alloc(op.rows().1 * n);
         self.emit(Inst::Un { op, d, a, n });
         d
     }
 
-    pub fn bin(&mut self, op: Bin, a: Row, b: Row, n: u32) -> Row {
+    pub(crate) fn bin(&mut self, op: Bin, a: Row, b: Row, n: u32) -> Row {
         let d = self.alloc(op.rows().1 * n);
         self.emit(Inst::Bin { op, d, a, b, n });
         d
     }
 
-    pub fn select(&mut self, c: Row, a: Row, b: Row, n: u32) -> Row {
+    pub(crate) fn select(&mut self, c: Row, a: Row, b: Row, n: u32) -> Row {
         let d = self.alloc(n);
         self.emit(Inst::Select { d, c, a, b, n, step: 1 });
         d
     }
 
     /// The element type and lanes of what lives in registers.
-    pub fn parts(&self, ty: Tid) -> (Scalar, u32) {
+    pub(crate) fn parts(&self, ty: Tid) -> (Scalar, u32) {
         match self.types.get(ty) {
             Ty::Simd(scalar) => (scalar, 2),
             Ty::Ptr { .. } => (Scalar::ULong, 1),
@@ -172,7 +172,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    pub fn frame(&mut self) -> &mut Frame {
+    pub(crate) fn frame(&mut self) -> &mut Frame {
         // PANIC: a kernel's or an evaluation's own frame is below all others.
         self.frames.last_mut().expect("a frame")
     }

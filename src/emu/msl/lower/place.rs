@@ -22,7 +22,7 @@ pub(crate) enum Loc {
 
 impl Lower<'_> {
     /// The place of an lvalue.
-    pub fn place(&mut self, e: &Expr) -> Res<Loc> {
+    pub(crate) fn place(&mut self, e: &Expr) -> Res<Loc> {
         self.at = e.at;
         match &e.kind {
             Kind::Var(var) => self.variable(*var, e),
@@ -59,7 +59,7 @@ impl Lower<'_> {
     }
 
     /// A place, or a temporary with the value.
-    pub fn place_or_value(&mut self, e: &Expr) -> Res<Loc> {
+    pub(crate) fn place_or_value(&mut self, e: &Expr) -> Res<Loc> {
         if e.lv.is_some() {
             return self.place(e);
         }
@@ -112,7 +112,7 @@ impl Lower<'_> {
     }
 
     /// A place further on in the same object.
-    pub fn shifted(&mut self, of: Loc, by: u32) -> Res<Loc> {
+    pub(crate) fn shifted(&mut self, of: Loc, by: u32) -> Res<Loc> {
         match of {
             Loc::Thread { at } => Ok(Loc::Thread { at: at + by }),
             Loc::Memory { space, .. } => self.moved(of, by as i32, space),
@@ -155,7 +155,7 @@ impl Lower<'_> {
     }
 
     /// A pointer to a place.
-    pub fn address(&mut self, of: &Loc) -> Res<Row> {
+    pub(crate) fn address(&mut self, of: &Loc) -> Res<Row> {
         match of {
             Loc::Thread { at } => Ok(self.constant64(pointer(TAG_THREAD, u64::from(*at)))),
             Loc::Memory { pointer, off: 0, .. } => Ok(*pointer),
@@ -174,7 +174,7 @@ impl Lower<'_> {
     }
 
     /// Reads a value; rows that must not be written to.
-    pub fn read(&mut self, of: &Loc, ty: Tid) -> Res<Row> {
+    pub(crate) fn read(&mut self, of: &Loc, ty: Tid) -> Res<Row> {
         let (scalar, n) = self.parts(ty);
         let rows = self.types.rows(ty);
         match of {
@@ -245,7 +245,7 @@ impl Lower<'_> {
     }
 
     /// Writes a value that is in rows.
-    pub fn write(&mut self, to: &Loc, ty: Tid, s: Row) -> Res<()> {
+    pub(crate) fn write(&mut self, to: &Loc, ty: Tid, s: Row) -> Res<()> {
         let (scalar, n) = self.parts(ty);
         match to {
             Loc::Reg { row, defined } => {
@@ -312,14 +312,14 @@ impl Lower<'_> {
         }
     }
 
-    pub fn define(&mut self, slot: Option<u32>, n: u32) {
+    pub(crate) fn define(&mut self, slot: Option<u32>, n: u32) {
         if let Some(slot) = slot {
             self.emit(Inst::Define { slot, n });
         }
     }
 
     /// Copies an object in memory.
-    pub fn copy(&mut self, to: &Loc, from: &Loc, ty: Tid) -> Res<()> {
+    pub(crate) fn copy(&mut self, to: &Loc, from: &Loc, ty: Tid) -> Res<()> {
         let (to, from) = (self.address(to)?, self.address(from)?);
         let (bytes, align) = self.types.size_align(ty);
         self.emit(Inst::Copy { to, from, bytes: bytes as u32, align: align as u32 });

@@ -73,7 +73,7 @@ fn vote(name: &str) -> Option<Vote> {
 }
 
 impl Lower<'_> {
-    pub fn effect(&mut self, name: &str, args: &[Expr], e: &Expr) -> Res<Row> {
+    pub(crate) fn effect(&mut self, name: &str, args: &[Expr], e: &Expr) -> Res<Row> {
         match name {
             "threadgroup_barrier" => {
                 self.at = e.at;

@@ -74,7 +74,7 @@ pub(super) fn is_builtin(name: &str) -> bool {
 }
 
 impl Parser {
-    pub fn builtin(&mut self, word: &Rc<str>, args: Vec<Expr>, at: Pos) -> Res<Expr> {
+    pub(crate) fn builtin(&mut self, word: &Rc<str>, args: Vec<Expr>, at: Pos) -> Res<Expr> {
         if let Some(name) = super::builtin_sync::name_of(word) {
             return self.sync_builtin(name, args, at);
         }
@@ -101,7 +101,7 @@ impl Parser {
         }
     }
 
-    pub fn no_match<T>(&self, name: &str, args: &[Expr], at: Pos) -> Res<T> {
+    pub(crate) fn no_match<T>(&self, name: &str, args: &[Expr], at: Pos) -> Res<T> {
         let shown: Vec<String> = args.iter().map(|a| self.types.name(a.ty)).collect();
         fail(at, format!("no matching function for call to '{name}' with ({})", shown.join(", ")))
     }

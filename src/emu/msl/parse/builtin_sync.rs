@@ -31,7 +31,7 @@ pub(super) fn has_effect(name: &str) -> bool {
 }
 
 impl Parser {
-    pub fn sync_builtin(&mut self, name: &'static str, args: Vec<Expr>, at: Pos) -> Res<Expr> {
+    pub(crate) fn sync_builtin(&mut self, name: &'static str, args: Vec<Expr>, at: Pos) -> Res<Expr> {
         if name.ends_with("_barrier") || name == "atomic_thread_fence" {
             let good = args.iter().all(|a| matches!(self.types.get(a.ty), Ty::Enum(0..3)));
             return match (good, args.first().map(|a| self.types.get(a.ty))) {

@@ -8,7 +8,7 @@ use crate::types::{Space, Ty};
 use std::rc::Rc;
 
 impl Parser {
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         name: &Rc<str>,
         candidates: &[Candidate],
@@ -62,7 +62,7 @@ impl Parser {
         f.params.iter().zip(args).map(one).collect()
     }
 
-    pub fn call_best(&mut self, name: &Rc<str>, fitting: &[FnId], args: Vec<Expr>, at: Pos) -> Res<Expr> {
+    pub(crate) fn call_best(&mut self, name: &Rc<str>, fitting: &[FnId], args: Vec<Expr>, at: Pos) -> Res<Expr> {
         let ranked: Vec<(FnId, Vec<u32>)> =
             fitting.iter().filter_map(|f| self.ranks(*f, &args).map(|r| (*f, r))).collect();
         let better = |a: &[u32], b: &[u32]| a.iter().zip(b).all(|(x, y)| x <= y) && a != b;
@@ -114,7 +114,7 @@ impl Parser {
     }
 
     /// An operator that a struct defines, if an operand is one.
-    pub fn overloaded(&mut self, sign: &str, operands: &[&Expr]) -> Res<Option<Expr>> {
+    pub(crate) fn overloaded(&mut self, sign: &str, operands: &[&Expr]) -> Res<Option<Expr>> {
         if !operands.iter().any(|e| matches!(self.types.get(e.ty), Ty::Struct(_))) {
             return Ok(None);
         }

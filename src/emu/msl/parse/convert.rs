@@ -46,7 +46,7 @@ pub(super) fn common(a: Scalar, b: Scalar) -> Option<Scalar> {
 
 impl Parser {
     /// The rank of an implicit conversion, if there is one.
-    pub fn rank(&self, expr: &Expr, to: Tid) -> Option<u32> {
+    pub(crate) fn rank(&self, expr: &Expr, to: Tid) -> Option<u32> {
         if expr.ty == to {
             return Some(EXACT);
         }
@@ -83,14 +83,14 @@ impl Parser {
     }
 
     /// Converts implicitly, or says why it is not possible.
-    pub fn implicit(&mut self, expr: Expr, to: Tid, what: &str) -> Res<Expr> {
+    pub(crate) fn implicit(&mut self, expr: Expr, to: Tid, what: &str) -> Res<Expr> {
         if self.rank(&expr, to).is_none() {
             return self.no_conversion(&expr, to, what);
         }
         self.converted(expr, to)
     }
 
-    pub fn no_conversion<T>(&self, expr: &Expr, to: Tid, what: &str) -> Res<T> {
+    pub(crate) fn no_conversion<T>(&self, expr: &Expr, to: Tid, what: &str) -> Res<T> {
         let (from, into) = (self.types.name(expr.ty), self.types.name(to));
         let spaces = match (self.types.get(expr.ty), self.types.get(to)) {
             (Ty::Ptr { space: a, .. }, Ty::Ptr { space: b, .. }) if a != b => " changes address space of pointer",
@@ -104,7 +104,7 @@ impl Parser {
     }
 
     /// A conversion known to be possible.
-    pub fn converted(&mut self, expr: Expr, to: Tid) -> Res<Expr> {
+    pub(crate) fn converted(&mut self, expr: Expr, to: Tid) -> Res<Expr> {
         if expr.ty == to {
             return Ok(expr);
         }
@@ -126,7 +126,7 @@ impl Parser {
     }
 
     /// An array as a pointer to its first element; others as they are.
-    pub fn decay(&mut self, expr: Expr) -> Res<Expr> {
+    pub(crate) fn decay(&mut self, expr: Expr) -> Res<Expr> {
         let Ty::Array(of, _) = self.types.get(expr.ty) else { return Ok(expr) };
         let at = expr.at;
         let Some(lv) = expr.lv else { return fail(at, "an array without an address cannot be used here") };
@@ -136,7 +136,7 @@ impl Parser {
     }
 
     /// A pointer to a place; a variable is then kept in memory.
-    pub fn address_of(&mut self, expr: Expr) -> Res<Expr> {
+    pub(crate) fn address_of(&mut self, expr: Expr) -> Res<Expr> {
         let at = expr.at;
         let Some(lv) = expr.lv else { return fail(at, "cannot take the address of an rvalue") };
         self.keep_in_memory(&expr)?;
@@ -157,7 +157,7 @@ impl Parser {
     }
 
     /// A cast that is written: `(T)x`, `T(x)`, `static_cast<T>(x)`.
-    pub fn explicit(&mut self, expr: Expr, to: Tid, at: Pos) -> Res<Expr> {
+    pub(crate) fn explicit(&mut self, expr: Expr, to: Tid, at: Pos) -> Res<Expr> {
         if to == Types::VOID {
             return self.value(Kind::Cast(Box::new(expr)), to, at);
         }
@@ -186,7 +186,7 @@ impl Parser {
     }
 
     /// A condition: bool, number, pointer.
-    pub fn condition(&mut self, expr: Expr) -> Res<Expr> {
+    pub(crate) fn condition(&mut self, expr: Expr) -> Res<Expr> {
         let bool_id = Types::scalar_id(Scalar::Bool);
         match self.types.get(expr.ty) {
             Ty::Scalar(_) | Ty::Ptr { .. } => {

@@ -9,7 +9,7 @@ use crate::types::{EnumInfo, Scalar, Space, Tid, Ty};
 use std::rc::Rc;
 
 impl Parser {
-    pub fn top_level(&mut self) -> Res<()> {
+    pub(crate) fn top_level(&mut self) -> Res<()> {
         let at = self.at();
         if self.eat(";") {
             return Ok(());
@@ -54,7 +54,7 @@ impl Parser {
     }
 
     /// `using`, `typedef`, `static_assert`.
-    pub fn alias(&mut self) -> Res<()> {
+    pub(crate) fn alias(&mut self) -> Res<()> {
         let (word, at) = self.word()?;
         match &*word {
             "static_assert" => self.static_assert(at)?,
@@ -107,7 +107,7 @@ impl Parser {
     }
 
     /// `enum class E : uint { A = 1, B }`, behind `enum`.
-    pub fn enum_type(&mut self, at: Pos) -> Res<Tid> {
+    pub(crate) fn enum_type(&mut self, at: Pos) -> Res<Tid> {
         let scoped = self.eat_word("class") || self.eat_word("struct");
         let name = if let Tok::Id(word) = &self.peek().tok {
             let word = word.clone();
@@ -158,7 +158,7 @@ impl Parser {
     }
 
     /// `constant float table[4] = {...};`
-    pub fn constant_variable(&mut self, declared: &Declared, name: Rc<str>) -> Res<()> {
+    pub(crate) fn constant_variable(&mut self, declared: &Declared, name: Rc<str>) -> Res<()> {
         let at = declared.at;
         let init = if self.eat("=") || self.is("{") {
             self.initializer(declared.ty)?
@@ -224,7 +224,7 @@ impl Parser {
     }
 
     /// The value of a constant scalar.
-    pub fn known(&mut self, expr: &Expr) -> Option<u64> {
+    pub(crate) fn known(&mut self, expr: &Expr) -> Option<u64> {
         let (scalar, lanes) = self.types.arith(expr.ty)?;
         if lanes != 1 {
             return None;
@@ -234,7 +234,7 @@ impl Parser {
     }
 
     /// Computes an expression without memory and parameters: a value for each scalar in it.
-    pub fn evaluate(&mut self, expr: &Expr) -> Option<Vec<u64>> {
+    pub(crate) fn evaluate(&mut self, expr: &Expr) -> Option<Vec<u64>> {
         if let Kind::Const(bits) = expr.kind {
             return Some(vec![bits]);
         }

@@ -47,7 +47,7 @@ pub(super) fn operator(sign: &str) -> Option<Binary> {
 
 impl Parser {
     /// With commas.
-    pub fn expression(&mut self) -> Res<Expr> {
+    pub(crate) fn expression(&mut self) -> Res<Expr> {
         let mut left = self.assignment()?;
         while self.is(",") {
             let at = self.next().at;
@@ -59,7 +59,7 @@ impl Parser {
     }
 
     /// Without commas: an argument, an initialiser.
-    pub fn assignment(&mut self) -> Res<Expr> {
+    pub(crate) fn assignment(&mut self) -> Res<Expr> {
         self.enter()?;
         let left = self.conditional()?;
         let at = self.at();
@@ -219,7 +219,7 @@ impl Parser {
         self.value(Kind::Unary(op, Box::new(operand)), to, at)
     }
 
-    pub fn deref(&mut self, pointer: Expr, at: Pos) -> Res<Expr> {
+    pub(crate) fn deref(&mut self, pointer: Expr, at: Pos) -> Res<Expr> {
         let pointer = self.decay(pointer)?;
         let Ty::Ptr { to, space, constant } = self.types.get(pointer.ty) else {
             let name = self.types.name(pointer.ty);
@@ -337,7 +337,7 @@ impl Parser {
     }
 
     /// An integer that is known now: of an array's length, a case, a template's argument.
-    pub fn constant_int(&mut self) -> Res<i64> {
+    pub(crate) fn constant_int(&mut self) -> Res<i64> {
         let at = self.at();
         // In a template's arguments `>` ends the list, so only what binds closer than a comparison.
         let expr = self.binary(7)?;
@@ -353,7 +353,7 @@ impl Parser {
         self.choice(test, yes, no, at)
     }
 
-    pub fn int_value(&mut self, expr: &Expr, at: Pos) -> Res<i64> {
+    pub(crate) fn int_value(&mut self, expr: &Expr, at: Pos) -> Res<i64> {
         let scalar = self.types.arith(expr.ty).filter(|(s, n)| s.is_int() && *n == 1);
         let Some((scalar, _)) = scalar else { return fail(at, "expression is not an integral constant expression") };
         let Some(bits) = self.evaluate(expr).and_then(|rows| rows.first().copied()) else {
@@ -363,7 +363,7 @@ impl Parser {
     }
 
     /// The place of `this`-less objects: values get a temporary in thread memory.
-    pub fn temporary_lvalue() -> Lvalue {
+    pub(crate) fn temporary_lvalue() -> Lvalue {
         Lvalue { space: Space::Thread, constant: false }
     }
 }

@@ -39,7 +39,7 @@ fn position(word: &str) -> Option<Position> {
 
 impl Position {
     /// One number, not three.
-    pub fn is_scalar(self) -> bool {
+    pub(crate) fn is_scalar(self) -> bool {
         !matches!(
             self,
             Self::ThreadInGrid
@@ -57,7 +57,7 @@ const SLOTS: i64 = 31;
 
 impl Parser {
     /// `kernel`, `[[host_name("x")]]`, `static inline` and so on.
-    pub fn function_attributes(&mut self) -> Res<Traits> {
+    pub(crate) fn function_attributes(&mut self) -> Res<Traits> {
         let mut traits = Traits::default();
         loop {
             if self.eat_word("kernel") || self.eat_word("__kernel") {
@@ -117,7 +117,7 @@ impl Parser {
     }
 
     /// One function or its prototype. Of a template: its instance, which is not declared.
-    pub fn function(&mut self, instance: Option<&Traits>) -> Res<FnId> {
+    pub(crate) fn function(&mut self, instance: Option<&Traits>) -> Res<FnId> {
         let mut traits = self.function_attributes()?;
         let spec = self.spec()?;
         let late = self.function_attributes()?;
@@ -196,7 +196,7 @@ impl Parser {
     }
 
     /// Parses a body in braces for a function whose parameters are declared in the innermost scope.
-    pub fn function_body(&mut self, id: FnId) -> Res<()> {
+    pub(crate) fn function_body(&mut self, id: FnId) -> Res<()> {
         let body = self.block()?;
         let now = std::mem::take(&mut self.now);
         let function = &mut self.functions[id];
@@ -262,7 +262,7 @@ impl Parser {
     }
 
     /// `(device float* a [[buffer(0)]], ...)`, declared in the innermost scope.
-    pub fn parameters(&mut self) -> Res<(Vec<u32>, Vec<Attribute>)> {
+    pub(crate) fn parameters(&mut self) -> Res<(Vec<u32>, Vec<Attribute>)> {
         self.require("(")?;
         let (mut params, mut attributes) = (Vec::new(), Vec::new());
         if self.is_word("void") && self.peek_at(1).is(")") {
@@ -424,7 +424,7 @@ impl Parser {
     }
 
     /// Fails if functions call each other in a circle.
-    pub fn check_recursion(&self) -> Res<()> {
+    pub(crate) fn check_recursion(&self) -> Res<()> {
         // 0: not seen, 1: open, 2: done.
         let mut state = vec![0_u8; self.functions.len()];
         for start in 0..self.functions.len() {

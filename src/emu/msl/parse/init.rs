@@ -7,7 +7,7 @@ use crate::types::{Tid, Ty, Types};
 
 impl Parser {
     /// `{...}` for a value of a type; the opening brace is next.
-    pub fn braced(&mut self, ty: Tid) -> Res<Expr> {
+    pub(crate) fn braced(&mut self, ty: Tid) -> Res<Expr> {
         self.enter()?;
         let at = self.at();
         self.require("{")?;
@@ -86,7 +86,7 @@ impl Parser {
     }
 
     /// One initialiser: in braces, or an expression.
-    pub fn initializer(&mut self, ty: Tid) -> Res<Expr> {
+    pub(crate) fn initializer(&mut self, ty: Tid) -> Res<Expr> {
         if self.is("{") {
             return self.braced(ty);
         }
@@ -99,7 +99,7 @@ impl Parser {
     }
 
     /// A struct from arguments in parentheses.
-    pub fn list_of(&mut self, ty: Tid, args: Vec<Expr>, at: Pos) -> Res<Expr> {
+    pub(crate) fn list_of(&mut self, ty: Tid, args: Vec<Expr>, at: Pos) -> Res<Expr> {
         let Ty::Struct(index) = self.types.get(ty) else { return fail(at, "not a struct") };
         let fields: Vec<Tid> = self.types.structs[index as usize].fields.iter().map(|f| f.ty).collect();
         if args.len() > fields.len() {

@@ -100,7 +100,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    pub fn new(tokens: Vec<Token>, version: u32) -> Self {
+    pub(crate) fn new(tokens: Vec<Token>, version: u32) -> Self {
         Self {
             tokens: tokens.into(),
             p: 0,
@@ -120,19 +120,19 @@ impl Parser {
         }
     }
 
-    pub fn peek(&self) -> &Token {
+    pub(crate) fn peek(&self) -> &Token {
         &self.tokens[self.p]
     }
 
-    pub fn peek_at(&self, ahead: usize) -> &Token {
+    pub(crate) fn peek_at(&self, ahead: usize) -> &Token {
         &self.tokens[(self.p + ahead).min(self.tokens.len() - 1)]
     }
 
-    pub fn at(&self) -> Pos {
+    pub(crate) fn at(&self) -> Pos {
         self.peek().at
     }
 
-    pub fn next(&mut self) -> Token {
+    pub(crate) fn next(&mut self) -> Token {
         let token = self.peek().clone();
         if token.tok != Tok::End {
             self.p += 1;
@@ -140,27 +140,27 @@ impl Parser {
         token
     }
 
-    pub fn is(&self, sign: &str) -> bool {
+    pub(crate) fn is(&self, sign: &str) -> bool {
         self.peek().is(sign)
     }
 
-    pub fn is_word(&self, word: &str) -> bool {
+    pub(crate) fn is_word(&self, word: &str) -> bool {
         self.peek().is_word(word)
     }
 
-    pub fn eat(&mut self, sign: &str) -> bool {
+    pub(crate) fn eat(&mut self, sign: &str) -> bool {
         let found = self.is(sign);
         self.p += usize::from(found);
         found
     }
 
-    pub fn eat_word(&mut self, word: &str) -> bool {
+    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
         let found = self.is_word(word);
         self.p += usize::from(found);
         found
     }
 
-    pub fn require(&mut self, sign: &str) -> Res<()> {
+    pub(crate) fn require(&mut self, sign: &str) -> Res<()> {
         if self.eat(sign) {
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl Parser {
         fail(self.at(), format!("expected '{sign}' before '{found}'"))
     }
 
-    pub fn word(&mut self) -> Res<(Rc<str>, Pos)> {
+    pub(crate) fn word(&mut self) -> Res<(Rc<str>, Pos)> {
         let token = self.next();
         match token.tok {
             Tok::Id(word) => Ok((word, token.at)),
@@ -176,7 +176,7 @@ impl Parser {
         }
     }
 
-    pub fn enter(&mut self) -> Res<()> {
+    pub(crate) fn enter(&mut self) -> Res<()> {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
             return fail(self.at(), format!("bracket nesting level exceeded maximum of {MAX_NESTING}"));
@@ -184,12 +184,12 @@ impl Parser {
         Ok(())
     }
 
-    pub fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.nesting -= 1;
     }
 
     /// Skips a bracketed range whose opening sign is next.
-    pub fn skip_balanced(&mut self) -> Res<()> {
+    pub(crate) fn skip_balanced(&mut self) -> Res<()> {
         let at = self.at();
         let mut depth = 0_u32;
         loop {
@@ -206,7 +206,7 @@ impl Parser {
         }
     }
 
-    pub fn node(&self, kind: Kind, ty: Tid, at: Pos, lv: Option<Lvalue>) -> Res<Expr> {
+    pub(crate) fn node(&self, kind: Kind, ty: Tid, at: Pos, lv: Option<Lvalue>) -> Res<Expr> {
         let depth = 1 + below(&kind);
         if depth > MAX_DEPTH {
             return fail(at, "expression is too deep");
@@ -214,15 +214,15 @@ impl Parser {
         Ok(Expr { kind, ty, at, lv, depth })
     }
 
-    pub fn value(&self, kind: Kind, ty: Tid, at: Pos) -> Res<Expr> {
+    pub(crate) fn value(&self, kind: Kind, ty: Tid, at: Pos) -> Res<Expr> {
         self.node(kind, ty, at, None)
     }
 
-    pub fn lookup(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn lookup(&self, name: &str) -> Option<&Entry> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
-    pub fn declare(&mut self, name: Rc<str>, entry: Entry, at: Pos) -> Res<()> {
+    pub(crate) fn declare(&mut self, name: Rc<str>, entry: Entry, at: Pos) -> Res<()> {
         // PANIC: the program's scope is never closed.
         let scope = self.scopes.last_mut().expect("a scope is open");
         if scope.contains_key(&name) && !matches!(scope[&name], Entry::Namespace) {
@@ -232,18 +232,18 @@ impl Parser {
         Ok(())
     }
 
-    pub fn new_var(&mut self, var: Var) -> VarId {
+    pub(crate) fn new_var(&mut self, var: Var) -> VarId {
         self.now.vars.push(var);
         (self.now.vars.len() - 1) as VarId
     }
 
     /// Kernels that a host may launch, in the order of the source.
-    pub fn kernels(&self) -> Vec<FnId> {
+    pub(crate) fn kernels(&self) -> Vec<FnId> {
         (0..self.functions.len()).filter(|f| self.functions[*f].kernel && self.functions[*f].body.is_some()).collect()
     }
 
     /// Parses everything.
-    pub fn program(&mut self) -> Res<()> {
+    pub(crate) fn program(&mut self) -> Res<()> {
         while self.peek().tok != Tok::End {
             self.top_level()?;
         }

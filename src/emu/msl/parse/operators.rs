@@ -33,7 +33,7 @@ impl Parser {
         fail(at, format!("invalid operands to binary expression ('{a}' and '{b}')"))
     }
 
-    pub fn operate(&mut self, op: Binary, left: Expr, right: Expr, at: Pos) -> Res<Expr> {
+    pub(crate) fn operate(&mut self, op: Binary, left: Expr, right: Expr, at: Pos) -> Res<Expr> {
         if let Some(call) = self.overloaded(sign_of(op), &[&left, &right])? {
             return Ok(call);
         }
@@ -73,7 +73,7 @@ impl Parser {
     }
 
     /// The type in which an operator computes; `None`: no such operator.
-    pub fn operand_type(&mut self, op: Binary, left: &Expr, right: &Expr) -> Option<Tid> {
+    pub(crate) fn operand_type(&mut self, op: Binary, left: &Expr, right: &Expr) -> Option<Tid> {
         let ((a, n), (b, m)) = (self.types.arith(left.ty)?, self.types.arith(right.ty)?);
         let scoped = |p: &Self, ty| matches!(p.types.get(ty), Ty::Enum(e) if p.types.enums[e as usize].scoped);
         if scoped(self, left.ty) || scoped(self, right.ty) {
@@ -128,7 +128,7 @@ impl Parser {
         }
     }
 
-    pub fn pointer_add(&mut self, pointer: Expr, index: Expr, minus: bool, at: Pos) -> Res<Expr> {
+    pub(crate) fn pointer_add(&mut self, pointer: Expr, index: Expr, minus: bool, at: Pos) -> Res<Expr> {
         let Ty::Ptr { to, .. } = self.types.get(pointer.ty) else { return self.invalid(&pointer, &index, at) };
         let scalar = self.types.arith(index.ty).filter(|(s, n)| s.is_int() && *n == 1);
         let Some((scalar, _)) = scalar else { return self.invalid(&pointer, &index, at) };
@@ -140,7 +140,7 @@ impl Parser {
         self.value(Kind::PtrAdd(Box::new(pointer), Box::new(index), minus), ty, at)
     }
 
-    pub fn choice(&mut self, test: Expr, yes: Expr, no: Expr, at: Pos) -> Res<Expr> {
+    pub(crate) fn choice(&mut self, test: Expr, yes: Expr, no: Expr, at: Pos) -> Res<Expr> {
         if matches!(self.types.get(test.ty), Ty::Vec(..)) {
             return fail(test.at, "the condition of ?: is a vector: use select");
         }
@@ -169,7 +169,7 @@ impl Parser {
     }
 
     /// Fails unless the expression may be stored to.
-    pub fn assignable(&self, place: &Expr, at: Pos) -> Res<Lvalue> {
+    pub(crate) fn assignable(&self, place: &Expr, at: Pos) -> Res<Lvalue> {
         let Some(lv) = place.lv else { return fail(at, "expression is not assignable") };
         if lv.constant {
             let name = self.types.name(place.ty);
@@ -178,7 +178,7 @@ impl Parser {
         Ok(lv)
     }
 
-    pub fn assign(&mut self, place: Expr, value: Expr, at: Pos) -> Res<Expr> {
+    pub(crate) fn assign(&mut self, place: Expr, value: Expr, at: Pos) -> Res<Expr> {
         let lv = self.assignable(&place, at)?;
         let ty = place.ty;
         if matches!(self.types.get(ty), Ty::Array(..)) {
@@ -192,7 +192,7 @@ impl Parser {
         self.node(Kind::Assign(Box::new(place), Box::new(value)), ty, at, Some(lv))
     }
 
-    pub fn compound(&mut self, place: Expr, op: Binary, value: Expr, at: Pos) -> Res<Expr> {
+    pub(crate) fn compound(&mut self, place: Expr, op: Binary, value: Expr, at: Pos) -> Res<Expr> {
         if let Some(call) = self.overloaded(&format!("{}=", sign_of(op)), &[&place, &value])? {
             return Ok(call);
         }
@@ -213,7 +213,7 @@ impl Parser {
         self.node(Kind::Compound(Box::new(place), op, Box::new(value), calc), ty, at, Some(lv))
     }
 
-    pub fn step(&mut self, place: Expr, up: bool, prefix: bool, at: Pos) -> Res<Expr> {
+    pub(crate) fn step(&mut self, place: Expr, up: bool, prefix: bool, at: Pos) -> Res<Expr> {
         let lv = self.assignable(&place, at)?;
         let ty = place.ty;
         match self.types.get(ty) {

@@ -8,7 +8,7 @@ use crate::types::{Scalar, Space, Tid, Ty, Types};
 use std::rc::Rc;
 
 impl Parser {
-    pub fn primary(&mut self) -> Res<Expr> {
+    pub(crate) fn primary(&mut self) -> Res<Expr> {
         let token = self.peek().clone();
         let at = token.at;
         match &token.tok {
@@ -34,7 +34,7 @@ impl Parser {
         }
     }
 
-    pub fn constant(&self, scalar: Scalar, bits: u64, at: Pos) -> Res<Expr> {
+    pub(crate) fn constant(&self, scalar: Scalar, bits: u64, at: Pos) -> Res<Expr> {
         self.value(Kind::Const(bits), Types::scalar_id(scalar), at)
     }
 
@@ -65,7 +65,7 @@ impl Parser {
         self.construct_from(spec.ty, args, at)
     }
 
-    pub fn construct_from(&mut self, ty: Tid, mut args: Vec<Expr>, at: Pos) -> Res<Expr> {
+    pub(crate) fn construct_from(&mut self, ty: Tid, mut args: Vec<Expr>, at: Pos) -> Res<Expr> {
         match self.types.get(ty) {
             _ if args.is_empty() => self.value(Kind::Zero, ty, at),
             Ty::Vec(scalar, lanes) | Ty::Packed(scalar, lanes) if args.len() > 1 => {
@@ -299,7 +299,7 @@ impl Parser {
     }
 
     /// `(a, b, c)`.
-    pub fn arguments(&mut self) -> Res<Vec<Expr>> {
+    pub(crate) fn arguments(&mut self) -> Res<Vec<Expr>> {
         self.require("(")?;
         let mut args = Vec::new();
         while !self.is(")") {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 impl Parser {
     /// `{ ... }`
-    pub fn block(&mut self) -> Res<Vec<Stmt>> {
+    pub(crate) fn block(&mut self) -> Res<Vec<Stmt>> {
         self.require("{")?;
         self.scopes.push(HashMap::new());
         let body = self.statements()?;
@@ -407,7 +407,7 @@ impl Parser {
         Ok(None)
     }
 
-    pub fn variable_type(&self, ty: Tid, name: &str, at: Pos) -> Res<()> {
+    pub(crate) fn variable_type(&self, ty: Tid, name: &str, at: Pos) -> Res<()> {
         let complete = match self.types.get(ty) {
             Ty::Struct(index) => self.types.structs[index as usize].complete,
             Ty::Array(_, count) => count > 0,
@@ -457,7 +457,7 @@ impl Parser {
     }
 
     /// Whether a reference may bind to a place.
-    pub fn check_reference(&self, place: &Expr, ty: Tid, space: Space, constant: bool, at: Pos) -> Res<()> {
+    pub(crate) fn check_reference(&self, place: &Expr, ty: Tid, space: Space, constant: bool, at: Pos) -> Res<()> {
         let Some(lv) = place.lv else { return fail(at, "reference cannot bind to a temporary") };
         if matches!(place.kind, Kind::Swizzle(..) | Kind::Element(..)) {
             return fail(at, "reference cannot bind to a vector element");

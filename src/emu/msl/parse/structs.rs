@@ -14,7 +14,7 @@ const MAX_STRUCT: u64 = 1 << 20;
 
 impl Parser {
     /// `struct S { ... }` or the name of one, behind `struct`.
-    pub fn struct_type(&mut self) -> Res<Tid> {
+    pub(crate) fn struct_type(&mut self) -> Res<Tid> {
         let at = self.at();
         let name = match &self.peek().tok {
             Tok::Id(word) => {
@@ -68,7 +68,7 @@ impl Parser {
     }
 
     /// The instance of a struct template whose arguments are next.
-    pub fn struct_of_template(&mut self, template: usize, at: Pos) -> Res<Tid> {
+    pub(crate) fn struct_of_template(&mut self, template: usize, at: Pos) -> Res<Tid> {
         let given = if self.is("<") { self.template_arguments()? } else { Vec::new() };
         let Some(args) = self.deduce_struct(template, &given)? else {
             let name = self.templates[template].name.clone();
@@ -257,12 +257,19 @@ impl Parser {
     }
 
     /// `object.name(args)`; the parenthesis is next.
-    pub fn call_method(&mut self, index: u32, object: Expr, name: &Rc<str>, at: Pos) -> Res<Expr> {
+    pub(crate) fn call_method(&mut self, index: u32, object: Expr, name: &Rc<str>, at: Pos) -> Res<Expr> {
         let args = self.arguments()?;
         self.call_member(index, object, name, args, at)
     }
 
-    pub fn call_member(&mut self, index: u32, object: Expr, name: &Rc<str>, args: Vec<Expr>, at: Pos) -> Res<Expr> {
+    pub(crate) fn call_member(
+        &mut self,
+        index: u32,
+        object: Expr,
+        name: &Rc<str>,
+        args: Vec<Expr>,
+        at: Pos,
+    ) -> Res<Expr> {
         let candidates = self.methods.get(&(index, name.clone())).cloned().unwrap_or_default();
         let lv = object.lv.unwrap_or(Self::temporary_lvalue());
         let this = Some((lv.space, lv.constant));
@@ -279,7 +286,7 @@ impl Parser {
     }
 
     /// `object(args)`
-    pub fn call_object(&mut self, object: Expr, at: Pos) -> Res<Expr> {
+    pub(crate) fn call_object(&mut self, object: Expr, at: Pos) -> Res<Expr> {
         let name: Rc<str> = "operator()".into();
         match self.types.get(object.ty) {
             Ty::Struct(index) if self.methods.contains_key(&(index, name.clone())) => {
@@ -293,7 +300,7 @@ impl Parser {
     }
 
     /// The variable behind `this`.
-    pub fn this_object(&mut self, at: Pos) -> Res<Expr> {
+    pub(crate) fn this_object(&mut self, at: Pos) -> Res<Expr> {
         let Some(var) = self.now.vars.first().filter(|v| &*v.name == "this") else {
             return fail(at, "invalid use of 'this' outside of a member function");
         };
@@ -303,7 +310,7 @@ impl Parser {
     }
 
     /// The first parameter of a member function.
-    pub fn this_parameter(&mut self, (of, space, constant): (u32, Space, bool)) -> u32 {
+    pub(crate) fn this_parameter(&mut self, (of, space, constant): (u32, Space, bool)) -> u32 {
         let ty = self.types.id(Ty::Struct(of));
         self.new_var(crate::tree::Var {
             name: "this".into(),

@@ -51,7 +51,7 @@ struct Aside {
 
 impl Parser {
     /// `template <typename T, int N = 4> ...`
-    pub fn template_declaration(&mut self) -> Res<()> {
+    pub(crate) fn template_declaration(&mut self) -> Res<()> {
         let params = self.template_parameters()?;
         let start = self.p;
         if self.is_word("struct") || self.is_word("class") {
@@ -82,12 +82,18 @@ impl Parser {
         Ok(())
     }
 
-    pub fn add_template(&mut self, name: Rc<str>, params: Vec<Parameter>, start: usize, of: Option<u32>) -> usize {
+    pub(crate) fn add_template(
+        &mut self,
+        name: Rc<str>,
+        params: Vec<Parameter>,
+        start: usize,
+        of: Option<u32>,
+    ) -> usize {
         self.templates.push(Template { name, params, start, around: HashMap::new(), of, instances: Vec::new() });
         self.templates.len() - 1
     }
 
-    pub fn template_parameters(&mut self) -> Res<Vec<Parameter>> {
+    pub(crate) fn template_parameters(&mut self) -> Res<Vec<Parameter>> {
         self.p += 1;
         self.require("<")?;
         let mut params = Vec::new();
@@ -149,7 +155,7 @@ impl Parser {
     }
 
     /// The name of a function whose types may be unknown yet: the word before the first parenthesis.
-    pub fn templated_name(&mut self) -> Res<(Rc<str>, Pos)> {
+    pub(crate) fn templated_name(&mut self) -> Res<(Rc<str>, Pos)> {
         let mut last = None;
         loop {
             let token = self.peek().clone();
@@ -186,7 +192,7 @@ impl Parser {
     }
 
     /// Skips to behind a body or a semicolon.
-    pub fn skip_declaration(&mut self) -> Res<()> {
+    pub(crate) fn skip_declaration(&mut self) -> Res<()> {
         loop {
             match self.peek().tok {
                 Tok::End => return fail(self.at(), "expected ';' or a body at end of file"),
@@ -206,7 +212,7 @@ impl Parser {
     }
 
     /// `<float, 4>`
-    pub fn template_arguments(&mut self) -> Res<Vec<Argument>> {
+    pub(crate) fn template_arguments(&mut self) -> Res<Vec<Argument>> {
         self.require("<")?;
         self.enter()?;
         let mut args = Vec::new();
@@ -243,7 +249,7 @@ impl Parser {
     }
 
     /// Names of a template's arguments; those without one stand for themselves.
-    pub fn bind(&self, template: usize, args: &[Option<Argument>]) -> HashMap<Rc<str>, Entry> {
+    pub(crate) fn bind(&self, template: usize, args: &[Option<Argument>]) -> HashMap<Rc<str>, Entry> {
         let mut scope = HashMap::new();
         for (n, param) in self.templates[template].params.iter().enumerate() {
             let entry = match args.get(n).copied().flatten() {
@@ -263,7 +269,12 @@ impl Parser {
     }
 
     /// All arguments: what is given, what follows from the call, defaults.
-    pub fn deduce(&mut self, template: usize, explicit: &[Argument], args: &[Expr]) -> Res<Option<Vec<Argument>>> {
+    pub(crate) fn deduce(
+        &mut self,
+        template: usize,
+        explicit: &[Argument],
+        args: &[Expr],
+    ) -> Res<Option<Vec<Argument>>> {
         let count = self.templates[template].params.len();
         if explicit.len() > count {
             return Ok(None);
@@ -288,7 +299,11 @@ impl Parser {
         self.defaults_of(template, found)
     }
 
-    pub fn defaults_of(&mut self, template: usize, mut found: Vec<Option<Argument>>) -> Res<Option<Vec<Argument>>> {
+    pub(crate) fn defaults_of(
+        &mut self,
+        template: usize,
+        mut found: Vec<Option<Argument>>,
+    ) -> Res<Option<Vec<Argument>>> {
         for n in 0..found.len() {
             if found[n].is_some() {
                 continue;
@@ -392,7 +407,7 @@ impl Parser {
     }
 
     /// Remembers one more instance, within the limit.
-    pub fn count_instance(&mut self, at: Pos) -> Res<()> {
+    pub(crate) fn count_instance(&mut self, at: Pos) -> Res<()> {
         self.instances += 1;
         if self.instances > 16 * MAX_INSTANCES || self.functions.len() > MAX_INSTANCES as usize {
             return fail(at, "too many template instantiations");
@@ -400,7 +415,13 @@ impl Parser {
         self.enter()
     }
 
-    pub fn instance(&mut self, template: usize, args: &[Argument], this: Option<(Space, bool)>, at: Pos) -> Res<FnId> {
+    pub(crate) fn instance(
+        &mut self,
+        template: usize,
+        args: &[Argument],
+        this: Option<(Space, bool)>,
+        at: Pos,
+    ) -> Res<FnId> {
         let known = self.templates[template].instances.iter().find(|i| i.0 == args && i.1 == this);
         if let Some(known) = known {
             return Ok(known.2);
@@ -433,7 +454,7 @@ impl Parser {
     }
 
     /// `template [[host_name("x")]] kernel void f<float>(device float*);`
-    pub fn explicit_instantiation(&mut self) -> Res<()> {
+    pub(crate) fn explicit_instantiation(&mut self) -> Res<()> {
         let at = self.next().at;
         let traits = self.function_attributes()?;
         let spec = self.spec()?;

@@ -123,7 +123,7 @@ const QUALIFIERS: &[&str] = &[
 
 impl Parser {
     /// Whether a declaration or a type may start `ahead` tokens from here.
-    pub fn is_type_at(&self, ahead: usize) -> bool {
+    pub(crate) fn is_type_at(&self, ahead: usize) -> bool {
         let mut ahead = ahead;
         // `metal::float4`, `::metal::vec<...>`
         loop {
@@ -153,12 +153,12 @@ impl Parser {
         QUALIFIERS.contains(&&**word) || builtin_type(word).is_some()
     }
 
-    pub fn is_namespace(&self, word: &str) -> bool {
+    pub(crate) fn is_namespace(&self, word: &str) -> bool {
         matches!(word, "metal" | "fast" | "precise" | "simd") || matches!(self.lookup(word), Some(Entry::Namespace))
     }
 
     /// Skips `metal::` and the like.
-    pub fn skip_namespaces(&mut self) {
+    pub(crate) fn skip_namespaces(&mut self) {
         loop {
             let named = matches!(&self.peek().tok, Tok::Id(w) if self.is_namespace(w));
             if self.is("::") {
@@ -172,7 +172,7 @@ impl Parser {
     }
 
     /// `const device float`: qualifiers and one type in any order.
-    pub fn spec(&mut self) -> Res<Spec> {
+    pub(crate) fn spec(&mut self) -> Res<Spec> {
         let start = self.at();
         let mut spec =
             Spec { ty: Types::VOID, space: None, constant: false, constexpr: false, auto: false, is_static: false };
@@ -323,7 +323,7 @@ impl Parser {
         Some(index)
     }
 
-    pub fn array_of(&mut self, of: Tid, count: i64, at: Pos) -> Res<Ty> {
+    pub(crate) fn array_of(&mut self, of: Tid, count: i64, at: Pos) -> Res<Ty> {
         let size = self.types.size(of).saturating_mul(u64::try_from(count).unwrap_or(u64::MAX));
         if count < 1 {
             return fail(at, format!("array of {count} elements"));
@@ -335,7 +335,7 @@ impl Parser {
     }
 
     /// A type without a name: of a cast, of `sizeof`, of a template's argument.
-    pub fn type_name(&mut self) -> Res<Tid> {
+    pub(crate) fn type_name(&mut self) -> Res<Tid> {
         let spec = self.spec()?;
         let declared = self.declarator(&spec)?;
         if let Some(name) = declared.name {
@@ -345,7 +345,7 @@ impl Parser {
     }
 
     /// `* const p`, `&r`, `a[4][N]`.
-    pub fn declarator(&mut self, spec: &Spec) -> Res<Declared> {
+    pub(crate) fn declarator(&mut self, spec: &Spec) -> Res<Declared> {
         let mut declared = Declared {
             name: None,
             at: self.at(),

@@ -20,11 +20,11 @@ pub(crate) struct CopyEngine {
 }
 
 impl CopyEngine {
-    pub fn new(facts: &'static ChipFacts) -> Self {
+    pub(crate) fn new(facts: &'static ChipFacts) -> Self {
         Self { facts, methods: Methods::default(), pending: Vec::new() }
     }
 
-    pub fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<(), Cause> {
+    pub(crate) fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<(), Cause> {
         let actions = self.methods.write(method, value).map_err(Cause::CopyMethod)?;
         for action in actions.into_iter().flatten() {
             match action {
@@ -49,7 +49,7 @@ impl CopyEngine {
         Ok(())
     }
 
-    pub fn drain(&mut self, site: Site<'_>) -> Result<(), Cause> {
+    pub(crate) fn drain(&mut self, site: Site<'_>) -> Result<(), Cause> {
         for work in std::mem::take(&mut self.pending) {
             site.busy(|| run(site, work))?;
         }

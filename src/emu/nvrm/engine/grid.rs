@@ -59,7 +59,7 @@ pub(crate) struct ComputeEngine {
 }
 
 impl ComputeEngine {
-    pub fn new(facts: &'static ChipFacts) -> Self {
+    pub(crate) fn new(facts: &'static ChipFacts) -> Self {
         Self {
             facts,
             methods: Methods::default(),
@@ -73,7 +73,7 @@ impl ComputeEngine {
         }
     }
 
-    pub fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<(), Cause> {
+    pub(crate) fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<(), Cause> {
         match method {
             // Waits for the grids before it drops their lines.
             INVALIDATE_SHADER_CACHES => return self.drain(site),
@@ -148,7 +148,7 @@ impl ComputeEngine {
         Ok(Semaphore { va, payload: payload.into(), wide: false, timestamp }.write(site)?)
     }
 
-    pub fn drain(&mut self, site: Site<'_>) -> Result<(), Cause> {
+    pub(crate) fn drain(&mut self, site: Site<'_>) -> Result<(), Cause> {
         for qmd in std::mem::take(&mut self.pending) {
             self.chain(site, qmd)?;
         }

@@ -44,7 +44,7 @@ pub(crate) struct Host {
 type Run<T> = Result<T, Box<Stop>>;
 
 impl Host {
-    pub fn new(facts: &'static ChipFacts) -> Self {
+    pub(crate) fn new(facts: &'static ChipFacts) -> Self {
         Self {
             facts,
             methods: Methods::default(),
@@ -57,7 +57,7 @@ impl Host {
     }
 
     /// Runs the entry at `get`; after the last one, all deferred work.
-    pub fn step(&mut self, site: Site<'_>, get: u32, put: u32) -> Run<()> {
+    pub(crate) fn step(&mut self, site: Site<'_>, get: u32, put: u32) -> Run<()> {
         let at = |cause| Box::new(Stop { cause, entry: get, push_buffer: None, method: None });
         let entries = site.channel.setup.entries;
         if put >= entries {

@@ -43,7 +43,7 @@ pub(crate) struct Inline {
 
 impl Inline {
     /// Handles a write; false if the method is not of this unit.
-    pub fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<bool, Cause> {
+    pub(crate) fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<bool, Cause> {
         match method {
             LINE_LENGTH_IN => self.line_bytes = value,
             LINE_COUNT => self.lines = value,

@@ -25,17 +25,17 @@ use std::fmt;
 
 /// Codes of errors, as the notifier's info32 and the kernel log's Xid: docs/nv.md 6.
 pub(crate) mod code {
-    pub const NO_METHOD: u32 = 11;
-    pub const GR_EXCEPTION: u32 = 13;
-    pub const MMU_FAULT: u32 = 31;
-    pub const PBDMA: u32 = 32;
-    pub const RESET_CHANNEL: u32 = 43;
-    pub const PREEMPTIVE_REMOVAL: u32 = 45;
-    pub const CLASS_ERROR: u32 = 69;
-    pub const OFF_THE_BUS: u32 = 79;
+    pub(crate) const NO_METHOD: u32 = 11;
+    pub(crate) const GR_EXCEPTION: u32 = 13;
+    pub(crate) const MMU_FAULT: u32 = 31;
+    pub(crate) const PBDMA: u32 = 32;
+    pub(crate) const RESET_CHANNEL: u32 = 43;
+    pub(crate) const PREEMPTIVE_REMOVAL: u32 = 45;
+    pub(crate) const CLASS_ERROR: u32 = 69;
+    pub(crate) const OFF_THE_BUS: u32 = 79;
     /// Exceptions of a copy engine: not in a row.
     #[must_use]
-    pub fn copy_engine(index: u32) -> u32 {
+    pub(crate) fn copy_engine(index: u32) -> u32 {
         match index {
             0..=2 => 39 + index,
             3..=5 => 70 + index - 3,
@@ -82,7 +82,7 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// The access that failed, if that is what it was.
-    pub fn page_fault(&self) -> Option<VmFault> {
+    pub(crate) fn page_fault(&self) -> Option<VmFault> {
         match self {
             Self::Memory(fault) | Self::Compute(ComputeFault::Memory { fault, .. }) => Some(*fault),
             _ => None,
@@ -90,7 +90,7 @@ impl Cause {
     }
 
     /// The contents of the notifier.
-    pub fn code(&self, engine_type: u32) -> u32 {
+    pub(crate) fn code(&self, engine_type: u32) -> u32 {
         let copy = super::channel::copy_engine_index(engine_type);
         match self {
             Self::Memory(_) | Self::Compute(ComputeFault::Memory { .. }) => code::MMU_FAULT,
@@ -106,7 +106,7 @@ impl Cause {
     }
 
     /// Whether hardware might have done it.
-    pub fn is_unmodelled(&self) -> bool {
+    pub(crate) fn is_unmodelled(&self) -> bool {
         match self {
             Self::NotModelled(_) | Self::Compute(ComputeFault::Refused(_)) => true,
             Self::Qmd { error, .. } => matches!(error, qmd::ParseError::Unsupported { .. }),

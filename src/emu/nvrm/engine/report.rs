@@ -16,7 +16,7 @@ pub(crate) struct Semaphore {
 
 impl Semaphore {
     /// Writes it: the time first, as a reader polls the payload.
-    pub fn write(&self, site: Site<'_>) -> Result<(), VmFault> {
+    pub(crate) fn write(&self, site: Site<'_>) -> Result<(), VmFault> {
         const TIME: u64 = 8;
         if self.timestamp {
             let ns = if site.gpu.has(Defect::ClockZero) { 0 } else { site.gpu.clock.ns() };

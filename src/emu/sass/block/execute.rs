@@ -38,7 +38,7 @@ struct Part {
 
 impl Prepared {
     /// A run with the numbers of its instructions, and of the one after it.
-    pub fn new(run: Arc<Run>, (indices, next): (&[u32], Option<u32>), machine: &Machine) -> Prepared {
+    pub(crate) fn new(run: Arc<Run>, (indices, next): (&[u32], Option<u32>), machine: &Machine) -> Prepared {
         let mut from = 0;
         let part = |piece: &Piece| {
             let all = &indices[from..from + piece.count() as usize];

@@ -39,14 +39,14 @@ pub(super) enum Bool {
 }
 
 impl Bool {
-    pub fn not(self) -> Bool {
+    pub(crate) fn not(self) -> Bool {
         match self {
             Bool::All(b) => Bool::All(!b),
             Bool::Lanes(u) => Bool::Lanes(u.not()),
         }
     }
 
-    pub fn and(self, other: Bool) -> Bool {
+    pub(crate) fn and(self, other: Bool) -> Bool {
         match (self, other) {
             (Bool::All(true), x) | (x, Bool::All(true)) => x,
             (Bool::All(false), _) | (_, Bool::All(false)) => Bool::All(false),
@@ -54,7 +54,7 @@ impl Bool {
         }
     }
 
-    pub fn or(self, other: Bool) -> Bool {
+    pub(crate) fn or(self, other: Bool) -> Bool {
         match (self, other) {
             (Bool::All(false), x) | (x, Bool::All(false)) => x,
             (Bool::All(true), _) | (_, Bool::All(true)) => Bool::All(true),
@@ -62,7 +62,7 @@ impl Bool {
         }
     }
 
-    pub fn xor(self, other: Bool) -> Bool {
+    pub(crate) fn xor(self, other: Bool) -> Bool {
         match (self, other) {
             (Bool::All(a), Bool::All(b)) => Bool::All(a != b),
             (Bool::All(true), x) | (x, Bool::All(true)) => x.not(),
@@ -72,7 +72,7 @@ impl Bool {
     }
 
     /// `a` where it is true, `b` elsewhere.
-    pub fn pick(&self, a: UOp, b: UOp) -> UOp {
+    pub(crate) fn pick(&self, a: UOp, b: UOp) -> UOp {
         match self {
             Bool::All(true) => a,
             Bool::All(false) => b,
@@ -92,7 +92,7 @@ pub(super) struct Load {
 
 impl Load {
     /// A lane's address.
-    pub fn address_of(&self, warp: &Warp, lane: usize) -> u64 {
+    pub(crate) fn address_of(&self, warp: &Warp, lane: usize) -> u64 {
         let Address { base, wide, scale, uniform, offset } = self.address;
         let plus = uniform.map_or(0, |u| {
             let word = |u: usize| u64::from(warp.uniform[u & 255]);
@@ -141,12 +141,12 @@ fn scalar(buffer: u8, first: usize) -> Cell {
 
 impl State {
     /// A constant in each lane.
-    pub fn word(&self, bits: u32) -> UOp {
+    pub(crate) fn word(&self, bits: u32) -> UOp {
         UOp::constant(DType::U32.vec(self.lanes), i64::from(bits))
     }
 
     /// The bits of a source, no modifier applied. None: it cannot be read here.
-    pub fn raw(&mut self, i: &In) -> Option<UOp> {
+    pub(crate) fn raw(&mut self, i: &In) -> Option<UOp> {
         Some(match i.src {
             Src::R(255) | Src::U(255) => self.word(0),
             Src::R(r) if self.lanes == LANES => self.cells.read(register(r)),
@@ -158,7 +158,7 @@ impl State {
     }
 
     /// A pair's low and high words.
-    pub fn raw_pair(&mut self, i: &In) -> Option<[UOp; 2]> {
+    pub(crate) fn raw_pair(&mut self, i: &In) -> Option<[UOp; 2]> {
         let next = match i.src {
             Src::R(255) | Src::U(255) => i.src,
             Src::R(r) => Src::R(r + 1),
@@ -170,7 +170,7 @@ impl State {
     }
 
     /// A word of a constant bank.
-    pub fn constant(&mut self, bank: u8, offset: i64) -> Option<UOp> {
+    pub(crate) fn constant(&mut self, bank: u8, offset: i64) -> Option<UOp> {
         let known = self.constants.iter().position(|c| *c == (bank, offset));
         let at = known.unwrap_or(self.constants.len());
         if known.is_none() {
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// An integer source: negated or complemented according to its modifiers.
-    pub fn int(&mut self, i: &In) -> Option<UOp> {
+    pub(crate) fn int(&mut self, i: &In) -> Option<UOp> {
         let raw = self.raw(i)?;
         Some(match (i.neg, i.not) {
             (true, _) => self.word(0).binary(Op::Sub, &raw),
@@ -190,7 +190,7 @@ impl State {
     }
 
     /// Writes where the guard is true. None: not possible here.
-    pub fn write(&mut self, d: Dst, value: UOp) -> Option<()> {
+    pub(crate) fn write(&mut self, d: Dst, value: UOp) -> Option<()> {
         let cell = match d {
             Dst::R(255) | Dst::U(255) => return Some(()),
             Dst::R(r) if self.lanes == LANES => register(r),
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// Writes a pair of registers.
-    pub fn write_pair(&mut self, d: Dst, [low, high]: [UOp; 2]) -> Option<()> {
+    pub(crate) fn write_pair(&mut self, d: Dst, [low, high]: [UOp; 2]) -> Option<()> {
         self.write(d, low)?;
         match d {
             Dst::R(255) | Dst::U(255) => Some(()),
@@ -216,7 +216,7 @@ impl State {
     }
 
     /// A predicate in the current instruction's lanes. None: a vector's predicate in the uniform datapath.
-    pub fn predicate(&mut self, p: PSrc) -> Option<Bool> {
+    pub(crate) fn predicate(&mut self, p: PSrc) -> Option<Bool> {
         let value = match p {
             PSrc { index: 7, .. } => Bool::All(true),
             PSrc { uniform: false, index, .. } if self.lanes == LANES => self.vector_predicate(index),
@@ -243,7 +243,7 @@ impl State {
     }
 
     /// Writes a predicate where the guard is true. None: not possible here.
-    pub fn set_predicate(&mut self, p: PDst, value: Bool) -> Option<()> {
+    pub(crate) fn set_predicate(&mut self, p: PDst, value: Bool) -> Option<()> {
         if p.index == 7 {
             return Some(());
         }
@@ -267,35 +267,35 @@ impl State {
     }
 
     /// Of a block for whole warps, or for paths of some lanes; to be checked by strict mode or not.
-    pub fn new(some_lanes: bool, strict: bool) -> State {
+    pub(crate) fn new(some_lanes: bool, strict: bool) -> State {
         State { some_lanes, strict, ..State::default() }
     }
 
     /// Whether a predicate was written in the block.
-    pub fn has_written(&self, p: PSrc) -> bool {
+    pub(crate) fn has_written(&self, p: PSrc) -> bool {
         let file = if p.uniform { &self.uniform_predicates } else { &self.predicates };
         p.index != 7 && file[usize::from(p.index)].is_some()
     }
 
     /// Whether another instruction may have too many constants or loads.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.constants.len() + 4 > CONSTANTS || self.loads.len() == RANGES
     }
 
     /// A word of [`EXTRA`].
-    pub fn extra(&self, at: usize) -> UOp {
+    pub(crate) fn extra(&self, at: usize) -> UOp {
         self.cells.read(scalar(EXTRA, at))
     }
 
     /// The lanes in which the current instruction is executed.
-    pub fn active(&self) -> Bool {
+    pub(crate) fn active(&self) -> Bool {
         let executing = if self.some_lanes { Bool::Lanes(mask_of(&self.extra(EXECUTING))) } else { Bool::All(true) };
         executing.and(self.guard.clone().unwrap_or(Bool::All(true)))
     }
 
     /// The instruction is executed, and what follows it, if this is true in all lanes where it is active; else the
     /// block ends before it.
-    pub fn require(&mut self, held: Bool) {
+    pub(crate) fn require(&mut self, held: Bool) {
         let wrong = self.active().and(held.not());
         self.store();
         if let Bool::Lanes(wrong) = wrong {
@@ -332,7 +332,7 @@ impl State {
     }
 
     /// The block.
-    pub fn finish(mut self) -> Block {
+    pub(crate) fn finish(mut self) -> Block {
         self.store();
         self.cells.finish(BUFFERS, self.loads.len())
     }

@@ -42,23 +42,23 @@ pub const MAX_DWORDS: usize = 1 + 0x4000;
 /// Opcodes, in the kernel's spelling.
 #[allow(missing_docs)]
 pub(crate) mod op {
-    pub const PACKET3_NOP: u32 = 0x10;
-    pub const PACKET3_DISPATCH_DIRECT: u32 = 0x15;
-    pub const PACKET3_DISPATCH_INDIRECT: u32 = 0x16;
-    pub const PACKET3_ATOMIC_MEM: u32 = 0x1e;
-    pub const PACKET3_COND_EXEC: u32 = 0x22;
-    pub const PACKET3_PRED_EXEC: u32 = 0x23;
-    pub const PACKET3_WRITE_DATA: u32 = 0x37;
-    pub const PACKET3_WAIT_REG_MEM: u32 = 0x3c;
-    pub const PACKET3_INDIRECT_BUFFER: u32 = 0x3f;
-    pub const PACKET3_COPY_DATA: u32 = 0x40;
-    pub const PACKET3_EVENT_WRITE: u32 = 0x46;
-    pub const PACKET3_RELEASE_MEM: u32 = 0x49;
-    pub const PACKET3_DMA_DATA: u32 = 0x50;
-    pub const PACKET3_ACQUIRE_MEM: u32 = 0x58;
-    pub const PACKET3_SET_SH_REG: u32 = 0x76;
-    pub const PACKET3_SET_UCONFIG_REG: u32 = 0x79;
-    pub const PACKET3_WAIT_REG_MEM64: u32 = 0x93;
+    pub(crate) const PACKET3_NOP: u32 = 0x10;
+    pub(crate) const PACKET3_DISPATCH_DIRECT: u32 = 0x15;
+    pub(crate) const PACKET3_DISPATCH_INDIRECT: u32 = 0x16;
+    pub(crate) const PACKET3_ATOMIC_MEM: u32 = 0x1e;
+    pub(crate) const PACKET3_COND_EXEC: u32 = 0x22;
+    pub(crate) const PACKET3_PRED_EXEC: u32 = 0x23;
+    pub(crate) const PACKET3_WRITE_DATA: u32 = 0x37;
+    pub(crate) const PACKET3_WAIT_REG_MEM: u32 = 0x3c;
+    pub(crate) const PACKET3_INDIRECT_BUFFER: u32 = 0x3f;
+    pub(crate) const PACKET3_COPY_DATA: u32 = 0x40;
+    pub(crate) const PACKET3_EVENT_WRITE: u32 = 0x46;
+    pub(crate) const PACKET3_RELEASE_MEM: u32 = 0x49;
+    pub(crate) const PACKET3_DMA_DATA: u32 = 0x50;
+    pub(crate) const PACKET3_ACQUIRE_MEM: u32 = 0x58;
+    pub(crate) const PACKET3_SET_SH_REG: u32 = 0x76;
+    pub(crate) const PACKET3_SET_UCONFIG_REG: u32 = 0x79;
+    pub(crate) const PACKET3_WAIT_REG_MEM64: u32 = 0x93;
 }
 
 /// One packet. Variable-length packets borrow their values from the parsed dwords, or from the caller.

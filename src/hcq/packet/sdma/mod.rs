@@ -24,21 +24,21 @@ const HDR_SUB: Field = field(0, 8, 15);
 /// Opcodes, in the kernel's spelling.
 #[allow(missing_docs)]
 pub(crate) mod op {
-    pub const SDMA_OP_NOP: u32 = 0;
-    pub const SDMA_OP_COPY: u32 = 1;
-    pub const SDMA_OP_WRITE: u32 = 2;
-    pub const SDMA_OP_INDIRECT: u32 = 4;
-    pub const SDMA_OP_FENCE: u32 = 5;
-    pub const SDMA_OP_TRAP: u32 = 6;
-    pub const SDMA_OP_POLL_REGMEM: u32 = 8;
-    pub const SDMA_OP_ATOMIC: u32 = 10;
-    pub const SDMA_OP_CONST_FILL: u32 = 11;
-    pub const SDMA_OP_TIMESTAMP: u32 = 13;
-    pub const SDMA_OP_GCR: u32 = 17;
-    pub const SDMA_OP_DUMMY_TRAP: u32 = 32;
-    pub const SDMA_SUBOP_COPY_LINEAR: u32 = 0;
-    pub const SDMA_SUBOP_TIMESTAMP_GET_GLOBAL: u32 = 2;
-    pub const SDMA_SUBOP_USER_GCR: u32 = 1;
+    pub(crate) const SDMA_OP_NOP: u32 = 0;
+    pub(crate) const SDMA_OP_COPY: u32 = 1;
+    pub(crate) const SDMA_OP_WRITE: u32 = 2;
+    pub(crate) const SDMA_OP_INDIRECT: u32 = 4;
+    pub(crate) const SDMA_OP_FENCE: u32 = 5;
+    pub(crate) const SDMA_OP_TRAP: u32 = 6;
+    pub(crate) const SDMA_OP_POLL_REGMEM: u32 = 8;
+    pub(crate) const SDMA_OP_ATOMIC: u32 = 10;
+    pub(crate) const SDMA_OP_CONST_FILL: u32 = 11;
+    pub(crate) const SDMA_OP_TIMESTAMP: u32 = 13;
+    pub(crate) const SDMA_OP_GCR: u32 = 17;
+    pub(crate) const SDMA_OP_DUMMY_TRAP: u32 = 32;
+    pub(crate) const SDMA_SUBOP_COPY_LINEAR: u32 = 0;
+    pub(crate) const SDMA_SUBOP_TIMESTAMP_GET_GLOBAL: u32 = 2;
+    pub(crate) const SDMA_SUBOP_USER_GCR: u32 = 1;
 }
 
 /// The engine's version, which determines the packet formats.

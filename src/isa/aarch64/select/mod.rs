@@ -54,17 +54,17 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub fn new(elem: u16, lanes: u16) -> Shape {
+    pub(crate) fn new(elem: u16, lanes: u16) -> Shape {
         let parts = (elem * lanes).div_ceil(VECTOR_BYTES).max(1);
         Shape { elem, lanes, per: if parts > 1 { VECTOR_BYTES / elem } else { lanes }, parts }
     }
 
-    pub fn of(dt: DType) -> Shape {
+    pub(crate) fn of(dt: DType) -> Shape {
         Shape::new(dt.scalar.size_bytes() as u16, dt.lanes)
     }
 
     /// Bytes of a part that hold lanes.
-    pub fn part_bytes(&self) -> u16 {
+    pub(crate) fn part_bytes(&self) -> u16 {
         self.per * self.elem
     }
 }
@@ -191,7 +191,7 @@ impl Select<'_> {
     }
 
     /// A node's value, emitted now if it waited; then into the level of the node, before the open levels above it.
-    pub fn val(&mut self, u: &UOp) -> Res<Val> {
+    pub(crate) fn val(&mut self, u: &UOp) -> Res<Val> {
         if let Op::Const = u.op() {
             return self.constant(u);
         }
@@ -215,7 +215,7 @@ impl Select<'_> {
     }
 
     /// Gives a node that is not in the list a value.
-    pub fn bind(&mut self, u: &UOp, v: Val) {
+    pub(crate) fn bind(&mut self, u: &UOp, v: Val) {
         self.bound.insert(u.clone(), v);
     }
 
@@ -286,52 +286,52 @@ impl Select<'_> {
 
     // --- registers and instructions ---
 
-    pub fn put(&mut self, inst: Inst) {
+    pub(crate) fn put(&mut self, inst: Inst) {
         self.levels[self.cur].insts.push(inst);
     }
 
-    pub fn gpr(&mut self) -> VReg {
+    pub(crate) fn gpr(&mut self) -> VReg {
         self.func.vreg(mir::CLASS_G)
     }
 
-    pub fn vec(&mut self) -> VReg {
+    pub(crate) fn vec(&mut self) -> VReg {
         self.func.vreg(mir::CLASS_V)
     }
 
     /// Emits a row into a new general register.
-    pub fn g(&mut self, row: &'static Row, sources: &[VReg], numbers: &[i64]) -> VReg {
+    pub(crate) fn g(&mut self, row: &'static Row, sources: &[VReg], numbers: &[i64]) -> VReg {
         let dst = self.gpr();
         self.into(row, dst, sources, numbers);
         dst
     }
 
     /// Emits a row into a new vector register.
-    pub fn v(&mut self, row: &'static Row, sources: &[VReg], numbers: &[i64]) -> VReg {
+    pub(crate) fn v(&mut self, row: &'static Row, sources: &[VReg], numbers: &[i64]) -> VReg {
         let dst = self.vec();
         self.into(row, dst, sources, numbers);
         dst
     }
 
     /// Emits a row that writes a register.
-    pub fn into(&mut self, row: &'static Row, dst: VReg, sources: &[VReg], numbers: &[i64]) {
+    pub(crate) fn into(&mut self, row: &'static Row, dst: VReg, sources: &[VReg], numbers: &[i64]) {
         let regs: Regs = [dst].iter().chain(sources).copied().collect();
         self.put(Inst::new(What::Row(row), &regs, numbers));
     }
 
     /// Emits a row that reads and writes its first register.
-    pub fn modify(&mut self, row: &'static Row, dst: VReg, sources: &[VReg], numbers: &[i64]) {
+    pub(crate) fn modify(&mut self, row: &'static Row, dst: VReg, sources: &[VReg], numbers: &[i64]) {
         let regs: Regs = [dst].iter().chain(sources).copied().collect();
         self.put(Inst::new(What::Row(row), &regs, numbers).modify());
     }
 
     /// A copy of a register.
-    pub fn copy(&mut self, from: VReg) -> VReg {
+    pub(crate) fn copy(&mut self, from: VReg) -> VReg {
         let to = self.func.vreg(self.func.class(from));
         self.copy_to(to, from);
         to
     }
 
-    pub fn copy_to(&mut self, to: VReg, from: VReg) {
+    pub(crate) fn copy_to(&mut self, to: VReg, from: VReg) {
         let class = self.func.class(to);
         self.put(mir::copy(class, to, from));
     }
@@ -354,7 +354,7 @@ impl Select<'_> {
     }
 
     /// A general register with a constant.
-    pub fn const_gpr(&mut self, v: i64) -> VReg {
+    pub(crate) fn const_gpr(&mut self, v: i64) -> VReg {
         if let Some(r) = self.const_gprs.get(&v) {
             return *r;
         }
@@ -365,7 +365,7 @@ impl Select<'_> {
     }
 
     /// A vector register with the same bits in each lane.
-    pub fn const_vec(&mut self, bits: u64, elem: u16) -> VReg {
+    pub(crate) fn const_vec(&mut self, bits: u64, elem: u16) -> VReg {
         let mut bytes = [0; 16];
         for lane in bytes.chunks_exact_mut(elem as usize) {
             lane.copy_from_slice(&bits.to_le_bytes()[..elem as usize]);
@@ -374,7 +374,7 @@ impl Select<'_> {
     }
 
     /// A vector register with these bytes.
-    pub fn const_bytes(&mut self, bytes: [u8; 16]) -> VReg {
+    pub(crate) fn const_bytes(&mut self, bytes: [u8; 16]) -> VReg {
         if let Some(r) = self.const_vecs.get(&bytes) {
             return *r;
         }

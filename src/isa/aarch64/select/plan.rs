@@ -17,7 +17,7 @@ pub(in super::super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(program: &Program, pos: &Memo<u32>) -> Res<Plan> {
+    pub(crate) fn new(program: &Program, pos: &Memo<u32>) -> Res<Plan> {
         let n = program.uops.len();
         let mut p = Plan { depth: vec![0; n], mutable: vec![false; n], wait: vec![false; n] };
         let mut depth = 0u32;
@@ -48,7 +48,7 @@ impl Plan {
     }
 
     /// Whether the node's code is made when it is used.
-    pub fn waits(&self, p: usize) -> bool {
+    pub(crate) fn waits(&self, p: usize) -> bool {
         self.wait[p]
     }
 }

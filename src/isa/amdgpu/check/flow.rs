@@ -26,11 +26,11 @@ pub(crate) struct Touch {
 }
 
 impl Touch {
-    pub fn overlaps(&self, o: &Touch) -> bool {
+    pub(crate) fn overlaps(&self, o: &Touch) -> bool {
         self.bank == o.bank && self.first < o.first + o.count && o.first < self.first + self.count
     }
 
-    pub fn same_registers(&self, o: &Touch) -> bool {
+    pub(crate) fn same_registers(&self, o: &Touch) -> bool {
         (self.bank, self.first, self.count) == (o.bank, o.first, o.count)
     }
 }
@@ -49,25 +49,25 @@ pub(crate) struct At {
 }
 
 impl At {
-    pub fn is_vector(&self) -> bool {
+    pub(crate) fn is_vector(&self) -> bool {
         matches!(self.unit, Unit::Valu | Unit::Trans | Unit::Matrix)
     }
 
     /// Uses the vector memory path, LDS not included.
-    pub fn is_memory(&self) -> bool {
+    pub(crate) fn is_memory(&self) -> bool {
         matches!(self.unit, Unit::Global | Unit::Flat | Unit::Scratch | Unit::Buffer)
     }
 
-    pub fn reads_any(&self, t: &Touch) -> bool {
+    pub(crate) fn reads_any(&self, t: &Touch) -> bool {
         self.reads.iter().any(|r| r.overlaps(t))
     }
 
-    pub fn writes_any(&self, t: &Touch) -> bool {
+    pub(crate) fn writes_any(&self, t: &Touch) -> bool {
         self.writes.iter().any(|r| r.overlaps(t))
     }
 
     /// The number that the instruction carries (of two operands the second).
-    pub fn immediate(&self) -> u32 {
+    pub(crate) fn immediate(&self) -> u32 {
         let number = |o: &Operand| if let Operand::Int(v) = o { Some(*v as u32 & 0xffff) } else { None };
         self.inst.operands.iter().rev().find_map(number).unwrap_or(0)
     }
@@ -81,7 +81,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub fn read(target: Target, text: &[u8]) -> Result<Code, CheckError> {
+    pub(crate) fn read(target: Target, text: &[u8]) -> Result<Code, CheckError> {
         let words: Vec<u32> = text.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect();
         let mut found: BTreeMap<usize, (At, Vec<usize>)> = BTreeMap::new();
         let mut open = vec![0usize];
@@ -109,13 +109,13 @@ impl Code {
         Ok(Code { all: linked.collect(), target })
     }
 
-    pub fn text(&self, k: usize) -> String {
+    pub(crate) fn text(&self, k: usize) -> String {
         print(self.target, &self.all[k].inst).unwrap_or_else(|_| self.all[k].name.into())
     }
 
     /// Walks all paths from the successor of instruction `from`. `visit` gets each instruction with the state on the
     /// path and returns how to continue, or that this path is done. No instruction is visited twice in one state.
-    pub fn walk<S: Clone + Eq + std::hash::Hash>(
+    pub(crate) fn walk<S: Clone + Eq + std::hash::Hash>(
         &self,
         from: usize,
         start: S,

@@ -11,34 +11,34 @@ pub(super) type Codes = SmallVec<[Code; 1]>;
 impl Select<'_> {
     // --- registers ---
 
-    pub fn vgpr(&mut self, words: u8) -> VReg {
+    pub(crate) fn vgpr(&mut self, words: u8) -> VReg {
         self.func.vreg(mir::class_of(VGPR, words))
     }
 
-    pub fn sgpr(&mut self, words: u8) -> VReg {
+    pub(crate) fn sgpr(&mut self, words: u8) -> VReg {
         self.func.vreg(mir::class_of(SGPR, words))
     }
 
-    pub fn v_part(&mut self, words: u8) -> Part {
+    pub(crate) fn v_part(&mut self, words: u8) -> Part {
         Part { reg: self.vgpr(words), sub: 0, words }
     }
 
-    pub fn s_part(&mut self, words: u8) -> Part {
+    pub(crate) fn s_part(&mut self, words: u8) -> Part {
         Part { reg: self.sgpr(words), sub: 0, words }
     }
 
     /// A new lane mask.
-    pub fn mask_part(&mut self) -> Part {
+    pub(crate) fn mask_part(&mut self) -> Part {
         let words = self.target.mask_words();
         self.s_part(words)
     }
 
-    pub fn is_scalar_part(&self, part: Part) -> bool {
+    pub(crate) fn is_scalar_part(&self, part: Part) -> bool {
         mir::class_shape(self.func.class(part.reg)).0 == SGPR
     }
 
     /// The same for all threads (of masks: all ones or all zeros).
-    pub fn is_uniform(&self, src: Src) -> bool {
+    pub(crate) fn is_uniform(&self, src: Src) -> bool {
         match src {
             Src::Bits(_) => true,
             Src::Part(p) => self.is_scalar_part(p),
@@ -47,7 +47,7 @@ impl Select<'_> {
     }
 
     /// The register for the next result.
-    pub fn result(&mut self, words: u8) -> Part {
+    pub(crate) fn result(&mut self, words: u8) -> Part {
         match self.wanted.take() {
             Some(p) if p.words == words => p,
             _ => self.v_part(words),
@@ -57,7 +57,7 @@ impl Select<'_> {
     // --- operands ---
 
     /// Word `k` of a value; a constant has zeros after its second.
-    pub fn word(&self, src: Src, k: u8) -> Src {
+    pub(crate) fn word(&self, src: Src, k: u8) -> Src {
         match src {
             Src::Bits(b) => Src::Bits(b.checked_shr(32 * u32::from(k)).unwrap_or(0) & 0xffff_ffff),
             Src::Part(p) => Src::Part(Part { sub: p.sub + k, words: 1, ..p }),
@@ -66,7 +66,7 @@ impl Select<'_> {
     }
 
     /// A 32-bit source.
-    pub fn opd(&self, src: Src) -> Opd {
+    pub(crate) fn opd(&self, src: Src) -> Opd {
         match src {
             Src::Part(p) | Src::Packed { word: p, .. } => Opd::Part(p),
             Src::Bits(b) => Opd::Given(Operand::Lit(b as u32)),
@@ -74,7 +74,7 @@ impl Select<'_> {
     }
 
     /// A 64-bit integer source: inline constants stay, others go to scalar registers.
-    pub fn opd_wide(&mut self, src: Src) -> Res<Opd> {
+    pub(crate) fn opd_wide(&mut self, src: Src) -> Res<Opd> {
         match src {
             Src::Bits(b) if (-16..=64).contains(&(b as i64)) => Ok(Opd::Given(Operand::Int(b as i64))),
             Src::Bits(b) => Ok(Opd::Part(self.const_reg(b, 2, SGPR)?)),
@@ -83,7 +83,7 @@ impl Select<'_> {
     }
 
     /// A double source.
-    pub fn opd_f64(&mut self, src: Src) -> Res<Opd> {
+    pub(crate) fn opd_f64(&mut self, src: Src) -> Res<Opd> {
         let Src::Bits(b) = src else { return Ok(self.opd(src)) };
         let short = [0.5f64, 1.0, 2.0, 4.0].iter().any(|f| f64::from_bits(b).abs() == *f) || b == 0;
         let literal = b & 0xffff_ffff == 0 && !self.chip().is_gfx9();
@@ -94,7 +94,7 @@ impl Select<'_> {
     }
 
     /// A lane mask as an operand.
-    pub fn opd_mask(&self, src: Src) -> Opd {
+    pub(crate) fn opd_mask(&self, src: Src) -> Opd {
         match src {
             Src::Bits(b) => Opd::Given(Operand::Int(if b == 0 { 0 } else { -1 })),
             src => self.opd(src),
@@ -102,7 +102,7 @@ impl Select<'_> {
     }
 
     /// A register of a file that holds a constant; made in the body.
-    pub fn const_reg(&mut self, bits: u64, words: u8, file: u8) -> Res<Part> {
+    pub(crate) fn const_reg(&mut self, bits: u64, words: u8, file: u8) -> Res<Part> {
         if let Some(reg) = self.consts.get(&(bits, words, file)) {
             return Ok(Part { reg: *reg, sub: 0, words });
         }
@@ -121,7 +121,7 @@ impl Select<'_> {
     }
 
     /// The value in vector registers.
-    pub fn in_vgpr(&mut self, src: Src, words: u8) -> Res<Part> {
+    pub(crate) fn in_vgpr(&mut self, src: Src, words: u8) -> Res<Part> {
         match src {
             Src::Part(p) if !self.is_scalar_part(p) => Ok(p),
             Src::Packed { word, .. } => Ok(word),
@@ -131,7 +131,7 @@ impl Select<'_> {
     }
 
     /// A copy of registers; of scalar ones too it is in vector registers.
-    pub fn copy(&mut self, from: Part) -> Res<Part> {
+    pub(crate) fn copy(&mut self, from: Part) -> Res<Part> {
         let mask = self.agreed.contains(&from.reg) || self.is_mask(from);
         let to = if mask { self.mask_part() } else { self.v_part(from.words) };
         self.copy_to(to, Src::Part(from))?;
@@ -144,7 +144,7 @@ impl Select<'_> {
     }
 
     /// Copies a value into registers.
-    pub fn copy_to(&mut self, to: Part, from: Src) -> Res<()> {
+    pub(crate) fn copy_to(&mut self, to: Part, from: Src) -> Res<()> {
         let scalar = self.is_scalar_part(to);
         let (_, have) = mir::class_shape(self.func.class(to.reg));
         let whole_from =
@@ -168,12 +168,12 @@ impl Select<'_> {
     // --- instructions ---
 
     /// The operation of a mask's width.
-    pub fn mask_op(&self, one: Op, two: Op) -> Op {
+    pub(crate) fn mask_op(&self, one: Op, two: Op) -> Op {
         if self.target.mask_words() == 1 { one } else { two }
     }
 
     /// Emits operations as one instruction.
-    pub fn put(&mut self, codes: Codes) -> &mut Inst {
+    pub(crate) fn put(&mut self, codes: Codes) -> &mut Inst {
         self.put_kind(codes, Kind::Plain)
     }
 
@@ -194,30 +194,30 @@ impl Select<'_> {
     }
 
     /// Emits one operation, made encodable first.
-    pub fn run(&mut self, code: Code) -> Res<&mut Inst> {
+    pub(crate) fn run(&mut self, code: Code) -> Res<&mut Inst> {
         let code = self.legal(code)?;
         Ok(self.put(smallvec![code]))
     }
 
     /// Emits operations that must stay together, each made encodable first.
-    pub fn run_all(&mut self, codes: Vec<Code>) -> Res<&mut Inst> {
+    pub(crate) fn run_all(&mut self, codes: Vec<Code>) -> Res<&mut Inst> {
         let codes: Codes = codes.into_iter().map(|c| self.legal(c)).collect::<Res<_>>()?;
         Ok(self.put(codes))
     }
 
     /// An operation on 32-bit sources into a new vector register.
-    pub fn v(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
+    pub(crate) fn v(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
         let to = self.v_part(1);
         self.v_to(op, to, srcs)
     }
 
     /// The last operation of a node's lane: its result goes to the requested register.
-    pub fn fin(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
+    pub(crate) fn fin(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
         let to = self.result(1);
         self.v_to(op, to, srcs)
     }
 
-    pub fn v_to(&mut self, op: Op, to: Part, srcs: &[Src]) -> Res<Src> {
+    pub(crate) fn v_to(&mut self, op: Op, to: Part, srcs: &[Src]) -> Res<Src> {
         let mut opds: SmallVec<[Opd; 5]> = smallvec![to.into()];
         opds.extend(srcs.iter().map(|s| self.opd(*s)));
         self.run(Code { op, opds, mods: Default::default() })?;
@@ -225,7 +225,7 @@ impl Select<'_> {
     }
 
     /// A scalar operation into a new scalar register.
-    pub fn s(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
+    pub(crate) fn s(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
         let to = self.s_part(1);
         let mut opds: SmallVec<[Opd; 5]> = smallvec![to.into()];
         opds.extend(srcs.iter().map(|s| self.opd(*s)));
@@ -234,7 +234,7 @@ impl Select<'_> {
     }
 
     /// Moves constants and scalar registers to other registers until the operation can be encoded.
-    pub fn legal(&mut self, mut code: Code) -> Res<Code> {
+    pub(crate) fn legal(&mut self, mut code: Code) -> Res<Code> {
         code.op = super::super::finish::names::on(self.target.chip, code.op);
         let mut scalars_too = false;
         loop {
@@ -297,12 +297,12 @@ impl Select<'_> {
     }
 
     /// A register for unused results: NULL, or a spare one where there is none.
-    pub fn nowhere(&self) -> Operand {
+    pub(crate) fn nowhere(&self) -> Operand {
         if self.chip().is_gfx9() { self.target.mask(mir::SPARE_SGPR) } else { NULL }
     }
 
     /// The kernel argument pointer: never given out.
-    pub fn kernarg() -> Operand {
+    pub(crate) fn kernarg() -> Operand {
         Operand::Reg(Reg::new(File::Sgpr, 0, 2))
     }
 }

@@ -121,23 +121,23 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub fn new(op: Op, opds: &[Opd]) -> Code {
+    pub(crate) fn new(op: Op, opds: &[Opd]) -> Code {
         Code { op, opds: opds.into(), mods: Modifiers::default() }
     }
 
-    pub fn offset(mut self, bytes: i32) -> Code {
+    pub(crate) fn offset(mut self, bytes: i32) -> Code {
         self.mods.offset = bytes;
         self
     }
 
     /// Negates sources by their bits.
-    pub fn neg(mut self, mask: u8) -> Code {
+    pub(crate) fn neg(mut self, mask: u8) -> Code {
         self.mods.neg = mask;
         self
     }
 
     /// What the operation does with operand `k`.
-    pub fn access(&self, chip: Chip, k: usize) -> Access {
+    pub(crate) fn access(&self, chip: Chip, k: usize) -> Access {
         let row: Option<&Row> = self.op.rows(chip).next();
         row.and_then(|r| r.slots.get(k)).map_or(Access::Read, |s| s.access)
     }
@@ -155,21 +155,21 @@ pub(crate) struct Inst {
 
 impl Inst {
     /// A label or another place without operands.
-    pub fn bare(flow: Flow) -> Inst {
+    pub(crate) fn bare(flow: Flow) -> Inst {
         Inst { codes: smallvec![], regs: smallvec![], flow, kind: Kind::Plain }
     }
 
-    pub fn label(l: Label) -> Inst {
+    pub(crate) fn label(l: Label) -> Inst {
         Inst::bare(Flow::Label(l))
     }
 
-    pub fn kind(mut self, kind: Kind) -> Inst {
+    pub(crate) fn kind(mut self, kind: Kind) -> Inst {
         self.kind = kind;
         self
     }
 
     /// Ties a register operand (or an implied one) to VCC.
-    pub fn in_vcc(mut self, reg: VReg, role: Role) -> Inst {
+    pub(crate) fn in_vcc(mut self, reg: VReg, role: Role) -> Inst {
         let vcc = Constraint::Fixed(PReg { file: SGPR, index: VCC_INDEX });
         match self.regs.iter_mut().find(|r| r.vreg == reg) {
             Some(r) => r.constraint = vcc,
@@ -179,7 +179,7 @@ impl Inst {
     }
 
     /// The allocator's operand for a part, read or written.
-    pub fn index_of(&self, reg: VReg, writes: bool) -> Option<usize> {
+    pub(crate) fn index_of(&self, reg: VReg, writes: bool) -> Option<usize> {
         let same = |r: &RegOperand| r.vreg == reg;
         let exact = |r: &RegOperand| same(r) && if writes { r.role.writes() } else { r.role.reads() };
         self.regs.iter().position(exact).or_else(|| self.regs.iter().position(same))

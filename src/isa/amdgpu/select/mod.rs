@@ -166,7 +166,7 @@ impl Select<'_> {
     }
 
     /// Emits a node's value into the current level.
-    pub fn make(&mut self, p: usize) -> Res<Val> {
+    pub(crate) fn make(&mut self, p: usize) -> Res<Val> {
         let u = self.uops[p].clone();
         let home = self.home(p, &u);
         let v = self.compute(&u, home.as_deref())?;
@@ -177,7 +177,7 @@ impl Select<'_> {
     }
 
     /// Copies lanes that must not stay where they are: a register that changes later, or a requested tuple.
-    pub fn settle(&mut self, p: usize, u: &UOp, mut v: Val, home: Option<&[Part]>) -> Res<Val> {
+    pub(crate) fn settle(&mut self, p: usize, u: &UOp, mut v: Val, home: Option<&[Part]>) -> Res<Val> {
         if matches!(u.op(), Op::Acc | Op::After) {
             return Ok(v);
         }
@@ -199,7 +199,7 @@ impl Select<'_> {
     }
 
     /// Registers for the lanes of a node whose value is needed in tuples.
-    pub fn home(&mut self, p: usize, u: &UOp) -> Option<Vec<Part>> {
+    pub(crate) fn home(&mut self, p: usize, u: &UOp) -> Option<Vec<Part>> {
         if !self.plan.tuple[p] || matches!(u.op(), Op::Load | Op::After | Op::Const) {
             return None;
         }
@@ -216,7 +216,7 @@ impl Select<'_> {
     }
 
     /// A node's value.
-    pub fn val(&mut self, u: &UOp) -> Res<Val> {
+    pub(crate) fn val(&mut self, u: &UOp) -> Res<Val> {
         if u.op() == Op::Const {
             return self.constant(u);
         }
@@ -233,7 +233,7 @@ impl Select<'_> {
     }
 
     /// A node's value with no lane packed.
-    pub fn plain(&mut self, u: &UOp) -> Res<Val> {
+    pub(crate) fn plain(&mut self, u: &UOp) -> Res<Val> {
         let v = self.val(u)?;
         if !v.iter().any(|s| matches!(s, Src::Packed { .. })) {
             return Ok(v);
@@ -345,7 +345,7 @@ impl Select<'_> {
     }
 
     /// 32-bit registers of a value; a bool's are those of a mask.
-    pub fn words(&self, t: Scalar) -> u8 {
+    pub(crate) fn words(&self, t: Scalar) -> u8 {
         match t {
             Scalar::Bool => self.target.mask_words(),
             t if t.size_bytes() == 8 => 2,
@@ -353,20 +353,20 @@ impl Select<'_> {
         }
     }
 
-    pub fn chip(&self) -> Chip {
+    pub(crate) fn chip(&self) -> Chip {
         self.target.chip
     }
 
-    pub fn exec(&self) -> Operand {
+    pub(crate) fn exec(&self) -> Operand {
         self.target.exec()
     }
 
-    pub fn unsupported(&self, u: &UOp, why: &'static str) -> CompileError {
+    pub(crate) fn unsupported(&self, u: &UOp, why: &'static str) -> CompileError {
         let dtype = if u.op().is_comparison() { u.src()[0].dtype() } else { u.dtype() };
         CompileError::Unsupported { op: u.op(), dtype, why }
     }
 
-    pub fn malformed(&self, why: String) -> CompileError {
+    pub(crate) fn malformed(&self, why: String) -> CompileError {
         CompileError::Malformed(why)
     }
 }

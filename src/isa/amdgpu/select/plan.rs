@@ -17,7 +17,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(program: &Program, pos: &UMap<u32>) -> Res<Plan> {
+    pub(crate) fn new(program: &Program, pos: &UMap<u32>) -> Res<Plan> {
         let uops = &program.uops;
         let n = uops.len();
         let mut plan =

@@ -292,7 +292,7 @@ impl Key {
 
     /// Whether both are the same slot in the same role.
     #[inline]
-    pub const fn is(self, other: Key) -> bool {
+    pub(crate) const fn is(self, other: Key) -> bool {
         self.0 == other.0
     }
 

@@ -61,7 +61,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub fn of(elem: u16, lanes: u16, arch: Arch) -> Shape {
+    pub(crate) fn of(elem: u16, lanes: u16, arch: Arch) -> Shape {
         let max = arch.vector_bytes();
         let total = elem * lanes;
         let parts = total.div_ceil(max).max(1);
@@ -75,7 +75,7 @@ impl Shape {
     }
 
     /// Bytes of a part that hold lanes.
-    pub fn part_bytes(&self) -> u16 {
+    pub(crate) fn part_bytes(&self) -> u16 {
         self.per * self.elem
     }
 }
@@ -221,7 +221,7 @@ impl Select<'_> {
     }
 
     /// A node's value, emitted now if it waited; then into the level of the node, before the open levels above it.
-    pub fn val(&mut self, u: &UOp) -> Res<Val> {
+    pub(crate) fn val(&mut self, u: &UOp) -> Res<Val> {
         if let Op::Const = u.op() {
             return self.constant(u);
         }
@@ -247,7 +247,7 @@ impl Select<'_> {
     }
 
     /// Gives a node that is not in the list a value.
-    pub fn bind(&mut self, u: &UOp, v: Val) {
+    pub(crate) fn bind(&mut self, u: &UOp, v: Val) {
         self.bound.insert(u.clone(), v);
     }
 
@@ -327,29 +327,29 @@ impl Select<'_> {
 
     // --- registers and instructions ---
 
-    pub fn put(&mut self, inst: Inst) {
+    pub(crate) fn put(&mut self, inst: Inst) {
         self.levels[self.cur].insts.push(inst);
     }
 
-    pub fn gpr(&mut self) -> VReg {
+    pub(crate) fn gpr(&mut self) -> VReg {
         self.func.vreg(mir::CLASS_G)
     }
 
-    pub fn vec(&mut self, w: Width) -> VReg {
+    pub(crate) fn vec(&mut self, w: Width) -> VReg {
         self.func.vreg(mir::vec_class(w))
     }
 
-    pub fn shape(&self, dt: DType) -> Shape {
+    pub(crate) fn shape(&self, dt: DType) -> Shape {
         Shape::of(dt.scalar.size_bytes() as u16, dt.lanes, self.arch)
     }
 
     /// Whether this level has AVX-512.
-    pub fn wide(&self) -> bool {
+    pub(crate) fn wide(&self) -> bool {
         self.arch == Arch::Avx512
     }
 
     /// The operands of a form from inputs, in order.
-    pub fn operands(form: &Form, dst: Option<VReg>, ins: &[In]) -> SmallVec<[Opd; 4]> {
+    pub(crate) fn operands(form: &Form, dst: Option<VReg>, ins: &[In]) -> SmallVec<[Opd; 4]> {
         let mut kinds = form.kinds.iter().copied();
         let mut ops: SmallVec<[Opd; 4]> = smallvec![];
         let all = dst.map(In::R).into_iter().chain(ins.iter().copied());
@@ -368,23 +368,23 @@ impl Select<'_> {
     }
 
     /// The form of a row for this level.
-    pub fn form(&self, row: &Row, w: Width) -> Res<(Form, Code)> {
+    pub(crate) fn form(&self, row: &Row, w: Width) -> Res<(Form, Code)> {
         row.form(self.arch, w).ok_or(IselError::Internal("an operation that the feature level lacks"))
     }
 
     /// Whether this level has the operation at this width.
-    pub fn has(&self, row: &Row, w: Width) -> bool {
+    pub(crate) fn has(&self, row: &Row, w: Width) -> bool {
         row.form(self.arch, w).is_some()
     }
 
     /// An instruction of a row with a destination.
-    pub fn inst(&self, row: &Row, w: Width, dst: VReg, ins: &[In]) -> Res<Inst> {
+    pub(crate) fn inst(&self, row: &Row, w: Width, dst: VReg, ins: &[In]) -> Res<Inst> {
         let form = self.form(row, w)?;
         Ok(Inst::new(form, &Self::operands(&form.0, Some(dst), ins)))
     }
 
     /// Emits an operation into a new register.
-    pub fn def(&mut self, row: &Row, w: Width, ins: &[In]) -> Res<VReg> {
+    pub(crate) fn def(&mut self, row: &Row, w: Width, ins: &[In]) -> Res<VReg> {
         let (form, _) = self.form(row, w)?;
         let dst = self.func.vreg(class_of(form.kinds[0]));
         let inst = self.inst(row, w, dst, ins)?;
@@ -393,28 +393,28 @@ impl Select<'_> {
     }
 
     /// Emits an operation that overwrites a register.
-    pub fn into(&mut self, row: &Row, w: Width, dst: VReg, ins: &[In]) -> Res<()> {
+    pub(crate) fn into(&mut self, row: &Row, w: Width, dst: VReg, ins: &[In]) -> Res<()> {
         let inst = self.inst(row, w, dst, ins)?;
         self.put(inst);
         Ok(())
     }
 
     /// Emits an operation that reads and writes its first operand.
-    pub fn modify(&mut self, row: &Row, w: Width, dst: VReg, ins: &[In]) -> Res<()> {
+    pub(crate) fn modify(&mut self, row: &Row, w: Width, dst: VReg, ins: &[In]) -> Res<()> {
         let inst = self.inst(row, w, dst, ins)?.modify();
         self.put(inst);
         Ok(())
     }
 
     /// A copy of a register of a class.
-    pub fn copy(&mut self, from: VReg) -> VReg {
+    pub(crate) fn copy(&mut self, from: VReg) -> VReg {
         let class = self.func.class(from);
         let to = self.func.vreg(class);
         self.copy_to(to, from);
         to
     }
 
-    pub fn copy_to(&mut self, to: VReg, from: VReg) {
+    pub(crate) fn copy_to(&mut self, to: VReg, from: VReg) {
         let class = self.func.class(to);
         let inst = if class == mir::CLASS_G {
             Inst::new((gpr::two(gpr::MOV, true), Code::INVALID), &[Opd::Reg(to, b'q'), Opd::Reg(from, b'q')])
@@ -452,7 +452,7 @@ impl Select<'_> {
     }
 
     /// A general register with a constant.
-    pub fn const_gpr(&mut self, v: i64) -> VReg {
+    pub(crate) fn const_gpr(&mut self, v: i64) -> VReg {
         let key = (v as u64, 0, 0);
         if let Some(r) = self.const_regs.get(&key) {
             return *r;
@@ -473,7 +473,7 @@ impl Select<'_> {
     }
 
     /// A vector register with the same bits in each lane.
-    pub fn const_vec(&mut self, bits: u64, elem: u16, w: Width) -> Res<VReg> {
+    pub(crate) fn const_vec(&mut self, bits: u64, elem: u16, w: Width) -> Res<VReg> {
         let class = mir::vec_class(w);
         let key = (bits, elem, class.0);
         if let Some(r) = self.const_regs.get(&key) {
@@ -489,7 +489,7 @@ impl Select<'_> {
     }
 
     /// The instruction that writes a constant to every lane of a register.
-    pub fn const_inst(&mut self, dst: VReg, bits: u64, elem: u16, w: Width) -> Res<Inst> {
+    pub(crate) fn const_inst(&mut self, dst: VReg, bits: u64, elem: u16, w: Width) -> Res<Inst> {
         use super::rows::*;
         let all = if elem == 8 { u64::MAX } else { (1 << (8 * elem)) - 1 };
         if bits & all == 0 {
@@ -508,7 +508,7 @@ impl Select<'_> {
     }
 
     /// A vector register with these bytes.
-    pub fn const_bytes(&mut self, bytes: &[u8], w: Width) -> Res<VReg> {
+    pub(crate) fn const_bytes(&mut self, bytes: &[u8], w: Width) -> Res<VReg> {
         let at = self.pooled(bytes, bytes.len() as u32);
         let key = (u64::from(at), u16::MAX, mir::vec_class(w).0);
         if let Some(r) = self.const_regs.get(&key) {

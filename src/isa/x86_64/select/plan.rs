@@ -22,7 +22,7 @@ pub(in super::super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(program: &Program, pos: &Memo<u32>, arch: Arch) -> Res<Plan> {
+    pub(crate) fn new(program: &Program, pos: &Memo<u32>, arch: Arch) -> Res<Plan> {
         let uops = &program.uops;
         let n = uops.len();
         let mut p = Plan {
@@ -81,7 +81,7 @@ impl Plan {
     }
 
     /// Whether the node's code is made when it is used.
-    pub fn waits(&self, p: usize) -> bool {
+    pub(crate) fn waits(&self, p: usize) -> bool {
         self.wait[p]
     }
 

@@ -17,7 +17,7 @@ pub(super) enum Src {
 
 impl Src {
     /// The input of part k.
-    pub fn part(&self, k: usize, shape: &Shape) -> In {
+    pub(crate) fn part(&self, k: usize, shape: &Shape) -> In {
         match self {
             Src::Regs(r) => In::R(r[k]),
             Src::Mem(m) if m.broadcast => In::M(*m),

@@ -33,7 +33,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    pub fn merge(&mut self, other: &Before) {
+    pub(crate) fn merge(&mut self, other: &Before) {
         // One of two results is enough to separate: that of the other path is found when the first is gone.
         self.matrix = match (self.matrix.take(), other.matrix.clone()) {
             (Some(a), Some(b)) => Some(a.start.min(b.start)..a.end.max(b.end)),
@@ -42,7 +42,7 @@ impl Before {
         self.compared |= other.compared;
     }
 
-    pub fn clashes(&self, next: &InstFacts) -> bool {
+    pub(crate) fn clashes(&self, next: &InstFacts) -> bool {
         let source = |u: &&Use| matches!(u.slot, 1 | 2);
         let matrix = self
             .matrix
@@ -51,7 +51,7 @@ impl Before {
         matrix || self.compared && next.name.starts_with("v_permlane")
     }
 
-    pub fn pass(&mut self, inst: &InstFacts) {
+    pub(crate) fn pass(&mut self, inst: &InstFacts) {
         if inst.is_vector() {
             let matrix = inst.unit == Unit::Matrix;
             self.matrix = inst.writes.first().filter(|_| matrix).map(|w| w.regs.clone());

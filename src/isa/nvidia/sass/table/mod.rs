@@ -2,10 +2,13 @@
 //! form and for each value of a modifier.
 
 #[rustfmt::skip]
+#[allow(unreachable_pub, reason = "generated")]
 mod fields;
 #[rustfmt::skip]
+#[allow(unreachable_pub, reason = "generated")]
 mod legal;
 #[rustfmt::skip]
+#[allow(unreachable_pub, reason = "generated")]
 mod lists;
 #[rustfmt::skip]
 pub mod mods;

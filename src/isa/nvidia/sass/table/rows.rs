@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 829] = [
+pub(crate) static FORMS: [Form; 829] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "", &[], &[]),
     form(
         "ARRIVES",
