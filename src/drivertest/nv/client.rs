@@ -6,8 +6,7 @@
 pub(crate) use super::channel::{Channel, ENTRIES};
 pub(crate) use super::code;
 pub(crate) use super::methods::{acquire, copy, release, windows};
-pub(crate) use super::outcome::refused_as;
-pub(crate) use super::outcome::{outcome, refused, want};
+pub(crate) use super::outcome::{outcome, refused, refused_as, want};
 use crate::bench::{Bench, forget_one};
 use crate::case::{Problem, Step, holds, same};
 use bytemuck::Pod;
