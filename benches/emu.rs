@@ -1,5 +1,6 @@
 //! Lane operations a second of the software compute units and multiprocessors, on one thread, with strict mode on and
-//! off, and translated to code of this machine. Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
+//! off, and translated to code of this machine. Budget: >= 50 M lane operations/s a core. Run with
+//! `cargo bench --bench emu`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::emu::amdgpu::{Chip, Dispatch, HotCode, PlainBus, SharedBytes, Strict, run_hot};

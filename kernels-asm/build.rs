@@ -1,7 +1,7 @@
 //! Assembles `x86_64/*.s` into object files under `OUT_DIR`, for `lib.rs` to include as bytes.
 //!
-//! They are not linked into the library: its own loader places them, as it does with generated code. Other hosts than x86-64
-//! Linux get an empty list; there is nothing to assemble then.
+//! They are not linked into the library: its own loader places them, as it does with generated code. Other hosts than
+//! x86-64 Linux get an empty list; there is nothing to assemble then.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -1,5 +1,5 @@
-//! Peak-rate kernels for NVIDIA's chips whose text follows from a row of a table: chains of multiply-adds in a type, and
-//! multiplies on a warp's matrix unit.
+//! Peak-rate kernels for NVIDIA's chips whose text follows from a row of a table: chains of multiply-adds in a type,
+//! and multiplies on a warp's matrix unit.
 //!
 //! A chain is x -> b - x with the factor -1 in a register: after an even number of steps it is where it began, so that
 //! every result is known exactly and the registers' bits change with each step. `out[thread]` is the sum of the chains,

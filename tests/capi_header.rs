@@ -1,5 +1,5 @@
-//! The header of libdoorbell only grows: what a caller has compiled against stays. `tests/data/capi/doorbell-1.h` is the
-//! header as it was frozen for ABI version 1; a change that breaks callers needs a new version, and a new file.
+//! The header of libdoorbell only grows: what a caller has compiled against stays. `tests/data/capi/doorbell-1.h` is
+//! the header as it was frozen for ABI version 1; a change that breaks callers needs a new version, and a new file.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -83,7 +83,8 @@ fn sections_that_share_their_bytes_are_refused() {
     let text = headers + 64;
     let len = file.len() as u64;
     for (field, value) in [(24, 0), (32, len)] {
-        file[text + field..text + field + 8].copy_from_slice(&u64::to_le_bytes(value)); // sh_offset, sh_size: the whole file
+        // sh_offset, sh_size: the whole file
+        file[text + field..text + field + 8].copy_from_slice(&u64::to_le_bytes(value));
     }
     assert!(matches!(elf::link(&file), Err(ElfError::Overlap { .. })));
 }

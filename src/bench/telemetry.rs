@@ -1,8 +1,8 @@
 //! What the system says of the CPU beside a measurement: clocks (cpufreq), energy (RAPL), temperatures (hwmon), where
 //! the files are there and readable. GPUs say it by their drivers (`Device::state`).
 //!
-//! Source: Linux's documentation of sysfs: `cpufreq/scaling_cur_freq` in kHz, `powercap/*/energy_uj` in microjoules that
-//! wrap, `hwmon*/temp*_input` in thousandths of a degree.
+//! Source: Linux's documentation of sysfs: `cpufreq/scaling_cur_freq` in kHz, `powercap/*/energy_uj` in microjoules
+//! that wrap, `hwmon*/temp*_input` in thousandths of a degree.
 
 use serde::Serialize;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Devices that are measured at the same time: the samples of a case begin when all of them have warmed up, and a device
-//! that has its samples goes on working until the others have theirs.
+//! Devices that are measured at the same time: the samples of a case begin when all of them have warmed up, and a
+//! device that has its samples goes on working until the others have theirs.
 //!
 //! Layer: below `measure`; `run` makes one for each case.
 

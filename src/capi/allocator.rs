@@ -33,8 +33,8 @@ fn of_caller() -> Option<(Allocate, Free)> {
     Some(unsafe { (std::mem::transmute::<usize, Allocate>(allocate), std::mem::transmute::<usize, Free>(free)) })
 }
 
-// SAFETY: blocks come from the system's allocator or from the caller's functions, of which the header asks the same; all
-// blocks of the process come from the same one.
+// SAFETY: blocks come from the system's allocator or from the caller's functions, of which the header asks the same;
+// all blocks of the process come from the same one.
 unsafe impl GlobalAlloc for Door {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TOTAL.fetch_add(1, Ordering::Relaxed);

@@ -35,8 +35,8 @@ enum BenchCommand {
     Run(RunArgs),
     /// Compare records: the last file with those before it. Exit code 1 if a case is slower or broken
     Compare(CompareArgs),
-    /// Compare this program with another one, in turns, each time in a new process: finds small changes on machines that
-    /// change themselves. Exit code 1 if a case is slower or broken
+    /// Compare this program with another one, in turns, each time in a new process: finds small changes on machines
+    /// that change themselves. Exit code 1 if a case is slower or broken
     Versus(versus::VersusArgs),
     /// Load the devices with work whose every result is checked. Exit code 1 if anything is wrong
     Burn(BurnArgs),

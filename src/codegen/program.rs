@@ -4,31 +4,52 @@
 //! (no WeakInt, no WeakFloat, no fp8 arithmetic). Index arithmetic is I64 on targets that ask for it (the CPU), else
 //! I32 where bounds allow.
 //!
-//! | op | meaning in the list |
-//! |---|---|
-//! | Param, Var | kernel arguments: address of a buffer, value of a variable (Var has an integer dtype here) |
-//! | Special `tid` | which chunk of the Thread axis this call runs; below `src[0]` (CPU) |
-//! | Special `gidx0..2`, `lidx0..2` | workgroup, and thread in it, along x, y, z; below `src[0]`, a Const (GPU, see below) |
-//! | Const, Splat, Stack, Gep, Cat, VReduce | values; a vector Const has the same value in each lane |
-//! | Local | scratch of the workgroup (CPU: of the calling thread); contents undefined at start |
-//! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar (I64) or vector (one address a lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the access |
-//! | Load (index[, alt]) | scalar i with n lanes: n consecutive elements (element alignment only); vector i: gather; with a gate there is an alt, and memory is not touched where the gate is false |
-//! | Store (index, value) | as Load; with a gate, lanes whose gate is false keep their memory |
-//! | Store (index, value), Arg::Stage | as Store, to a tile that is read after a Barrier with Arg::Stage. If the value is a Load with no other use, it is an asynchronous copy that need only be complete at that Barrier (GPU) |
-//! | Commit (dep, …) | the copies of a thread since its last Commit form a group; no effect if the copies are ordinary stores (GPU) |
-//! | CopyTile (to, bar, from, column, row), Arg::Tma | the same copy as the stores with Arg::Stage(1) until the next Commit, as one TMA operation. A back end emits one or the other; it skips the CopyTile if the buffer's address or strides do not allow a TMA copy (targets with `tma_copies`) |
-//! | AwaitTile (bar, parity, …) | waits for the TMA tiles that this mbarrier counts, in iterations of this parity; no effect if the stores are emitted instead (targets with `tma_copies`) |
-//! | LoadMatrix (index), Arg::Transposed | the fragment of a matrix unit that the wave's 32 threads load together from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`) |
-//! | LoadMatrix (index), Arg::Tile | not a value in registers, but the location of an operand for a Wmma whose unit has `from_memory`; only such a Wmma uses it |
-//! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |
-//! | If (cond) … EndIf | skips its body when the scalar bool is false (used for the work that a split kernel leaves to its last thread) |
-//! | Acc (init) | a mutable register; (re)initialised at this position of the list |
-//! | SetAcc (acc, value) | assigns it; an Acc used as a source means its value at that point of the list |
-//! | After (acc, End …) | the same register after the loop; an alias, no code. (Scratch areas need no After: the order of the list says when they are filled.) |
-//! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
-//! | WaveReduce (x), `Arg::Reduce(op, [n])` | every thread gets the reduction by `op` of x over its group of n threads, in the order given at `Op::WaveReduce`; the n threads are in one wave, all of them execute it, and the dtype is not bool (not on the CPU) |
-//! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; the dtype has one lane for each element that a thread holds. If the unit has `from_memory`, both operands are LoadMatrix with Arg::Tile, acc is the Acc of a loop or another such product used only by this one and a SetAcc, and the products of an iteration may run until the second-next Barrier with Arg::Stage |
-//! | Barrier | waits until all threads of the workgroup arrive; after it they see each other's stores to workgroup memory (not on the CPU). With Arg::Stage(n): a thread first waits for its copies, except those of its newest n groups, and for products of units with `from_memory`, except those since the last such Barrier |
+//! What each op means in the list:
+//!
+//! - **Param, Var**: kernel arguments: address of a buffer, value of a variable (Var has an integer dtype here).
+//! - **Special `tid`**: which chunk of the Thread axis this call runs; below `src[0]` (CPU).
+//! - **Special `gidx0..2`, `lidx0..2`**: workgroup, and thread in it, along x, y, z; below `src[0]`, a Const (GPU, see
+//!   below).
+//! - **Const, Splat, Stack, Gep, Cat, VReduce**: values; a vector Const has the same value in each lane.
+//! - **Local**: scratch of the workgroup (CPU: of the calling thread); contents undefined at start.
+//! - **Index (address, i[, gate])**: address; used only by Load and Store. i scalar (I64) or vector (one address a
+//!   lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the
+//!   access.
+//! - **Load (index[, alt])**: scalar i with n lanes: n consecutive elements (element alignment only); vector i: gather;
+//!   with a gate there is an alt, and memory is not touched where the gate is false.
+//! - **Store (index, value)**: as Load; with a gate, lanes whose gate is false keep their memory.
+//! - **Store (index, value), Arg::Stage**: as Store, to a tile that is read after a Barrier with Arg::Stage. If the
+//!   value is a Load with no other use, it is an asynchronous copy that need only be complete at that Barrier (GPU).
+//! - **Commit (dep, …)**: the copies of a thread since its last Commit form a group; no effect if the copies are
+//!   ordinary stores (GPU).
+//! - **CopyTile (to, bar, from, column, row), Arg::Tma**: the same copy as the stores with Arg::Stage(1) until the next
+//!   Commit, as one TMA operation. A back end emits one or the other; it skips the CopyTile if the buffer's address or
+//!   strides do not allow a TMA copy (targets with `tma_copies`).
+//! - **AwaitTile (bar, parity, …)**: waits for the TMA tiles that this mbarrier counts, in iterations of this parity;
+//!   no effect if the stores are emitted instead (targets with `tma_copies`).
+//! - **LoadMatrix (index), Arg::Transposed**: the fragment of a matrix unit that the wave's 32 threads load together
+//!   from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`).
+//! - **LoadMatrix (index), Arg::Tile**: not a value in registers, but the location of an operand for a Wmma whose unit
+//!   has `from_memory`; only such a Wmma uses it.
+//! - **Range (end) … End (range, …)**: loop 0..end step 1; zero trips allowed. dtype I64 (or I32).
+//! - **If (cond) … EndIf**: skips its body when the scalar bool is false (used for the work that a split kernel leaves
+//!   to its last thread).
+//! - **Acc (init)**: a mutable register; (re)initialised at this position of the list.
+//! - **SetAcc (acc, value)**: assigns it; an Acc used as a source means its value at that point of the list.
+//! - **After (acc, End …)**: the same register after the loop; an alias, no code. (Scratch areas need no After: the
+//!   order of the list says when they are filled.)
+//! - **elementwise**: on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes;
+//!   Bitcast keeps lanes and size.
+//! - **WaveReduce (x), `Arg::Reduce(op, [n])`**: every thread gets the reduction by `op` of x over its group of n
+//!   threads, in the order given at `Op::WaveReduce`; the n threads are in one wave, all of them execute it, and the
+//!   dtype is not bool (not on the CPU).
+//! - **Wmma (a, b, acc)**: matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; the dtype has
+//!   one lane for each element that a thread holds. If the unit has `from_memory`, both operands are LoadMatrix with
+//!   Arg::Tile, acc is the Acc of a loop or another such product used only by this one and a SetAcc, and the products
+//!   of an iteration may run until the second-next Barrier with Arg::Stage.
+//! - **Barrier**: waits until all threads of the workgroup arrive; after it they see each other's stores to workgroup
+//!   memory (not on the CPU). With Arg::Stage(n): a thread first waits for its copies, except those of its newest n
+//!   groups, and for products of units with `from_memory`, except those since the last such Barrier.
 //!
 //! **On a target with a grid** ([`super::Target::gpu`]) the list is what every thread of every workgroup runs:
 //! - *Uniform control flow.* No If, no `tid`. Trip counts of loops are Consts or expressions of Vars: no loop, and so

@@ -1,5 +1,5 @@
-//! Recorded lists of two simple kinds: commands that are submitted again, for devices without command buffers, and lists
-//! one after another, for work of several devices.
+//! Recorded lists of two simple kinds: commands that are submitted again, for devices without command buffers, and
+//! lists one after another, for work of several devices.
 
 use super::{Arg, Command, DeviceError, Patch, Recorded};
 use doorbell_hcq::queue::SubmitError;
@@ -72,9 +72,9 @@ pub(crate) fn apply(commands: &mut [Command], patch: &Patch) -> Result<(), Submi
     }
 }
 
-/// Recorded lists as one: a replay runs them in order, each on its device. What they share is ordered by their memories,
-/// as it is between submissions. `lists`: each with the numbers that its commands have in the whole, to which patches
-/// refer. The point of a replay is that of the last list; on an error the lists before it have run.
+/// Recorded lists as one: a replay runs them in order, each on its device. What they share is ordered by their
+/// memories, as it is between submissions. `lists`: each with the numbers that its commands have in the whole, to which
+/// patches refer. The point of a replay is that of the last list; on an error the lists before it have run.
 #[must_use]
 pub fn record_in_order(lists: Vec<(Vec<usize>, Box<dyn Recorded>)>) -> Box<dyn Recorded> {
     let len = lists.iter().flat_map(|(numbers, _)| numbers).max().map_or(0, |last| last + 1);

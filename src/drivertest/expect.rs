@@ -1,8 +1,8 @@
 //! Expectations: what is known to fail, to fail now and then, or not to be run, with a reason and an end.
 //!
 //! A file of JSON, an array of entries. Everything that is not right about it is an error: an unknown word, a case that
-//! is not there, an entry without a reason or link, one whose end date is over, and, after a run, a pass where a failure
-//! was expected.
+//! is not there, an entry without a reason or link, one whose end date is over, and, after a run, a pass where a
+//! failure was expected.
 
 use crate::select::fits;
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! A run's result as KTAP, JUnit's XML, JSON and lines of text.
 //!
 //! Source: Documentation/dev-tools/ktap.rst (version 1: nested by four more spaces, `# SKIP` with a reason);
-//! JUnit's schema as CI systems read it. A skip is `ok ... # SKIP` in KTAP, as its rules say, and `skipped` in JUnit; it
-//! never counts as passed.
+//! JUnit's schema as CI systems read it. A skip is `ok ... # SKIP` in KTAP, as its rules say, and `skipped` in JUnit;
+//! it never counts as passed.
 
 use crate::case::Verdict;
 use crate::run::{Record, Report, Shown};

@@ -1,9 +1,9 @@
 //! The tables of calls as syzlang, the language in which syzkaller knows system calls.
 //!
 //! Source: syzkaller's "Syscall descriptions syntax". Numbers are written out, since no kernel's headers have
-//! NVIDIA's. Handles, ids and files are resources: what a call answers, another takes. RM's allocations and commands are
-//! a call each, by class and by command, as its struct is known only then. Left out: what the tables do not describe
-//! (commands by their number alone), and releases before the newest.
+//! NVIDIA's. Handles, ids and files are resources: what a call answers, another takes. RM's allocations and commands
+//! are a call each, by class and by command, as its struct is known only then. Left out: what the tables do not
+//! describe (commands by their number alone), and releases before the newest.
 
 use crate::target::Driver;
 use doorbell_ioctl::abi::{self, Count, Desc, Dir, Element, FieldDesc, Kind, Layout, kfd, nvrm, uvm};

@@ -1,5 +1,5 @@
-//! Errors that are found late, after a graph was built, get the user's line: the call that made the value which could not
-//! be computed.
+//! Errors that are found late, after a graph was built, get the user's line: the call that made the value which could
+//! not be computed.
 
 use super::Error;
 use crate::device::DeviceError;

@@ -11,8 +11,8 @@
 //! A result that is an input, or a view of one, is made from the inputs of each call ([`Outputs`]).
 //! What runs on several devices, as the parts of sharded Tensors do, is a list for each run of commands that no other
 //! device waits for; a replay starts them all, and their queues wait for each other.
-//! A function takes and gives any [`Tree`]: a slice, tuple, map or struct of Tensors. What is no Tensor in it is frozen: a call with
-//! another number is refused, but a bound variable may have another value at each call.
+//! A function takes and gives any [`Tree`]: a slice, tuple, map or struct of Tensors. What is no Tensor in it is
+//! frozen: a call with another number is refused, but a bound variable may have another value at each call.
 
 use super::batches::batches;
 use super::jit_capture::{Capture, Open};
@@ -176,10 +176,10 @@ impl<I: Tree + ?Sized, R: Outcome, F: FnMut(&I) -> R> Jit<F, I, R> {
         self.calls = 0;
     }
 
-    /// Writes the recording to a file: a package for its device, which [`Packaged`](super::Packaged), `doorbell run` and
-    /// libdoorbell run without compiling anything. Inputs and outputs have the names of their places in what the function
-    /// takes and gives (`0`, `state.sum`; `input` and `output` where it is one Tensor). Captured Tensors go along as they
-    /// are now.
+    /// Writes the recording to a file: a package for its device, which [`Packaged`](super::Packaged), `doorbell run`
+    /// and libdoorbell run without compiling anything. Inputs and outputs have the names of their places in what the
+    /// function takes and gives (`0`, `state.sum`; `input` and `output` where it is one Tensor). Captured Tensors go
+    /// along as they are now.
     ///
     /// # Errors
     /// `Jit`: nothing is recorded, several devices, a result that is not dense; `File`.

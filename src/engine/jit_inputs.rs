@@ -1,5 +1,5 @@
-//! The Tensors that a recorded function is called with, as the buffers whose places its commands have: a sharded one has
-//! a buffer on each of its devices.
+//! The Tensors that a recorded function is called with, as the buffers whose places its commands have: a sharded one
+//! has a buffer on each of its devices.
 
 use super::jit_capture::Capture;
 use super::memory::{AllocationId, allocation_id, attached, dense_view};
@@ -111,8 +111,8 @@ fn buffers_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     Ok(if parts == u.src() { t } else { Tensor::from(&u.with_src(parts)) })
 }
 
-/// A realized input on one device, as a whole buffer: a part of one and what has a variable size become a buffer of their own on
-/// the same memory, what has no dense memory is copied.
+/// A realized input on one device, as a whole buffer: a part of one and what has a variable size become a buffer of
+/// their own on the same memory, what has no dense memory is copied.
 fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     let u = t.uop()?;
     let Some((buffer, offset)) = dense_view(&u) else {

@@ -61,7 +61,8 @@ impl Session {
     }
 
     fn realize_all(&self, tensors: &[Tensor]) -> Result<(), Error> {
-        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it made.
+        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it
+        // made.
         let mut _assigning = None;
         for t in tensors {
             if _assigning.is_none() && assigns(&t.node()?) {
@@ -108,7 +109,8 @@ impl Session {
             if u.op() == Op::Assign {
                 capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
             }
-            // A value of constants alone is memory for this Tensor only; otherwise, looking up the node drops the graph.
+            // A value of constants alone is memory for this Tensor only; otherwise, looking up the node drops the
+            // graph.
             match schedule.outputs.iter().find(|o| o.node == u && u.device().is_none()) {
                 Some(output) => t.set_uop(output.view.clone()),
                 None => drop(t.node()?),
@@ -248,7 +250,8 @@ impl Tensor {
         session()?.realize(std::slice::from_ref(self))?;
         Ok(self)
     }
-    /// The kernels and copies that computing this Tensor would run, in order; none if it is memory. Nothing is computed.
+    /// The kernels and copies that computing this Tensor would run, in order; none if it is memory. Nothing is
+    /// computed.
     ///
     /// # Errors
     /// The first error that it carries; errors of scheduling.

@@ -77,14 +77,14 @@ fn unmasked(call: Call, x: &Tensor, index: Vec<Index>) -> Result<Vec<Index>, Fau
 }
 
 impl Tensor {
-    /// The part at these indices: integers, ranges with steps, new axes, an ellipsis, lists, integer Tensors, masks (see
-    /// [`Indexing`] for how they are written). Everything is lazy but for a mask: how many places are true in it decides
-    /// the shape, so it is computed here. [`Order::masked_select_static`] and
-    /// [`where_`](Elementwise::where_) do without that.
+    /// The part at these indices: integers, ranges with steps, new axes, an ellipsis, lists, integer Tensors, masks
+    /// (see [`Indexing`] for how they are written). Everything is lazy but for a mask: how many places are true in it
+    /// decides the shape, so it is computed here. [`Order::masked_select_static`] and [`where_`](Elementwise::where_)
+    /// do without that.
     ///
     /// # Errors
-    /// (Carried by the Tensor.) More indices than axes, an integer outside its axis, an index Tensor of floats, a step of
-    /// 0, a mask of another shape than the axes it covers, a mask inside a recorded function.
+    /// (Carried by the Tensor.) More indices than axes, an integer outside its axis, an index Tensor of floats, a step
+    /// of 0, a mask of another shape than the axes it covers, a mask inside a recorded function.
     #[track_caller]
     pub fn get(&self, index: impl IntoIndices) -> Tensor {
         match unmasked(Call::of("get"), self, index.into_indices()) {
@@ -136,8 +136,8 @@ impl Tensor {
         let part = f(Indexing::get(self, index.as_slice()));
         self.store(&index, part.node())
     }
-    /// The values at the true places of `mask` (broadcast to `self`), in row-major order, as a vector. How many they are
-    /// depends on data: the mask is computed here. [`Order::masked_select_static`] does without that.
+    /// The values at the true places of `mask` (broadcast to `self`), in row-major order, as a vector. How many they
+    /// are depends on data: the mask is computed here. [`Order::masked_select_static`] does without that.
     ///
     /// # Errors
     /// (Carried by the Tensor.) A mask that is not Bool or does not broadcast; what computing it refuses.
@@ -156,8 +156,8 @@ impl Tensor {
             Err(fault) => Tensor::of(Err(fault)),
         }
     }
-    /// Where the elements are not zero: (count, rank) positions (i32) in row-major order. The count depends on data: the
-    /// Tensor is computed here. [`Order::nonzero_static`] does without that.
+    /// Where the elements are not zero: (count, rank) positions (i32) in row-major order. The count depends on data:
+    /// the Tensor is computed here. [`Order::nonzero_static`] does without that.
     ///
     /// # Errors
     /// (Carried by the Tensor.) What computing it refuses.
@@ -175,8 +175,8 @@ impl Tensor {
         }
     }
     /// The different elements in ascending order, each element's number among them, and how often each occurs: torch's
-    /// `unique` with `return_inverse` and `return_counts`. How many they are depends on data: the Tensor is computed and
-    /// sorted here. [`Order::unique_static`] does without that. Every NaN is different.
+    /// `unique` with `return_inverse` and `return_counts`. How many they are depends on data: the Tensor is computed
+    /// and sorted here. [`Order::unique_static`] does without that. Every NaN is different.
     ///
     /// # Errors
     /// (Carried by the Tensors.) What computing it refuses.

@@ -1,5 +1,6 @@
 //! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`, more of each (`NV:1:emu=CHIP`), and `METAL:emu`: a session
-//! registers them, so that the command line, tests and users of the library can open one by name. The only module that depends on both devices and emulators.
+//! registers them, so that the command line, tests and users of the library can open one by name. The only module that
+//! depends on both devices and emulators.
 
 use super::options::EmuMode;
 use crate::device::Registry;

@@ -13,7 +13,8 @@
 //! let mut step = Jit::new(|(s, x): &(State, Tensor)| State { sum: &s.sum + x, count: &s.count + 1.0 });
 //! let mut state = State { sum: Tensor::zeros([2]), count: Tensor::zeros([1]) };
 //! for _ in 0..4 {
-//!     state = step.call(&(state, Tensor::new([1.0f32, 2.0])))?; // recorded at the second call, replayed from the third
+//!     // Recorded at the second call, replayed from the third.
+//!     state = step.call(&(state, Tensor::new([1.0f32, 2.0])))?;
 //! }
 //! assert_eq!(state.sum.to_vec::<f32>()?, [4.0, 8.0]);
 //! assert_eq!(state.count.item()?, 4.0);

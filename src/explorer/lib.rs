@@ -2,9 +2,9 @@
 //! ([`report`], [`diff`]).
 //!
 //! The engine fills a record, the command line adds calls of drivers and their packets. A record is a head, which is
-//! JSON, and parts that are decoded when they are looked at ([`Part`]): the graph of each realize, the rewrites and code
-//! of each kernel, the events over time. The page holds both, compressed, so the file of a run is a page for people and
-//! is read back by [`read::record`] for a report or a comparison.
+//! JSON, and parts that are decoded when they are looked at ([`Part`]): the graph of each realize, the rewrites and
+//! code of each kernel, the events over time. The page holds both, compressed, so the file of a run is a page for
+//! people and is read back by [`read::record`] for a report or a comparison.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![warn(unreachable_pub)]

@@ -1,6 +1,6 @@
 //! The page: one HTML file that needs nothing else. A policy in it forbids every request and every script and style but
-//! its own, which it names by their hashes; data is base64 in blocks that are no scripts. The hashes are constants, which
-//! a test holds to the files: computing them would put a hash function into every program.
+//! its own, which it names by their hashes; data is base64 in blocks that are no scripts. The hashes are constants,
+//! which a test holds to the files: computing them would put a hash function into every program.
 
 use crate::read::{AFTER_BYTES, AFTER_NAME, BEFORE_NAME};
 use crate::{Part, Record};

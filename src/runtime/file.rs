@@ -168,8 +168,8 @@ fn map(path: &Path) -> Result<View, RunError> {
     Ok(View::file(&file, len, FileAccess::Read)?)
 }
 
-/// Memory of the host as a device's own, where that is what the device uses anyway: on a CPU. A GPU would read it through
-/// its link in every run.
+/// Memory of the host as a device's own, where that is what the device uses anyway: on a CPU. A GPU would read it
+/// through its link in every run.
 ///
 /// # Errors
 /// `Unsupported` on other devices.

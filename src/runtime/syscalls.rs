@@ -1,7 +1,8 @@
 //! The system calls that a process needs to open a device and run packages on it, for seccomp profiles.
 //!
-//! Measured with strace and held by `tests/seccomp`, which runs under the profile of the CPU. Calls of the process's own
-//! start (the dynamic linker's, mostly) and end are among them, since a supervisor sets a profile before it starts one.
+//! Measured with strace and held by `tests/seccomp`, which runs under the profile of the CPU. Calls of the process's
+//! own start (the dynamic linker's, mostly) and end are among them, since a supervisor sets a profile before it starts
+//! one.
 
 /// What every process needs: start and end, memory, the package's file, locks, the clock.
 const ALL: &[&str] = &[
@@ -40,8 +41,8 @@ const ALL: &[&str] = &[
 ];
 /// The CPU: threads, if it has workers.
 const CPU: &[&str] = &["clone3", "gettid", "prctl"];
-/// AMD's and NVIDIA's drivers: devices are found by the files of the kernel and spoken to by ioctls. AArch64 has `ppoll`
-/// and `readlinkat` alone.
+/// AMD's and NVIDIA's drivers: devices are found by the files of the kernel and spoken to by ioctls. AArch64 has
+/// `ppoll` and `readlinkat` alone.
 const GPU: &[&str] = &[
     "clone3",
     "eventfd2",

@@ -113,8 +113,8 @@ impl Schedule {
             .collect();
         for o in &self.outputs {
             let view = if o.assigned { o.view.substitute(&renamed) } else { o.view.clone() };
-            // A value that is already memory keeps its node. One of constants alone belongs to no device, and its node to
-            // every graph that has it: only the Tensor that was realized holds the memory.
+            // A value that is already memory keeps its node. One of constants alone belongs to no device, and its node
+            // to every graph that has it: only the Tensor that was realized holds the memory.
             if view != o.node && o.node.device().is_some() {
                 o.node.set_realized(view);
             }

@@ -1,5 +1,5 @@
-//! Why a plan has the kernels that it has: which nodes each computes, which values it stores, and what kept it apart from
-//! the kernels that read them. Made only for sessions that record their runs ([`super::ScheduleCache::explain`]).
+//! Why a plan has the kernels that it has: which nodes each computes, which values it stores, and what kept it apart
+//! from the kernels that read them. Made only for sessions that record their runs ([`super::ScheduleCache::explain`]).
 
 use super::fuse::{FusedKernel, cuts};
 use super::graph::Graph;

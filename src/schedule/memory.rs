@@ -1,7 +1,8 @@
 //! The memory plan: temporaries with disjoint lifetimes share the bytes of an arena.
 //!
 //! One arena a device and lane; values that a copy touches have their own lane, and those that devices pass to each
-//! other a block each, so that reuse never makes a copy wait for a kernel it does not need. Values that outlive the schedule get memory of their own.
+//! other a block each, so that reuse never makes a copy wait for a kernel it does not need. Values that outlive the
+//! schedule get memory of their own.
 
 use crate::sort;
 /// Where a temporary is stored.

@@ -8,7 +8,8 @@
 //! turns the graph between them into expressions over ranges (`index`: movement as arithmetic; `collapse`: sums of
 //! which one iteration contributes; `sums`: sums of gated sums); `fuse` puts jobs that pass values within iterations
 //! into one kernel; `kernel` brings it into normal form; `order`, `snapshot` and `memory` place kernels and temporaries
-//! in time and space; `bind` inserts the buffers. `devices` says what keeps a device busy. `explain` says why, for who wants to see it.
+//! in time and space; `bind` inserts the buffers. `devices` says what keeps a device busy. `explain` says why, for who
+//! wants to see it.
 //!
 //! The meaning of a kernel graph, beyond `uop`: its stores may be at different depths of one loop nest (a row's mean,
 //! then the row); stores in equal loops run in one loop, and each iteration loads all it needs before it stores

@@ -110,8 +110,9 @@ impl Blocks {
 
     /// A sum of squared distances to the mean of the same elements, as in a variance: each part sums the distances to
     /// its own mean, so that the whole mean is not waited for, and parts are merged by the distances of their means
-    /// (Chan, Golub and LeVeque): `sum (x - mean)^2 = sum over parts of sum (x - mean of part)^2 + len * (mean of part -
-    /// mean)^2`. As exact as two passes over everything, and two kernels where those would be four.
+    /// (Chan, Golub and LeVeque):
+    /// `sum (x - mean)^2 = sum over parts of sum (x - mean of part)^2 + len * (mean of part - mean)^2`.
+    /// As exact as two passes over everything, and two kernels where those would be four.
     fn squares(&self, reduce: &UOp, x: &UOp) -> Option<UOp> {
         let [d, again] = x.src() else { return None };
         let is_square = reduce.reduce_op() == Some(Op::Add) && x.op() == Op::Mul && d == again;

@@ -106,8 +106,8 @@ impl IntoShape for i32 {
     }
 }
 
-/// Axes to work on: `()` or `..` for all, `-1`, `[0, 2]`, `1..3`, a slice or a `Vec`, of `i32`, `i64` or `usize`. Negative
-/// ones count from the end.
+/// Axes to work on: `()` or `..` for all, `-1`, `[0, 2]`, `1..3`, a slice or a `Vec`, of `i32`, `i64` or `usize`.
+/// Negative ones count from the end.
 pub trait IntoAxes {
     /// `None`: all of them.
     fn into_axes(self) -> Option<Vec<i64>>;

@@ -39,9 +39,9 @@ thread_local! {
     static THREAD_DEVICE: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// The device of Tensors made from host data and of random ones unless given: this thread's, the program's, or the value
-/// of `DEV` at the first use; where none of them is set, the best device of the machine: the first GPU that can be used,
-/// else `CPU`. `DEBUG=1` says which and why.
+/// The device of Tensors made from host data and of random ones unless given: this thread's, the program's, or the
+/// value of `DEV` at the first use; where none of them is set, the best device of the machine: the first GPU that can
+/// be used, else `CPU`. `DEBUG=1` says which and why.
 pub fn default_device() -> Arc<str> {
     if let Some(device) = THREAD_DEVICE.with_borrow(Clone::clone) {
         return device;

@@ -1,7 +1,7 @@
 //! Keccak: SHA-3 and SHAKE of the bytes along the last axis, and tinygrad's tree hash.
 //!
-//! Source: NIST FIPS 202. The state of a message is a row of 25 lanes (u64, lane `x + 5 y`) and one more that counts the
-//! rounds, so that all rounds of all blocks are one and the same kernel.
+//! Source: NIST FIPS 202. The state of a message is a row of 25 lanes (u64, lane `x + 5 y`) and one more that counts
+//! the rounds, so that all rounds of all blocks are one and the same kernel.
 
 use super::elementwise::Elementwise;
 use super::error::{Problem, Shown};
@@ -95,8 +95,8 @@ pub trait Hash: Value {
     fn keccak(&self, kind: Keccak) -> Self {
         lift("keccak", [self.node()], |[x]| keccak(&x, kind))
     }
-    /// A hash of the whole Tensor, 16 bytes: SHAKE128 over 4096-byte pieces, over the hashes of each MiB, and so on up the
-    /// tree (tinygrad's `hash`). A MiB takes about 1200 kernels, however many are hashed at once.
+    /// A hash of the whole Tensor, 16 bytes: SHAKE128 over 4096-byte pieces, over the hashes of each MiB, and so on up
+    /// the tree (tinygrad's `hash`). A MiB takes about 1200 kernels, however many are hashed at once.
     ///
     /// # Errors
     /// A symbolic shape, or elements without bytes.

@@ -1,8 +1,8 @@
 //! Decompositions of matrices (the last two axes; all others are a batch), of static shape, and normalisation of
 //! vectors.
 //!
-//! Every step of a decomposition is the same few kernels, compiled once: what changes from step to step (the column that
-//! is worked on) is data. Half types are computed in f32.
+//! Every step of a decomposition is the same few kernels, compiled once: what changes from step to step (the column
+//! that is worked on) is data. Half types are computed in f32.
 
 use super::args;
 use super::elementwise::Elementwise;

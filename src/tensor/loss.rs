@@ -1,7 +1,7 @@
 //! Losses: distances between what was predicted and what should have been, of each element, summed or averaged.
 //!
-//! The short form of each is the mean; the form that ends in `_with` takes the options. Losses of classes have theirs in
-//! `class_loss`.
+//! The short form of each is the mean; the form that ends in `_with` takes the options. Losses of classes have theirs
+//! in `class_loss`.
 
 use super::class_loss::{self, last, sparse};
 pub use super::class_loss::{CrossEntropy, Nll};
@@ -121,8 +121,8 @@ pub trait Loss: Value {
     fn cross_entropy(&self, target: &Self) -> Self {
         self.cross_entropy_with(target, CrossEntropy::new())
     }
-    /// As [`Loss::cross_entropy`], with weights of classes, a class number that does not count, smoothing and reduction:
-    /// `x.cross_entropy_with(&y, CrossEntropy::new().smoothing(0.1).reduction(Reduce::Sum))`.
+    /// As [`Loss::cross_entropy`], with weights of classes, a class number that does not count, smoothing and
+    /// reduction: `x.cross_entropy_with(&y, CrossEntropy::new().smoothing(0.1).reduction(Reduce::Sum))`.
     #[track_caller]
     fn cross_entropy_with(&self, target: &Self, how: CrossEntropy<Self>) -> Self {
         class_loss::with_weight("cross_entropy", self, target, how, |x, y, how| {
@@ -139,8 +139,8 @@ pub trait Loss: Value {
             class_loss::of_probabilities(x, y, axis, how)
         })
     }
-    /// Mean of `-log softmax(self)[label]` over (.., classes) and integer labels (..). A label outside the classes costs
-    /// nothing, and counts.
+    /// Mean of `-log softmax(self)[label]` over (.., classes) and integer labels (..). A label outside the classes
+    /// costs nothing, and counts.
     #[track_caller]
     fn sparse_categorical_crossentropy(&self, labels: &Self) -> Self {
         self.sparse_categorical_crossentropy_with(labels, CrossEntropy::new())

@@ -96,9 +96,9 @@ pub use variable::Variable;
 /// Everything a program that builds Tensors needs.
 ///
 /// The operators `+ - * / %` work without an import. Do not import `std::ops::Add` and its kin beside this: Rust then
-/// takes `a.add(&b)` for the operator's method, which takes `a` by value (`Tensor` is a handle: `a.clone().add(&b)` costs
-/// next to nothing), while with this prelude alone it borrows. Where generic code needs those traits, write `&a + &b` or
-/// `Elementwise::add(&a, &b)`.
+/// takes `a.add(&b)` for the operator's method, which takes `a` by value (`Tensor` is a handle: `a.clone().add(&b)`
+/// costs next to nothing), while with this prelude alone it borrows. Where generic code needs those traits, write
+/// `&a + &b` or `Elementwise::add(&a, &b)`.
 pub mod prelude {
     pub use super::{
         BinaryCrossEntropy, BinaryLogits, Close, Composite, Conv, Convert, Convolution, CrossEntropy, ELLIPSIS,

@@ -196,8 +196,8 @@ impl Tensor {
             Ok(super::value::Expr::from(super::graph::alu(op, &list)?))
         })
     }
-    /// The first two axes swapped, as the property `T` of tinygrad and (for matrices) PyTorch. [`Movement::t`] swaps the
-    /// last two.
+    /// The first two axes swapped, as the property `T` of tinygrad and (for matrices) PyTorch. [`Movement::t`] swaps
+    /// the last two.
     #[allow(non_snake_case)]
     #[track_caller]
     pub fn T(&self) -> Tensor {

@@ -68,8 +68,8 @@ impl std::ops::Not for Tensor {
 }
 
 /// `x += y` and its like. Where `x` is memory the result is written there, and all handles on it see it; otherwise the
-/// handle (and its clones) stand for the new value. Shape and dtype stay: a value that does not fit is an error that the
-/// Tensor carries, as `x /= y` of integers.
+/// handle (and its clones) stand for the new value. Shape and dtype stay: a value that does not fit is an error that
+/// the Tensor carries, as `x /= y` of integers.
 macro_rules! in_place {
     ($($trait:ident $method:ident $call:ident $name:literal;)*) => {$(
         impl<O: Operand<Tensor>> std::ops::$trait<O> for Tensor {

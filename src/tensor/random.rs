@@ -88,8 +88,8 @@ impl Generator {
         let key = self.advance(words);
         lift(op, [key.node()], |[key]| Ok(made(&key, words)?.contiguous()))
     }
-    /// Uniform floats in [0, 1) of the default float type. Of a symbolic shape the numbers are the first ones of what its
-    /// largest would be.
+    /// Uniform floats in [0, 1) of the default float type. Of a symbolic shape the numbers are the first ones of what
+    /// its largest would be.
     #[track_caller]
     pub fn rand(&self, shape: impl IntoShape) -> Tensor {
         self.rand_of(shape, default_float())

@@ -85,8 +85,8 @@ impl UOp {
         let dtype = dtype.into();
         if dtype == self.dtype() { self.clone() } else { UOp::new(Op::Bitcast, dtype, [self.clone()], Arg::None) }
     }
-    /// A node that stands for a mistake: whatever is built on it with [`UOp::alu`] and the vocabulary of Tensors is this
-    /// node, and realizing, compiling and rewriting report the text.
+    /// A node that stands for a mistake: whatever is built on it with [`UOp::alu`] and the vocabulary of Tensors is
+    /// this node, and realizing, compiling and rewriting report the text.
     pub fn fault(text: &str) -> UOp {
         UOp::new(Op::Const, DType::VOID, [], Arg::Str(text.into()))
     }

@@ -115,8 +115,8 @@ impl<C> Rule<C> {
         let pattern = matches!(self.body, Body::Pattern { .. });
         RuleInfo { list, name: self.name, about: self.about, at: self.at, roots: self.roots, pattern }
     }
-    /// What this rule makes of `u`, if it applies and changes it. A builder that asks for a name which the pattern lacks
-    /// makes a faulty node ([`UOp::fault`]).
+    /// What this rule makes of `u`, if it applies and changes it. A builder that asks for a name which the pattern
+    /// lacks makes a faulty node ([`UOp::fault`]).
     pub fn apply(&self, u: &UOp, ctx: &mut C) -> Option<UOp> {
         match &self.body {
             Body::Plain(f) => f(u, ctx).filter(|n| n != u),

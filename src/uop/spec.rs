@@ -395,7 +395,8 @@ fn linear(u: &UOp) -> Check {
             let divisor = if s[1].op() == Op::Splat { &s[1].src()[0] } else { &s[1] };
             let guarded = divisor.op() == Op::Where && divisor.src()[1].op() == Op::Const;
             let bounded = s[1].vmin() > 0 || s[1].vmax() < 0;
-            // A reduction's bounds were known when the division was lowered; its register has none, so this is not checked.
+            // A reduction's bounds were known when the division was lowered; its register has none, so this is not
+            // checked.
             let reduced = || divisor.any(|x| x.op() == Op::Acc);
             need(bounded || guarded || reduced(), "integer division by what may be zero")
         }

@@ -117,7 +117,8 @@ fn every_refused_step_of_bring_up_is_named_and_leaves_nothing() {
         (Call::Class(nvrm::FERMI_CONTEXT_SHARE_A), "FERMI_CONTEXT_SHARE_A"),
         (Call::Class(nvrm::HOPPER_CHANNEL_GPFIFO_A), "HOPPER_CHANNEL_GPFIFO_A"),
         (Call::Class(nvrm::HOPPER_COMPUTE_A), "HOPPER_COMPUTE_A"),
-        (Call::Class(nvrm::HOPPER_DMA_COPY_A), "HOPPER_DMA_COPY_A"), // twice: the first refusal moves copies to the graphics engine
+        // twice: the first refusal moves copies to the graphics engine
+        (Call::Class(nvrm::HOPPER_DMA_COPY_A), "HOPPER_DMA_COPY_A"),
         (Call::Control(nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN.cmd), "GPFIFO_GET_WORK_SUBMIT_TOKEN"),
         (Call::Control(nvrm::GROUP_GPFIFO_SCHEDULE.cmd), "GPFIFO_SCHEDULE"),
     ];

@@ -59,8 +59,8 @@ fn triad_equals_mul_add_for_every_length_alignment_and_split() {
                 let (mut a, mut b, mut c) = (vec![f32::NAN; n + 4], ramp(n + 4, 1), ramp(n + 4, 2));
                 let pointers = [address(&mut a[shift..]), address(&mut b[1..]), address(&mut c[2..])];
                 let args = [pointers[0], pointers[1], pointers[2], u64::from(s.to_bits()), n as u64, chunk as u64];
-                // SAFETY: the kernel touches n floats from each pointer; each vector has that many from there. One tid too
-                // many runs and must do nothing.
+                // SAFETY: the kernel touches n floats from each pointer; each vector has that many from there. One tid
+                // too many runs and must do nothing.
                 (0..=n.div_ceil(chunk)).for_each(|tid| unsafe { placed.call(name, &args, tid as u64) });
                 for i in 0..n {
                     let want = s.mul_add(c[i + 2], b[i + 1]);

@@ -363,7 +363,8 @@ fn doorbells_map_as_a_whole_slice_only() {
 #[test]
 fn the_file_is_dead_in_a_forked_child() {
     let client = Client::new(Chip::Gfx1100);
-    // SAFETY: the child calls the port, which forks no thread and takes no lock that another thread of this test holds, and ends.
+    // SAFETY: the child calls the port, which forks no thread and takes no lock that another thread of this test holds,
+    // and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let rc = client.port.ioctl(client.kfd, GET_VERSION, &mut [0; 8]);

@@ -1,6 +1,6 @@
 //! Plain mode with runs of instructions translated to code of this machine, against the same code interpreted: every
-//! form that has a translation with random fields and operands, alone and in sequences, for whole warps and for paths of
-//! some lanes.
+//! form that has a translation with random fields and operands, alone and in sequences, for whole warps and for paths
+//! of some lanes.
 
 use doorbell::emu::sass::{Decoder, Fault, Launch, Options, PlainBus, SmArch, run_decoded};
 use doorbell::emu::translate::{Block, Translated, Translation, Translator};

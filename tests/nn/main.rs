@@ -1,5 +1,5 @@
-//! Layers, optimisers, schedules and state files against references that PyTorch and numpy made (`tools/references/nn.py`,
-//! `tests/data/nn`), on the default device.
+//! Layers, optimisers, schedules and state files against references that PyTorch and numpy made
+//! (`tools/references/nn.py`, `tests/data/nn`), on the default device.
 // A list of one parameter reads as a list.
 #![allow(clippy::cloned_ref_to_slice_refs)]
 // Operands are borrowed throughout, so that formulas read alike.

@@ -41,8 +41,8 @@ fn module(statement: &str, chip: SmArch) -> String {
     )
 }
 
-/// What orders memory in a kernel's code, in order, with `ACCESS` for accesses; in our code what empties the cache waits
-/// for the access before it.
+/// What orders memory in a kernel's code, in order, with `ACCESS` for accesses; in our code what empties the cache
+/// waits for the access before it.
 fn order(cubin: &[u8], chip: SmArch, ours: bool) -> Vec<String> {
     let file = Cubin::parse(cubin).expect("a cubin");
     let code = file.code(file.kernel("k").expect("the kernel"));

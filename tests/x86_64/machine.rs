@@ -86,8 +86,8 @@ pub fn call(code: &MachineCode, p: &Program, args: &[u64]) {
     map[..bytes.len()].copy_from_slice(&bytes);
     let map = map.make_exec().expect("executable memory");
     let entry = image.entry(&p.name).expect("the kernel's symbol");
-    // SAFETY: the bytes at `entry` are a function of this type that our compiler made for this machine's features; the buffers after
-    // `args` live until the call returns.
+    // SAFETY: the bytes at `entry` are a function of this type that our compiler made for this machine's features; the
+    // buffers after `args` live until the call returns.
     let kernel: extern "C" fn(*const u64, u64) = unsafe { std::mem::transmute(map.as_ptr().add(entry)) };
     for tid in 0..u64::from(p.threads) {
         kernel(args.as_ptr(), tid);

@@ -105,7 +105,8 @@ impl CodeWriter {
 
     /// The pages' bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the pages are mapped writable and zeroed until `seal` consumes the writer, and this borrow is exclusive.
+        // SAFETY: the pages are mapped writable and zeroed until `seal` consumes the writer, and this borrow is
+        // exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.map.start.as_ptr(), self.map.len_bytes) }
     }
 

@@ -149,8 +149,8 @@ impl Mapped {
             return Err(Errno::EACCES);
         }
         let owner = Arc::clone(self);
-        // SAFETY: the port promises a real mapping with these rights until `munmap`, which only our drop calls, and the owner
-        // keeps us; no Rust reference points into memory shared with a device.
+        // SAFETY: the port promises a real mapping with these rights until `munmap`, which only our drop calls, and the
+        // owner keeps us; no Rust reference points into memory shared with a device.
         Ok(unsafe { DeviceView::from_raw(self.base, self.len_bytes, owner) })
     }
 

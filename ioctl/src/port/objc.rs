@@ -1,7 +1,7 @@
 //! The Objective-C runtime and Metal's functions as one table: the system's on a Mac, a stand-in's elsewhere.
 //!
-//! Messages are no system calls, but they are to Metal what those are to other drivers: the only way to the GPU, and the
-//! place where a stand-in is put.
+//! Messages are no system calls, but they are to Metal what those are to other drivers: the only way to the GPU, and
+//! the place where a stand-in is put.
 
 use super::DeviceView;
 use crate::abi::{Message, Value};

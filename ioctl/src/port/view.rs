@@ -48,7 +48,8 @@ macro_rules! words {
                 #[inline]
                 pub fn $load(&self, offset: u64) -> Result<$int, ViewError> {
                     let at = self.word(offset, size_of::<$int>() as u64)?;
-                    // SAFETY: `word` checked range and alignment; the owner keeps the memory mapped; words are only accessed atomically.
+                    // SAFETY: `word` checked range and alignment; the owner keeps the memory mapped; words are only
+                    // accessed atomically.
                     Ok(unsafe { <$atomic>::from_ptr(at.as_ptr::<$int>()) }.load(Ordering::Relaxed))
                 }
 

@@ -10,8 +10,9 @@
 //! shifted right by eight, as packets hold them. An NVIDIA recording is replayed at its own addresses only: in methods
 //! and QMDs an address cannot be distinguished from other words. A mapping at another address is reported as a
 //! difference then. Objective-C messages are replayed by the device that
-//! sends them (`device::metal::replay`), with this module's options and report. Left out: the time between calls; a process's reads of memory (the player waits until a queue has
-//! caught up before the next call); memory that only the device accesses, which the replayed packets fill again.
+//! sends them (`device::metal::replay`), with this module's options and report. Left out: the time between calls; a
+//! process's reads of memory (the player waits until a queue has caught up before the next call); memory that only the
+//! device accesses, which the replayed packets fill again.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

@@ -4,8 +4,8 @@
 //! Layer: wraps any [`Port`](crate::port::Port); `abi` decodes. Off, it costs one atomic load a call.
 //! `event` (the record of a call) → `file` (its bytes, versioned) → `text` (its line); `wrap` is the port, `audit`
 //! finds what was not freed. A trace holds the calls; one that records also holds the memory that both sides see
-//! (`memory`), so that it can be replayed. `messages` is the same for the Objective-C messages that Metal is reached by.
-//! Left out: memory of the device that is not mapped into the process.
+//! (`memory`), so that it can be replayed. `messages` is the same for the Objective-C messages that Metal is reached
+//! by. Left out: memory of the device that is not mapped into the process.
 #![forbid(unsafe_code)]
 
 mod audit;

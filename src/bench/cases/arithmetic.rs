@@ -161,7 +161,8 @@ fn clock(machine: &Machine, _: &Point) -> Result<Subject, BenchError> {
     if machine.is_software {
         return Err(BenchError::LeftOut("a software GPU has no clock".into()));
     }
-    // A count takes about so many clocks: the time of one would be taken for that of a run, and repeated a million times.
+    // A count takes about so many clocks: the time of one would be taken for that of a run, and repeated a million
+    // times.
     const CLOCKS: f64 = 1e6;
     Ok(Subject::host(CLOCKS, |machine, runs| {
         let mut sum = 0.0;

@@ -314,8 +314,8 @@ fn can_pipe(kernel: &OptKernel, loads: &[UOp]) -> bool {
     kernel.target.async_copies && loads.iter().all(|l| l.dtype().scalar.size_bytes() >= 4)
 }
 
-/// Steps of a product to unroll, by the results of a thread. On an H100, 8 make one of 16 x 8 a twentieth faster; one of
-/// 8 x 8 gains nothing; one of 8 x 4 needs 4.
+/// Steps of a product to unroll, by the results of a thread. On an H100, 8 make one of 16 x 8 a twentieth faster; one
+/// of 8 x 8 gains nothing; one of 8 x 4 needs 4.
 fn unrolled(results_of_a_thread: i64) -> Option<usize> {
     match results_of_a_thread {
         128.. => Some(8),
@@ -377,8 +377,8 @@ fn are_stored_as_neighbours(analysis: &mut KernelAnalysis, r: &UOp) -> bool {
     stores.iter().all(|i| analysis.motion(i, r) == Move::Step(1))
 }
 
-/// Gives a thread up to `most` neighbours of an axis (all of a short one, if it may take them), four of them as lanes of
-/// a vector if asked for; returns the loop that is left.
+/// Gives a thread up to `most` neighbours of an axis (all of a short one, if it may take them), four of them as lanes
+/// of a vector if asked for; returns the loop that is left.
 fn copies(kernel: &mut OptKernel, r: &UOp, most: i64, in_lanes: bool, takes_whole: bool) -> UOp {
     const LANES: i64 = 4;
     let (mut left, mut most) = (r.clone(), most);

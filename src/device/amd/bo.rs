@@ -123,8 +123,8 @@ impl Buffer {
         Self { handle, len_bytes, gpus, range, is_mapped, wrapped: None }.mapped(driver, gpu_id)
     }
 
-    /// Wraps existing memory of this process, writable and from a page on: the driver follows its pages and maps them in
-    /// the page table of `gpu_id`, at an address of the buffer's own.
+    /// Wraps existing memory of this process, writable and from a page on: the driver follows its pages and maps them
+    /// in the page table of `gpu_id`, at an address of the buffer's own.
     ///
     /// # Errors
     /// The driver's, for pages that it cannot reach.

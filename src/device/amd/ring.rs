@@ -81,8 +81,8 @@ impl std::fmt::Debug for HwRing {
 }
 
 impl HwRing {
-    /// Allocates the buffers, each with exactly the required size, and creates the queue: on this SDMA engine, or on one
-    /// that the driver chooses.
+    /// Allocates the buffers, each with exactly the required size, and creates the queue: on this SDMA engine, or on
+    /// one that the driver chooses.
     ///
     /// # Errors
     /// `Driver` with the call that was refused.

@@ -4,9 +4,9 @@
 //! Layer: as any device; `engine` sees only the trait. Code comes from `isa::x86_64` (or any ELF object).
 //! Structure: `options` (settings, machine features) → `alloc` (memory) → `exec` (code) → `queue` (producer) →
 //! `consumer`, `job`, `park` (executors) → `graph` (recorded lists). With THREADS=n there are n-1 worker threads (at
-//! least one): the host thread that waits is the n-th executor. Without workers (`CpuOptions::workers`) it is the only one.
-//! The copy queue's thread starts with the first copy submitted to it. All threads end with the device.
-//! Left out: pinning to cores, NUMA placement, faults inside kernels (they end the process).
+//! least one): the host thread that waits is the n-th executor. Without workers (`CpuOptions::workers`) it is the only
+//! one. The copy queue's thread starts with the first copy submitted to it. All threads end with the device. Left out:
+//! pinning to cores, NUMA placement, faults inside kernels (they end the process).
 
 mod alloc;
 mod consumer;

@@ -37,7 +37,8 @@ impl Default for CpuOptions {
         Self {
             threads: 0,
             workers: None,
-            spin_ns: 100_000, // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
+            // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
+            spin_ns: 100_000,
             inline_ns: 20_000, // TIMEOUT: the cost of waking a sleeping worker.
             host_helps: true,
             arch: None,

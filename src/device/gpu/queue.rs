@@ -3,8 +3,8 @@
 //!
 //! Layer: `device::amd` and `device::nv` each own a compute and a copy queue; the vendor's part is an [`Encode`].
 //! Everything that a submission needs is kept alive until it is done: kernels, stamps, other queues' timelines,
-//! recorded lists. A queue waits by itself for signals of this driver's devices; for those of other drivers the submitting
-//! host waits, since these are not mapped for this GPU.
+//! recorded lists. A queue waits by itself for signals of this driver's devices; for those of other drivers the
+//! submitting host waits, since these are not mapped for this GPU.
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;

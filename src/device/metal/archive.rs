@@ -1,9 +1,9 @@
 //! Pipelines that are kept across processes: a binary archive in a file.
 //!
-//! Source: Apple's documentation of `MTLBinaryArchive`. A library is compiled from source in any case; the archive saves
-//! what the driver makes of it for this GPU. An archive that cannot be read (damaged, of another GPU or another release
-//! of the system) is ignored, and replaced when the device is closed. Whether it gains anything over the system's own
-//! cache only a Mac can tell.
+//! Source: Apple's documentation of `MTLBinaryArchive`. A library is compiled from source in any case; the archive
+//! saves what the driver makes of it for this GPU. An archive that cannot be read (damaged, of another GPU or another
+//! release of the system) is ignored, and replaced when the device is closed. Whether it gains anything over the
+//! system's own cache only a Mac can tell.
 
 use super::messages::{Archive, ArchiveDescriptor, Gpu, NsArray, NsUrl, PipelineDescriptor};
 use super::ns::{ErrorSlot, Owned, string};

@@ -4,7 +4,8 @@
 //! `setBytes` for its commands, so variables lie in a buffer. What it names must be made resident by the encoder that
 //! executes it: buffers by `useResource`, and before Apple9 pipelines by a dispatch of nothing. Nobody keeps buffers
 //! alive that only it names, so a replay does. There are two copies: one is patched while the other runs. Left out:
-//! copies, times, threadgroup memory given at the launch, and lists that take fewer messages when they are encoded anew.
+//! copies, times, threadgroup memory given at the launch, and lists that take fewer messages when they are encoded
+//! anew.
 
 use super::core::Core;
 use super::encode::{label, stamp_of};

@@ -190,8 +190,8 @@ struct Seen {
     selector: &'static str,
 }
 
-/// Sends a message past the tap. `send` gives the result and the arguments as they are afterwards. `None`: what was sent
-/// is the answer; else it is the tap's own, with the arguments as it has changed them.
+/// Sends a message past the tap. `send` gives the result and the arguments as they are afterwards. `None`: what was
+/// sent is the answer; else it is the tap's own, with the arguments as it has changed them.
 #[cold]
 fn seen(
     runtime: &'static Runtime,

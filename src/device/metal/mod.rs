@@ -1,10 +1,11 @@
 //! Apple's GPUs through Metal: the framework's messages, and no binding or wrapper between.
 //!
 //! Layer: as any device. `objc` has the runtime, `messages` the list of all messages with their types, `ns` owned
-//! objects; `core` is the open GPU, `queue` one of its queues and how a host waits, `memory` its buffers, `encode` turns
-//! commands into command buffers, `indirect` keeps recorded lists, `program` compiles a kernel's source, `archive`
-//! keeps pipelines in a file, `replay` plays recorded messages. The table of functions is the system's on a Mac, or the software GPU's. Sources: docs/metal.md.
-//! Left out: a pool of small buffers, GPUs with memory of their own.
+//! objects; `core` is the open GPU, `queue` one of its queues and how a host waits, `memory` its buffers, `encode`
+//! turns commands into command buffers, `indirect` keeps recorded lists, `program` compiles a kernel's source,
+//! `archive` keeps pipelines in a file, `replay` plays recorded messages. The table of functions is the system's on a
+//! Mac, or the software GPU's. Sources: docs/metal.md. Left out: a pool of small buffers, GPUs with memory of their
+//! own.
 
 mod archive;
 mod core;

@@ -153,7 +153,8 @@ impl Queue {
         });
     }
 
-    /// The first command buffer failed: its signal will never come, so the host signals in its place and the rest drains.
+    /// The first command buffer failed: its signal will never come, so the host signals in its place and the rest
+    /// drains.
     fn fail(&self, sent: &VecDeque<Sent>) {
         if self.common.health.fault().is_some() {
             return;

@@ -102,8 +102,8 @@ impl Bo {
         Ok(bo)
     }
 
-    /// Wraps existing memory of this process, writable and from a page on: pins its pages and maps them all in the GPU's
-    /// page table.
+    /// Wraps existing memory of this process, writable and from a page on: pins its pages and maps them all in the
+    /// GPU's page table.
     ///
     /// # Errors
     /// The driver's, for pages that it cannot pin.

@@ -31,8 +31,8 @@ const CONTEXT_ALIGN: u64 = 2 << 20;
 const ENGINE_GRAPHICS: u32 = 1;
 /// NVB0B5_ALLOCATION_PARAMETERS version: the engine is selected by its engine type.
 const COPY_BY_ENGINE_TYPE: u32 = 1;
-/// CE_GET_CAPS_V2 bits: shares the graphics engine's runlist; is meant for reads of system memory, for writes, for both.
-/// An H100 sets the last one only.
+/// CE_GET_CAPS_V2 bits: shares the graphics engine's runlist; is meant for reads of system memory, for writes, for
+/// both. An H100 sets the last one only.
 const CAPS_GRAPHICS: u16 = 1 << 0;
 const CAPS_SYSTEM_READ: u16 = 1 << 2;
 const CAPS_SYSTEM_WRITE: u16 = 1 << 3;
@@ -393,8 +393,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The copy engines of a GPU that have physical ones and a runlist of their own. UVM takes a channel on the graphics
-    /// engine's runlist for one of the graphics engine, and does not register it without a context.
+    /// The copy engines of a GPU that have physical ones and a runlist of their own. UVM takes a channel on the
+    /// graphics engine's runlist for one of the graphics engine, and does not register it without a context.
     ///
     /// # Errors
     /// The driver's.

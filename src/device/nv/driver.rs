@@ -416,8 +416,8 @@ impl Driver {
         self.release.known().is_ok()
     }
 
-    /// Makes a call in the form that this release has: `new` from the major `since` on, else `old`. A release that is not
-    /// known is asked in the other form too, where it refuses the size of the struct.
+    /// Makes a call in the form that this release has: `new` from the major `since` on, else `old`. A release that is
+    /// not known is asked in the other form too, where it refuses the size of the struct.
     ///
     /// # Errors
     /// The driver's; of the first form if it refuses both.

@@ -209,8 +209,8 @@ impl Registry {
         Ok(device)
     }
 
-    /// Puts a device made elsewhere under a name, as if it had been opened by it; the former one is returned. The name is
-    /// one that the crate knows, or any other word (`TOY`, `TOY:1`).
+    /// Puts a device made elsewhere under a name, as if it had been opened by it; the former one is returned. The name
+    /// is one that the crate knows, or any other word (`TOY`, `TOY:1`).
     ///
     /// # Errors
     /// A name that is no word.
@@ -338,8 +338,8 @@ impl Registry {
         })
     }
 
-    /// The machine's GPUs in the order in which a program prefers them: all of AMD's, NVIDIA's first one, Metal's default. A row without
-    /// `unavailable` can be opened.
+    /// The machine's GPUs in the order in which a program prefers them: all of AMD's, NVIDIA's first one, Metal's
+    /// default. A row without `unavailable` can be opened.
     #[must_use]
     pub fn probe(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
         let mut rows: Vec<DeviceListing> = Vec::new();

@@ -1,4 +1,5 @@
-//! Queues: what CREATE_QUEUE and UPDATE_QUEUE check, limits, rings that wrap, stop and start, the end with work pending.
+//! Queues: what CREATE_QUEUE and UPDATE_QUEUE check, limits, rings that wrap, stop and start, the end with work
+//! pending.
 
 use super::client::{Buffer, HOST, Kfd, PAGE, Queue, Ring};
 use super::on_card;

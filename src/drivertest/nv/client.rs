@@ -675,8 +675,8 @@ impl<'b> Device<'b> {
         self.client.control(group, &rm::GROUP_GPFIFO_SCHEDULE, params).map(|_| ())
     }
 
-    /// A compute channel ready for work, its object on subchannel 1, with windows of shared and local memory that do not
-    /// overlap: the card refuses every grid before they are set.
+    /// A compute channel ready for work, its object on subchannel 1, with windows of shared and local memory that do
+    /// not overlap: the card refuses every grid before they are set.
     ///
     /// # Errors
     /// The driver's.

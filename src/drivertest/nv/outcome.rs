@@ -21,7 +21,8 @@ pub(crate) fn refused<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, st
     }
 }
 
-/// Fails unless a call was refused with one of these statuses: what the answer depends on is said where they are listed.
+/// Fails unless a call was refused with one of these statuses: what the answer depends on is said where they are
+/// listed.
 pub(crate) fn refused_as<T: std::fmt::Debug>(what: &str, got: Result<T, Status>, statuses: &[Status]) -> Step {
     match got {
         Err(got) if statuses.contains(&got) => Ok(()),

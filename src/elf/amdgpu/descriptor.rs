@@ -114,7 +114,8 @@ impl KernelDescriptor {
     #[must_use]
     pub fn emit(&self) -> [u8; DESCRIPTOR_BYTES] {
         let mut raw = [0; DESCRIPTOR_BYTES];
-        let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes); // PANIC: constant offsets inside
+        // PANIC: constant offsets inside
+        let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &self.group_segment_bytes.to_le_bytes());
         put(4, &self.private_segment_bytes.to_le_bytes());
         put(8, &self.kernarg_bytes.to_le_bytes());

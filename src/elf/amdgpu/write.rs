@@ -216,7 +216,8 @@ impl<'a> Writer<'a> {
                 sym.emit(&mut out);
                 name += u32::try_from(len + 1).unwrap_or_default();
             };
-            symbol(text_at + self.entries[i], wide(kernel.code.len()), STT_FUNC, 6, kernel.name.len()); // PANIC: one entry a kernel
+            // PANIC: one entry a kernel
+            symbol(text_at + self.entries[i], wide(kernel.code.len()), STT_FUNC, 6, kernel.name.len());
             let at = rodata_at + wide(i * DESCRIPTOR_BYTES);
             symbol(at, wide(DESCRIPTOR_BYTES), STT_OBJECT, 5, kernel.name.len() + 3);
         }
@@ -274,7 +275,8 @@ impl<'a> Writer<'a> {
             names.push(0);
         }
         let last = rows.len() - 1;
-        rows[last].1 = Shdr { sh_offset: wide(self.out.len()), sh_size: wide(names.len()), ..strings }; // PANIC: not empty
+        // PANIC: not empty
+        rows[last].1 = Shdr { sh_offset: wide(self.out.len()), sh_size: wide(names.len()), ..strings };
         self.out.extend_from_slice(&names);
         self.out.resize(self.out.len().next_multiple_of(8), 0);
         let e_shoff = wide(self.out.len());

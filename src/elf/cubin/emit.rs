@@ -190,7 +190,8 @@ fn note(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     body(out);
     let len = (out.len() - start).next_multiple_of(4);
     out.resize(start + len, 0);
-    out[len_at..len_at + 4].copy_from_slice(&u32::try_from(len).unwrap_or_default().to_le_bytes()); // PANIC: four bytes that were written above
+    // PANIC: four bytes that were written above
+    out[len_at..len_at + 4].copy_from_slice(&u32::try_from(len).unwrap_or_default().to_le_bytes());
 }
 
 /// `.nv.callgraph`: no kernel calls another; the four pairs that every file has.

@@ -49,8 +49,9 @@ impl Cubin {
         for fixup in &mut self.fixups {
             let Some(from) = fixup.from else { continue };
             match found[from] {
-                Some(at) => (fixup.value, fixup.from) = (fixup.value.wrapping_add(start + at), None), // PANIC: a name's number
-                None => fixup.from = Some(numbers[from]),                                             // PANIC: as above
+                // PANIC: a name's number
+                Some(at) => (fixup.value, fixup.from) = (fixup.value.wrapping_add(start + at), None),
+                None => fixup.from = Some(numbers[from]), // PANIC: as above
             }
         }
         for kernel in &mut self.kernels {

@@ -495,7 +495,8 @@ fn lay_out(file: &ElfFile) -> Result<(Vec<Option<u64>>, Vec<u8>), ElfError> {
     for (place, section) in places.iter().zip(file.sections()) {
         if let Some(at) = place {
             let from = file.contents(section)?;
-            bytes[index(*at)..index(*at) + from.len()].copy_from_slice(from); // PANIC: the offsets are consecutive up to `end`
+            // PANIC: the offsets are consecutive up to `end`
+            bytes[index(*at)..index(*at) + from.len()].copy_from_slice(from);
         }
     }
     Ok((places, bytes))

@@ -471,7 +471,8 @@ impl<'a> Plan<'a> {
         let mut head = Vec::with_capacity(EHDR_BYTES);
         let e_shstrndx = u16::try_from(self.section(Role::Names)).unwrap_or_default();
         Ehdr { e_type: ET_EXEC, e_machine: EM_CUDA, e_shoff, e_shentsize: 64, e_shnum, e_shstrndx }.emit(&mut head);
-        head[7] = 0x41; // PANIC: constant places of a 64-byte header: OS ABI, its version, e_phoff, e_flags, e_phentsize, e_phnum
+        // PANIC: constant places of a 64-byte header: OS ABI, its version, e_phoff, e_flags, e_phentsize, e_phnum
+        head[7] = 0x41;
         head[8] = 8;
         head[32..40].copy_from_slice(&e_phoff.to_le_bytes());
         let low = if self.arch.sm < 100 { 4 } else { 2 };

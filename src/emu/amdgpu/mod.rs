@@ -90,8 +90,8 @@ pub struct Strict {
     pub races: bool,
     /// Reads of stale cache lines, stores that were not written back.
     pub caches: bool,
-    /// Alignment of register tuples, bounds of LDS (beyond it hardware reads zero and drops stores), and vector registers
-    /// beyond gfx942's accum_offset (there hardware has accumulators).
+    /// Alignment of register tuples, bounds of LDS (beyond it hardware reads zero and drops stores), and vector
+    /// registers beyond gfx942's accum_offset (there hardware has accumulators).
     pub registers: bool,
     /// Reserved bits of encodings.
     pub reserved: bool,

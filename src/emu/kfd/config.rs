@@ -35,8 +35,8 @@ pub struct Config {
     pub waves: Strict,
     /// Who compiles what waves execute often, if they run without checks.
     pub translation: Translation,
-    /// Each dispatch runs twice: with all checks on a copy of memory, then without checks on memory; different bits are a
-    /// fault.
+    /// Each dispatch runs twice: with all checks on a copy of memory, then without checks on memory; different bits are
+    /// a fault.
     pub compare: bool,
     /// The bytes of each card's `gpu_metrics`; `None`: there is no such file.
     pub metrics: Option<Vec<u8>>,

@@ -146,7 +146,8 @@ pub enum FaultKind {
     Range,
     /// A threadgroup above the pipeline's limit: a GPU drops such a dispatch silently.
     ThreadgroupTooLarge,
-    /// An indirect command buffer without a pipeline, with one that is not made for it, or changed while it is executed.
+    /// An indirect command buffer without a pipeline, with one that is not made for it, or changed while it is
+    /// executed.
     Indirect,
     /// An indirect command buffer names what the encoder has not made resident.
     NotResident,

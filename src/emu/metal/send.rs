@@ -1,7 +1,7 @@
 //! The entry of messages, and the table of classes and their methods.
 //!
-//! `msg_send` is what the runtime's function of the same name is: it leaves all argument registers and the stack as they
-//! are and jumps to the method, so arguments and results follow the platform's C calling convention whatever their
+//! `msg_send` is what the runtime's function of the same name is: it leaves all argument registers and the stack as
+//! they are and jumps to the method, so arguments and results follow the platform's C calling convention whatever their
 //! types. To nil it answers zeros.
 
 use crate::encode::{Bool, Method, Sel};

@@ -85,8 +85,8 @@ impl SoftNv {
         Ok(())
     }
 
-    /// The file that a mapping is armed on: a file of the card for memory on it, which need not be registered; a control
-    /// file for the rest. One mapping a file.
+    /// The file that a mapping is armed on: a file of the card for memory on it, which need not be registered; a
+    /// control file for the rest. One mapping a file.
     fn mapping_file(&self, state: &State, control: u64, fd: i32, gpu: usize, on_card: bool) -> Result<u64, Status> {
         let open = state.file(fd).ok_or(status::INVALID_ARGUMENT)?;
         let fits = match open.kind {

@@ -1,5 +1,5 @@
-//! The code of a package for one architecture: each kernel of the recording compiled again, one after the other, so that
-//! names and bytes are the same every time.
+//! The code of a package for one architecture: each kernel of the recording compiled again, one after the other, so
+//! that names and bytes are the same every time.
 
 use super::super::kernels::Compiled;
 use super::super::session::OpenDevice;

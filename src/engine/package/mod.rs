@@ -1,8 +1,8 @@
 //! Packages: recordings as files, compiled for any targets, and such files called with Tensors.
 //!
-//! `kept` is what a recording remembers for this; `plan` finds out what its memory is for and places it; `compile` makes
-//! the code of each target; `call` runs a package with Tensors. The format and what runs it without a compiler are rooms
-//! of their own (`package`, `runtime`).
+//! `kept` is what a recording remembers for this; `plan` finds out what its memory is for and places it; `compile`
+//! makes the code of each target; `call` runs a package with Tensors. The format and what runs it without a compiler
+//! are rooms of their own (`package`, `runtime`).
 //!
 //! A package has the kernels that the recording has: how the graph was cut into kernels was decided for the recording's
 //! device, each target's code is made from there.
@@ -27,7 +27,8 @@ pub struct PackageOptions {
     pub name: String,
     /// Architectures to compile for: `x86_64-avx512`, `gfx1100`, `sm_90a` ... Empty: the recording's device.
     pub targets: Vec<String>,
-    /// Into how many parts kernels of CPUs are cut, for as many cores at most; 0: the recording's, and 8 for another CPU.
+    /// Into how many parts kernels of CPUs are cut, for as many cores at most; 0: the recording's, and 8 for another
+    /// CPU.
     pub threads: u32,
     /// Name of a file of its own for the constants, beside the package.
     pub data_file: Option<String>,

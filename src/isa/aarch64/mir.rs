@@ -208,7 +208,8 @@ pub(crate) fn copy(class: Class, to: VReg, from: VReg) -> Inst {
     let inst = if class == CLASS_G {
         Inst::new(What::Row(&rows::ADD_IMM[1]), &[to, from], &[0, 0])
     } else {
-        // A shift by nothing: `mov` is an `orr` that names its source twice, which an instruction of two operands cannot.
+        // A shift by nothing: `mov` is an `orr` that names its source twice, which an instruction of two operands
+        // cannot.
         Inst::new(What::Row(&rows::SHL[3]), &[to, from], &[0])
     };
     inst.kind(Kind::Copy)

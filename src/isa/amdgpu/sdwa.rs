@@ -1,5 +1,5 @@
-//! Sub-dword addressing (gfx9): the dword that replaces the first source and says which bytes of sources and destination
-//! an operation uses.
+//! Sub-dword addressing (gfx9): the dword that replaces the first source and says which bytes of sources and
+//! destination an operation uses.
 //!
 //! Source: AMD's manual of CDNA3, «VOP_SDWA» and «VOPC_SDWA»; LLVM's notation. Left out: scalar second sources, and
 //! comparisons whose result goes elsewhere than to VCC.

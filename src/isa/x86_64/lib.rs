@@ -1,9 +1,9 @@
 //! Linear program → x86-64 machine code.
 //!
 //! Place in the arrows: takes [`Program`], returns an
-//! [`elf::Object`](doorbell_elf::Object) whose one global symbol is the kernel. The kernel is `extern "C" fn(args: *const
-//! u64, tid: u64)` (System V): `args[i]` is the address of the i-th buffer, followed by the variables' values as 64-bit
-//! integers.
+//! [`elf::Object`](doorbell_elf::Object) whose one global symbol is the kernel. The kernel is
+//! `extern "C" fn(args: *const u64, tid: u64)` (System V): `args[i]` is the address of the i-th buffer, followed by the
+//! variables' values as 64-bit integers.
 //!
 //! Steps: `select` turns nodes into instructions on virtual registers (`mir`), `codegen::regalloc` gives them
 //! registers, `emit` encodes them with iced-x86. `rows` is the table of vector codes (generated), `gpr` that of general

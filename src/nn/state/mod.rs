@@ -214,8 +214,9 @@ pub struct Loaded {
     pub unexpected: Vec<String>,
 }
 
-/// Assigns a state to a module's Tensors, and computes them: the file it came from may change afterwards. Names, shapes and dtypes must agree exactly; only PyTorch's counts of batches
-/// (`num_batches_tracked`), which a plain batch norm here does not have, are passed by.
+/// Assigns a state to a module's Tensors, and computes them: the file it came from may change afterwards. Names, shapes
+/// and dtypes must agree exactly; only PyTorch's counts of batches (`num_batches_tracked`), which a plain batch norm
+/// here does not have, are passed by.
 ///
 /// # Errors
 /// A name is missing or unknown, or a shape or dtype differs. Nothing was assigned then.

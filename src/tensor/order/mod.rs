@@ -1,7 +1,7 @@
 //! Order along an axis: sorting and what follows from it, running extremes, searching, and the true places of a mask.
 //!
-//! Positions are i32, or i64 along an axis that is longer than that counts. Floats are ordered as PyTorch orders them: a
-//! NaN is above everything, both zeros are equal, and equal elements keep their order.
+//! Positions are i32, or i64 along an axis that is longer than that counts. Floats are ordered as PyTorch orders them:
+//! a NaN is above everything, both zeros are equal, and equal elements keep their order.
 
 mod sort;
 
@@ -39,8 +39,8 @@ pub trait Order: Value {
     fn argsort(&self, axis: i64, descending: bool) -> Self {
         lift("argsort", [self.node()], |[x]| ordered(&x, axis, descending))
     }
-    /// The `k` largest (or smallest) elements of an axis, sorted, and where each of them was. Of equal elements the first
-    /// are taken.
+    /// The `k` largest (or smallest) elements of an axis, sorted, and where each of them was. Of equal elements the
+    /// first are taken.
     ///
     /// # Errors
     /// No such axis, or fewer than `k` elements.
@@ -121,8 +121,8 @@ pub trait Order: Value {
         })
     }
     /// Where the elements are not zero: (size, rank) positions in row-major order; rows of `fill` follow the last
-    /// one, and what does not fit is left out. [`Tensor::nonzero`](crate::tensor::Tensor::nonzero) has the size that the
-    /// data needs.
+    /// one, and what does not fit is left out. [`Tensor::nonzero`](crate::tensor::Tensor::nonzero) has the size that
+    /// the data needs.
     ///
     /// # Errors
     /// A symbolic shape.
@@ -146,8 +146,8 @@ pub trait Order: Value {
             super::join::cat(&columns, 1)
         })
     }
-    /// The different elements in ascending order, as a vector of `size` with `fill` after the last one; for each element
-    /// its number among them (in the shape of `self`); how often each occurs. What does not fit is left out.
+    /// The different elements in ascending order, as a vector of `size` with `fill` after the last one; for each
+    /// element its number among them (in the shape of `self`); how often each occurs. What does not fit is left out.
     /// [`Tensor::unique`](crate::tensor::Tensor::unique) has the size that the data needs. Every NaN is different.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! The permutation that sorts an axis.
 //!
-//! Elements become integer keys in the wanted order. Short runs are sorted by counting: an element's place is the number
-//! of elements before it (two kernels, a square of comparisons for each run). Runs are then merged in pairs, one kernel
-//! for each doubling: output k of a merge finds by a binary search how many of the first k elements come from the left
-//! run. That is `log2(n / RUN)` kernels of `log2(n)` loads an element; a bitonic network (tinygrad's) has
+//! Elements become integer keys in the wanted order. Short runs are sorted by counting: an element's place is the
+//! number of elements before it (two kernels, a square of comparisons for each run). Runs are then merged in pairs, one
+//! kernel for each doubling: output k of a merge finds by a binary search how many of the first k elements come from
+//! the left run. That is `log2(n / RUN)` kernels of `log2(n)` loads an element; a bitonic network (tinygrad's) has
 //! `log2(n)² / 2` of them and does not keep the order of equal elements.
 //!
 //! Keys of at most 32 bits are packed with their positions into one i64: no two are equal, a comparison is one

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Place: a tool outside the library. `cargo xtask corpus` fetches the files and calls it. A folder stands for all
-//! files in it. With `--sample N` (and `--seed S`) N files of them are taken, and of other cubins the words alone are read; with `--out FILE` the table is added to
-//! that file. `run` goes on until `--kernels N` have run, of those with `--name PART` in their names, and writes
-//! those that differ to `--keep FOLDER`. Exit codes: 0 everything holds, 1 something does not, 3 wrong usage.
+//! files in it. With `--sample N` (and `--seed S`) N files of them are taken, and of other cubins the words alone are
+//! read; with `--out FILE` the table is added to that file. `run` goes on until `--kernels N` have run, of those with
+//! `--name PART` in their names, and writes those that differ to `--keep FOLDER`. Exit codes: 0 everything holds, 1
+//! something does not, 3 wrong usage.
 #![forbid(unsafe_code)]
 
 // The launch of the tests of SASS names what it uses as they do.

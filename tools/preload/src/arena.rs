@@ -79,7 +79,8 @@ impl Pieces {
     }
 }
 
-// SAFETY: each piece is given to one owner until it comes back, has its size and is aligned to it up to a page; larger alignments get nothing.
+// SAFETY: each piece is given to one owner until it comes back, has its size and is aligned to it up to a page; larger
+// alignments get nothing.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = size_of_piece(layout);

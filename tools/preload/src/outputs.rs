@@ -140,7 +140,8 @@ fn copy(fd: c_int) -> c_int {
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     let lowest = limit.rlim_cur.min(MAX_LIMIT).saturating_sub(BELOW_LIMIT);
     let lowest = c_int::try_from(lowest).unwrap_or(0);
-    // SAFETY: F_DUPFD_CLOEXEC takes any number and a lowest one. It comes back here (`exports::fcntl`), which passes it on.
+    // SAFETY: F_DUPFD_CLOEXEC takes any number and a lowest one. It comes back here (`exports::fcntl`), which passes it
+    // on.
     unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) }
 }
 
@@ -172,7 +173,8 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let fd = fds::OURS.get(self.slot).map_or(-1, |slot| slot.load(Ordering::Relaxed));
-        // SAFETY: the bytes are valid for their length; a number that is no longer ours is -1, which the kernel refuses.
+        // SAFETY: the bytes are valid for their length; a number that is no longer ours is -1, which the kernel
+        // refuses.
         let n = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(n).map_err(|_| {
             let error = io::Error::last_os_error();

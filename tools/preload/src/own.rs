@@ -81,7 +81,8 @@ impl Quiet {
         let mut all = MaybeUninit::uninit();
         // SAFETY: sigfillset fills the set it is given.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: both sets are valid, the first one filled; SIG_SETMASK with valid sets cannot fail, so the old set is written.
+        // SAFETY: both sets are valid, the first one filled; SIG_SETMASK with valid sets cannot fail, so the old set is
+        // written.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), quiet.signals.as_mut_ptr()) };
         // SAFETY: a known state, and a place for the old one.
         unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut quiet.cancel) };

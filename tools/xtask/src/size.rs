@@ -1,5 +1,5 @@
-//! The size of what users install, with each set of features: the program as it is shipped (profile `dist`), the program
-//! of the CPU alone (profile `small-program`) and a C program with the runtime (profile `small`).
+//! The size of what users install, with each set of features: the program as it is shipped (profile `dist`), the
+//! program of the CPU alone (profile `small-program`) and a C program with the runtime (profile `small`).
 
 use crate::run::{Failure, program, root};
 use crate::setup;

@@ -1,9 +1,9 @@
 //! Releases of NVIDIA's driver, and which form of a struct each has.
 //!
 //! Source: the headers of 580.142 and 595.45 compiled (`tests/nv_layout.tsv`); for 535 to 570 the tables that gVisor's
-//! nvproxy has for each release, and for 610 to 620, which moved the fields of channels. UNMAP_MEMORY_DMA, MIGRATE and ALLOC_SEMAPHORE_POOL of releases before 550 are not
-//! described: nothing here makes those calls. Fields that a release appended to a struct are a length here; a struct
-//! whose fields moved is a struct of its own.
+//! nvproxy has for each release, and for 610 to 620, which moved the fields of channels. UNMAP_MEMORY_DMA, MIGRATE and
+//! ALLOC_SEMAPHORE_POOL of releases before 550 are not described: nothing here makes those calls. Fields that a release
+//! appended to a struct are a length here; a struct whose fields moved is a struct of its own.
 
 use std::fmt;
 

@@ -107,8 +107,8 @@ fn ce_index(ask: &Ask<'_>, engine_type: u32) -> Result<u32, Status> {
     copy_engine_index(engine_type).filter(|index| *index < copies).ok_or(status::INVALID_ARGUMENT)
 }
 
-/// As an H100 answers. Byte 0: GRCE bit 0, shared 1, for reads of system memory 2, for writes 3, NVLink 4, system memory
-/// 5, peers 6.
+/// As an H100 answers. Byte 0: GRCE bit 0, shared 1, for reads of system memory 2, for writes 3, NVLink 4, system
+/// memory 5, peers 6.
 fn ce_caps(index: u32) -> u16 {
     match index {
         0 | 1 => 0x3e3,

@@ -1,6 +1,6 @@
 //! Straight runs of instructions as code of the host: what is executed often is compiled by whoever the
-//! [`Translation`](crate::translate::Translation) names. In strict mode all instructions of a piece are checked, then it
-//! is executed.
+//! [`Translation`](crate::translate::Translation) names. In strict mode all instructions of a piece are checked, then
+//! it is executed.
 //!
 //! A run goes from where a path arrives to the next branch. What `integer`, `float` and `memory` have nodes for becomes
 //! native pieces; stores and everything else between them is interpreted. `known` finds runs again by their words, so
@@ -78,8 +78,8 @@ fn make(translation: &Translation, all: &[&Decoded], strict: bool) -> Run {
 }
 
 /// The nodes of the first instructions that have some, twice: for whole warps and for paths of some lanes; and how many
-/// they are. Strict mode checks all of a piece before it is executed: they end where a check needs a predicate's value of
-/// in between.
+/// they are. Strict mode checks all of a piece before it is executed: they end where a check needs a predicate's value
+/// of in between.
 fn states(all: &[&Decoded], strict: bool) -> ([State; 2], usize) {
     let mut states = [State::new(false, strict), State::new(true, strict)];
     for (k, d) in all.iter().enumerate() {

@@ -4,8 +4,8 @@
 //! .kernel copy registers=16 params=0:8,8:8    // also: barriers=1 shared=1024 stack=0
 //!     [B------:R-:W0:-:S02] S2R R0, SR_TID.X ;
 //! ```
-//! `.word 0x...` is a word that no form of the table describes. `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes.
-//! Left out: variables and relocations.
+//! `.word 0x...` is a word that no form of the table describes. `registers` counts the two that the hardware keeps,
+//! `shared` the reserved KiB of sm_90, parameters are offset:bytes. Left out: variables and relocations.
 
 use super::chip::SmArch;
 use super::decode::decode_for;

@@ -1,4 +1,5 @@
-//! The fields of QMD version 2: `clc5c0qmd.h` and `clc6c0qmd.h` of NVIDIA's class headers. Bits count from the QMD's start.
+//! The fields of QMD version 2: `clc5c0qmd.h` and `clc6c0qmd.h` of NVIDIA's class headers. Bits count from the QMD's
+//! start.
 
 use super::{Row, row};
 

@@ -88,7 +88,8 @@ fn accumulate(r: &mut Render) {
     keep(&mut r.code, &gone);
 }
 
-/// A product of a chain, or several of them, the last one first, and the instruction that takes them or what was before.
+/// A product of a chain, or several of them, the last one first, and the instruction that takes them or what was
+/// before.
 struct Step {
     products: Vec<usize>,
     chosen: Option<usize>,

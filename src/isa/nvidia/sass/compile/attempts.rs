@@ -7,16 +7,16 @@
 //! * [`Attempt::REGISTERS`] follow the allocation of each of those: the same body selected again, in an order that
 //!   needs fewer registers at once.
 //!
-//! | attempt   | when                                           | gives up                        | is taken if          |
-//! |-----------|------------------------------------------------|---------------------------------|----------------------|
-//! | `Full`    | always, first                                  | nothing                         | no other is better   |
-//! | `OnTime`  | loads an iteration ahead cost resident blocks  | loads an iteration ahead        | more blocks fit      |
-//! | `OnePool` | code needs more than `setmaxnreg` has given it | `setmaxnreg`                    | always               |
-//! | `Rolled`  | unrolled loops spill                           | unrolling, all moves of code    | fewer spills         |
-//! | `Apart`   | spills, or no registers for code that is shared | one copy of code for all places | fewer spills        |
-//! | `Hoisted` | values are spilled                             | loop-invariant code motion, sinking | fewer spills     |
-//! | `InPlace` | values are still spilled                       | also early loads                | fewer spills         |
-//! | `Serial`  | wgmma instructions lack registers              | overlapping wgmma instructions  | always               |
+//! | attempt   | when                                    | gives up                            | is taken if        |
+//! |-----------|-----------------------------------------|-------------------------------------|--------------------|
+//! | `Full`    | always, first                           | nothing                             | no other is better |
+//! | `OnTime`  | loads an iteration ahead cost blocks    | loads an iteration ahead            | more blocks fit    |
+//! | `OnePool` | code needs more than `setmaxnreg` gave  | `setmaxnreg`                        | always             |
+//! | `Rolled`  | unrolled loops spill                    | unrolling, all moves of code        | fewer spills       |
+//! | `Apart`   | spills, or no registers for shared code | one copy of code for all places     | fewer spills       |
+//! | `Hoisted` | values are spilled                      | loop-invariant code motion, sinking | fewer spills       |
+//! | `InPlace` | values are still spilled                | also early loads                    | fewer spills       |
+//! | `Serial`  | wgmma instructions lack registers       | overlapping wgmma instructions      | always             |
 //!
 //! Code with calls must spill the values that are live over a call, so its spills are no reason for another attempt.
 

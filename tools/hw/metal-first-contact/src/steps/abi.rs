@@ -126,7 +126,8 @@ fn objects(below: &Below, rows: &mut Rows) -> Result<(), Failure> {
     others(below, rows)
 }
 
-/// Classes that no other object gives: descriptors by `new`, what is made of them, and classes with methods of their own.
+/// Classes that no other object gives: descriptors by `new`, what is made of them, and classes with methods of their
+/// own.
 fn others(below: &Below, rows: &mut Rows) -> Result<(), Failure> {
     let (raw, gpu) = (below.raw, below.device);
     for class in ["MTLComputePipelineDescriptor", "MTLBinaryArchiveDescriptor", "MTLIndirectCommandBufferDescriptor"] {

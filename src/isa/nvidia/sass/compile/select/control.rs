@@ -287,7 +287,8 @@ impl Build<'_> {
         true
     }
 
-    /// Places in the shared memory that the driver reserves: at the start of a block's from sm_90 on, at the end before.
+    /// Places in the shared memory that the driver reserves: at the start of a block's from sm_90 on, at the end
+    /// before.
     fn reserved_register(&mut self, d: Word, place: &str) -> bool {
         let old = self.chip.is_before_hopper();
         let words = if old { 0x1f0 } else { 0x68 };
