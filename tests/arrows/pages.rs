@@ -1,9 +1,12 @@
-//! Pages and tables that the sources and the docs cite are in the repository, with the sections that they name, and the
-//! docs' lines are short.
+//! Pages and tables that the sources and the docs cite are in the repository, with the sections that they name; files
+//! and folders that a page names in backticks are there; and the lines of the docs are short.
 //!
 //! A citation is a word that ends in `.md` or `.tsv`: a path from the root or from the citing file, or the name (or the
 //! end of the path) of any file of the repository. Section numbers that follow (`docs/nv.md 2, 2.5`) have to be
 //! headings of that page. Left out: words with a pattern (`*.tsv`), and addresses of the web.
+//!
+//! A path in backticks starts with a folder of the root (`src/lib.rs`, `tests/arrows`); the ending `.rs` may be left
+//! out. Left out: paths with a pattern or a placeholder (`tests/elf_*`), and those of other projects (`FOREIGN`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,6 +17,9 @@ const MAX_COLUMNS: usize = 120;
 /// Folders whose files are read; those at the root as well.
 const FOLDERS: &[&str] =
     &["src", "ioctl", "kernels-asm", "tests", "tools", "examples", "benches", "bench", "fuzz", "docs", "data"];
+
+/// Folders of other projects, which pages name as their sources.
+const FOREIGN: &[&str] = &["src/amd", "src/common", "src/metal", "src/nouveau", "src/nvidia"];
 
 /// Kinds of files that cite.
 const CITING: &[&str] = &["rs", "py", "md", "toml"];
@@ -104,6 +110,55 @@ fn citation_faults(file: &str, text: &str, pages: &BTreeMap<String, BTreeSet<Str
     cited(text).into_iter().flat_map(fault).collect()
 }
 
+/// Whether `path` is `folder` or in it.
+fn is_in(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Paths in backticks on a page, outside of its code blocks, each with its line.
+fn paths(page: &str) -> Vec<(usize, &str)> {
+    let is_path = |text: &str| {
+        text.chars().all(is_name)
+            && FOLDERS.iter().any(|folder| text.len() > folder.len() + 1 && is_in(text, folder))
+            && !FOREIGN.iter().any(|folder| is_in(text, folder))
+    };
+    let (mut is_block, mut is_quoted) = (false, false);
+    let mut found = Vec::new();
+    for (at, line) in page.lines().enumerate() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_block ^= is_fence;
+        if is_block || is_fence {
+            continue;
+        }
+        // A quotation may go on in the next line, but ends with its paragraph or its row of a table.
+        if line.trim().is_empty() || line.starts_with('|') {
+            is_quoted = false;
+        }
+        for (number, part) in line.split('`').enumerate() {
+            is_quoted ^= number > 0;
+            if is_quoted && is_path(part) {
+                found.push((at + 1, part));
+            }
+        }
+    }
+    found
+}
+
+/// Paths in backticks on the page `file` that are not in the repository, from its root or from the page; `files` has
+/// all of it.
+fn path_faults(file: &str, page: &str, files: &[String]) -> Vec<String> {
+    let is_there = |path: &str| {
+        let source = format!("{path}.rs");
+        files.iter().any(|known| is_in(known, path) || *known == source)
+    };
+    let is_missing = |path: &str| {
+        let path = path.trim_end_matches('/');
+        !is_there(path) && !is_there(&Path::new(file).with_file_name(path).to_string_lossy())
+    };
+    let missing = paths(page).into_iter().filter(|(_, path)| is_missing(path));
+    missing.map(|(line, path)| format!("{file}:{line}: `{path}` is not in the repository")).collect()
+}
+
 /// Lines of a page that are too long: not those of tables and code blocks, and without the targets of links.
 fn width_faults(file: &str, text: &str) -> Vec<String> {
     let mut is_code = false;
@@ -172,10 +227,19 @@ fn pages_that_are_cited_are_in_the_repository() {
 }
 
 #[test]
+fn paths_that_pages_name_are_in_the_repository() {
+    let files = files();
+    let pages = files.iter().filter(|file| extension(file) == "md");
+    let faults: Vec<String> = pages.flat_map(|file| path_faults(file, &read(file), &files)).collect();
+    crate::assert_no_faults(&faults);
+}
+
+#[test]
 fn lines_of_the_docs_are_short() {
-    let pages = files()
-        .into_iter()
-        .filter(|file| file == "README.md" || (file.starts_with("docs/") && extension(file) == "md"));
+    let is_page = |file: &String| {
+        extension(file) == "md" && (file.starts_with("docs/") || Path::new(file).ends_with("README.md"))
+    };
+    let pages = files().into_iter().filter(is_page);
     let faults: Vec<String> = pages.flat_map(|file| width_faults(&file, &read(&file))).collect();
     crate::assert_no_faults(&faults);
 }
@@ -197,6 +261,19 @@ fn a_page_or_a_section_that_is_not_there_is_named() {
     let pages = BTreeMap::from([("docs/nv.md".to_owned(), headings("# NVIDIA\n## 2. Bring-up\n### 2.5 Queries\n"))]);
     let faults = citation_faults("src/a.rs", "// nv.md 2.5\n// nv.md 2, 3\n// amd.md 1\n", &pages);
     assert_eq!(faults, ["src/a.rs:2: `nv.md` has no section 3", "src/a.rs:3: `amd.md` is not in the repository"]);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_named() {
+    let files = ["src/cli/tests/cli/sass.rs", "src/cli/README.md", "tests/jit.rs"].map(str::to_owned);
+    let faults = |page: &str| path_faults("src/cli/README.md", page, &files);
+    assert_eq!(faults("`tests/cli/sass.rs`\n"), Vec::<String>::new());
+    assert_eq!(faults("`tests/cli/dump.rs`\n"), ["src/cli/README.md:1: `tests/cli/dump.rs` is not in the repository"]);
+    assert_eq!(faults("`a\nb` and `src/cl`\n"), ["src/cli/README.md:2: `src/cl` is not in the repository"]);
+    crate::assert_no_faults(&faults(
+        "`tests/jit`, `src/cli/tests/`, `src/*.rs`, `tests/{a,b}`, `src/nvidia/a.c`, src/x\n",
+    ));
+    crate::assert_no_faults(&faults("```\n`src/x`\n```\n| `a |\n| src/x |\n"));
 }
 
 #[test]
