@@ -101,7 +101,7 @@
 //!
 //! A [`Session`] holds options, open devices, caches and counters. A thread computes in the one that it has entered,
 //! else in the program's, whose options come from [`engine::install`] or from the environment. An option that means
-//! nothing is an error there; what the options ask to be told goes to [`Session::on_message`].
+//! nothing is an error there; messages that the options ask for go to [`Session::on_message`].
 //!
 //! ```
 //! use doorbell::tensor::prelude::*;

@@ -165,7 +165,7 @@ fn a_name_that_the_runtime_provides_is_listed_and_gets_its_address() {
     let bank = cubin.kernel("k").unwrap().banks.iter().find(|b| b.number == 4).expect("addresses").offset as usize;
     let slots: Vec<u64> = image[bank..bank + 24].as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
     assert!(slots.contains(&0x7654_3210_aa00), "{slots:x?}");
-    // The same from code behind the image.
+    // The same from code after the image.
     let code = vec![0xab; 40];
     let entries = vec![("other".to_owned(), 0), ("table".to_owned(), 16)];
     let functions = Functions { code, entries, registers: 40, stack_bytes: 96 };

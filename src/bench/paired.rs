@@ -61,7 +61,7 @@ impl Side {
     }
 }
 
-/// Is told what is done.
+/// Observes the pairs: called as they are measured.
 pub trait Watch {
     /// Pair number `pair` begins, with so many cases that are not clear yet.
     fn begins(&mut self, _pair: usize, _cases: usize) {}

@@ -59,7 +59,7 @@ pub fn left_out(machine: &Machine, (case, point): &Planned) -> Option<String> {
     (case.make)(machine, point).err().map(|e| e.to_string())
 }
 
-/// Is told of each case when it begins and when it has ended.
+/// Observes a run: called when each case begins and when it has ended.
 pub trait Watch {
     /// Number `at` of `of` begins.
     fn begins(&mut self, _device: &str, _id: &str, _at: usize, _of: usize) {}

@@ -136,7 +136,8 @@ struct CompareArgs {
     /// A change below this share is of no interest
     #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = share)]
     least: f64,
-    /// What two runs may differ by, where fewer than three records come before the last: only a larger change is told
+    /// What two runs may differ by, where fewer than three records come before the last: only a larger change is
+    /// reported
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     between: f64,
 }

@@ -62,7 +62,7 @@ pub struct Setting {
     pub faults: Plan,
     /// What is wrong with driver or card.
     pub mutant: Option<Mutant>,
-    /// Told each step, so that silence means something.
+    /// Called with each step, so that silence means something.
     pub progress: fn(&str),
     /// A file for all calls, for `doorbell trace --show`.
     pub calls: Option<PathBuf>,

@@ -58,7 +58,7 @@ impl Cue {
         self.part.split(' ').next().unwrap_or_default()
     }
 
-    /// A number behind the part's name.
+    /// A number after the part's name.
     ///
     /// # Errors
     /// There is none.

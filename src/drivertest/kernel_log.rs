@@ -41,7 +41,7 @@ const TROUBLE: &[&str] = &[
 /// Whether NVIDIA's module says no more in this line than that it refuses a call.
 #[must_use]
 pub(crate) fn is_remark(text: &str) -> bool {
-    // A name of a function: no sentence has a capital or an underscore behind its first letter in its first word.
+    // A name of a function: no sentence has a capital or an underscore after its first letter in its first word.
     let is_name = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
             && name.bytes().any(|byte| byte.is_ascii_lowercase())

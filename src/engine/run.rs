@@ -252,7 +252,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells whoever listens of a copy that the host has made.
+    /// Reports a copy that the host has made: prints and records it where the options ask for it.
     fn copied(&self, device: &str, from: &BufferRef, len_bytes: usize, began: Instant) {
         if self.options.debug < 2 && !self.is_timed() {
             return;

@@ -86,7 +86,7 @@ impl View {
     ///
     /// # Safety
     /// The bytes stay mapped, and writable if `writable`, while the view and its clones and parts exist, and are used
-    /// through them only, or in an order that the user of the view is told.
+    /// through them only, or in an order that the user of the view knows.
     #[must_use]
     pub unsafe fn borrowed(base: CpuPtr, len_bytes: u64, writable: bool) -> Self {
         Self { base, len_bytes, writable, owner: Arc::new(()) }

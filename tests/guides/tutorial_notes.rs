@@ -225,7 +225,7 @@ fn commands_are_queued_waited_for_and_recorded() -> Fragment {
     let device = &cpu.device;
     let [a, b] = [device.alloc(8)?, device.alloc(8)?];
     device.copy_in(&a, 0, &7u64.to_le_bytes())?;
-    // Two queues: the second submission reads what the first writes, and is ordered behind it.
+    // Two queues: the second submission reads what the first writes, and is ordered after it.
     let first = device.submit(QueueKind::Copy, &[Command::copy(b.at(0), a.at(0), 8)])?;
     let second = device.submit(QueueKind::Compute, &[Command::copy(a.at(0), b.at(0), 4)])?;
     device.wait(&first, device.patience())?;

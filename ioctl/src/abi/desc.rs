@@ -139,7 +139,7 @@ pub struct Choice {
     pub name: &'static str,
     /// The associated struct, if there is one and it is described.
     pub layout: Option<&'static Layout>,
-    /// The struct in another release of the driver, which is told by its size.
+    /// The struct in another release of the driver, which its size tells apart.
     pub other: Option<&'static Layout>,
 }
 

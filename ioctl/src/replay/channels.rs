@@ -64,7 +64,7 @@ fn field(layout: &Layout, name: &str, bytes: &[u8]) -> u64 {
     layout.field(name).and_then(|f| f.read(bytes)).unwrap_or(0)
 }
 
-/// The struct at a call's pointer after the call, if it is of that kind.
+/// The struct that a call's pointer refers to, as it is after the call, if it is of that kind.
 fn behind<'a>(desc: &'static Desc, call: &'a IoctlEvent, wanted: &Layout) -> Option<&'a [u8]> {
     let is_wanted = |e: &Embedded| e.pointee(desc.layout, &call.before).is_some_and(|l| *l == *wanted);
     let index = desc.embedded.iter().position(is_wanted)?;

@@ -1,4 +1,4 @@
-//! What a replay is told, and what it tells.
+//! The options of a replay, and its report.
 
 use super::translate::Names;
 use std::fmt;

@@ -78,7 +78,7 @@ impl Report {
     }
 }
 
-/// Is told of the progress, and says when to end.
+/// Observes the progress, and says when to end.
 pub trait Watch {
     /// After each round.
     fn round(&mut self, _report: &Report) {}
@@ -102,7 +102,7 @@ pub fn together<W: Watch + Send>(machines: &[Machine], options: &Options, watche
     })
 }
 
-/// What is told of a device that could not be opened.
+/// The result for a device that could not be opened.
 #[must_use]
 pub fn unopened(name: &str, why: &BenchError) -> Report {
     let finding = Finding { test: "device", round: 0, text: why.to_string(), element: None, address: None, count: 1 };

@@ -4,7 +4,7 @@ use doorbell_bench::compare::{Comparison, Judgement, Limits, fails};
 use doorbell_bench::paired::{self, PairedError, Side, Watch};
 use std::path::Path;
 
-/// Is told of nothing.
+/// Observes nothing.
 struct Quiet;
 impl Watch for Quiet {}
 

@@ -149,7 +149,7 @@ fn payne_hanek(a: &UOp, l: Layout) -> (UOp, UOp) {
     let shl = |x: &UOp, n: &UOp| x.binary(Op::Shl, n);
     let shr = |x: &UOp, n: &UOp| x.binary(Op::Shr, n);
     let bits = a.bitcast(u);
-    // a = m * 2^(field - 1075); the first bit of 1/pi that counts has number e, at e + 63 behind 64 zeros.
+    // a = m * 2^(field - 1075); the first bit of 1/pi that counts has number e, at e + 63 after 64 zeros.
     let field = shr(&bits, &k(52));
     let m = &(&bits & &k((1 << 52) - 1)) | &k(1 << 52);
     let at = &field - &k(1075 - 63);

@@ -3,7 +3,7 @@
 //! Layer: bytes to values; `state` reads the file. Source: `kgd_pp_interface.h` of Linux: a head (bytes of the table,
 //! format and content revision) and the fields of that revision, at C's alignment. Format 1 is that of cards (degrees
 //! Celsius, watts), format 2 and 3 those of APUs (hundredths of a degree, milliwatts). A field with all bits set is one
-//! that the card does not have. A revision that is not known is told as unknown: nothing is guessed from another one.
+//! that the card does not have. An unknown revision is reported as unknown: nothing is guessed from another one.
 //! Left out: 1.9, a list of attributes, and what 1.6 to 1.8 say of each partition.
 
 use serde::Serialize;

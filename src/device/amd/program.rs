@@ -125,7 +125,7 @@ fn packet_bytes(d: &KernelDescriptor) -> u64 {
     if has(d, properties::DISPATCH_PTR) { aql::PACKET_BYTES } else { 0 }
 }
 
-/// What kernels read behind their queue pointer: the windows of LDS and scratch. An AQL queue has its own; under PM4
+/// What kernels read at their queue pointer: the windows of LDS and scratch. An AQL queue has its own; under PM4
 /// a launch's block holds one.
 fn queue_struct() -> aql::queue::AmdQueue {
     aql::queue::AmdQueue {

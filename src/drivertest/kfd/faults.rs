@@ -1,5 +1,5 @@
-//! What goes wrong on the card: page faults, bad packets, illegal instructions, kernels that never end. The process is
-//! told, siblings live where they should, and new work runs.
+//! What goes wrong on the card: page faults, bad packets, illegal instructions, kernels that never end. The process
+//! gets an event, siblings live where they should, and new work runs.
 
 use super::client::{HOST, Kfd, PAGE, Queue, Ring, asked};
 use super::kernels::upload;
@@ -36,7 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// The queue stops at the packet, what came before is done, a sibling lives, the reset is told, a new queue works.
+/// The queue stops at the packet, what came before is done, a sibling lives, the reset is reported, a new queue works.
 fn bad(name: &str, words: &'static [u32]) -> Case {
     let what = "A bad packet stops its queue at that packet, and its queue only; destroying it tells the process";
     on_card(&format!("fault.packet-{name}"), what, move |kfd| {

@@ -533,7 +533,7 @@ impl<'b> Device<'b> {
         want("ALLOC of a context share", share)
     }
 
-    /// Parameters of a channel with USERD behind its ring.
+    /// Parameters of a channel with USERD after its ring.
     #[must_use]
     pub(crate) fn channel_params(&self, ring: &Buffer, notifier: &Buffer, share: u32) -> rm::ChannelAlloc {
         let mut params = rm::ChannelAlloc {
@@ -727,7 +727,7 @@ impl<'b> Device<'b> {
         Ok(channel.notifier.view.read_u32(8)?)
     }
 
-    /// Whether a channel has told an error.
+    /// Whether a channel has reported an error.
     ///
     /// # Errors
     /// None, as the record is there.

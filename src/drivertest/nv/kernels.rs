@@ -86,7 +86,7 @@ fn hopper(device: &Device<'_>) -> Step<Channel> {
     device.compute()
 }
 
-/// What the grid of four CTAs stored, and nothing behind it.
+/// What the grid of four CTAs stored, and nothing after it.
 fn stored(memory: &Buffer, v: u32) -> Step {
     stored_by(memory, 4, v)
 }

@@ -24,7 +24,7 @@ enum Put {
     Own(usize),
     /// The UUID of no card.
     Stranger(usize),
-    /// An address in a range for RM's memory, so many bytes behind its start.
+    /// An address in a range for RM's memory, so many bytes after its start.
     Range(usize, u64),
 }
 

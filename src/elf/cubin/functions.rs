@@ -1,4 +1,4 @@
-//! Functions that a cubin calls and does not have, put behind its image.
+//! Functions that a cubin calls and does not have, placed after its image.
 
 use super::load::{CODE_ALIGN, Cubin, PAGE, PREFETCH_BYTES};
 use crate::error::ElfError;

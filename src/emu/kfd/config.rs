@@ -44,8 +44,8 @@ pub struct Config {
     pub link: (&'static str, u32),
     /// What the checks of waves and packets find is reported, and the work goes on as on hardware.
     pub lenient: bool,
-    /// A queue that hangs is told to the process at once, with the reason in the kernel's log. Linux tells it when the
-    /// queue is destroyed: nothing there sees a queue that stopped before somebody waits for it.
+    /// A queue that hangs is reported to the process at once, with the reason in the kernel's log. Linux reports it
+    /// when the queue is destroyed: nothing there sees a queue that stopped before somebody waits for it.
     pub tells_hangs: bool,
     /// What is wrong with driver and cards.
     pub defect: Option<Defect>,

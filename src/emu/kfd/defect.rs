@@ -29,7 +29,7 @@ pub enum Defect {
     RightsIgnored,
     /// Unmapping leaves the page-table entry.
     UnmapKeeps,
-    /// What a bad packet stopped goes on with the next packets once the queue is reset: no reset is told.
+    /// What a bad packet stopped goes on with the next packets once the queue is reset: no reset is reported.
     ResetSilent,
     /// Resetting a queue takes the card's other queues off the hardware.
     ResetSpreads,

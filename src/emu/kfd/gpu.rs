@@ -195,7 +195,7 @@ impl Gpu {
 
     fn hang(&self, queue: &Queue, stop: Stop) {
         let (text, code, error) = (stop.to_string(), stop.cause.exception_code(), stop.cause.aql_error());
-        // Whoever is told of it may destroy the queue at once, which is then a hung one already.
+        // Whoever receives the event may destroy the queue at once, which is then a hung one already.
         queue.change(|control| control.hung = Some(stop));
         self.report(ReportKind::QueueHung, Some(queue.setup.id), text);
         cp::signal_inactive(self, queue, error);

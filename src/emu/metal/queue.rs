@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-// TIMEOUT: how soon a queue without wake-ups looks at what is told to the machine: what hangs or is held.
+// TIMEOUT: how soon a queue without wake-ups looks at what the machine is set to do: hang, or hold work back.
 const LOOK: Duration = Duration::from_millis(2);
 /// As `LOOK`, where wake-ups tell of everything.
 const IDLE: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! The preprocessor: tokens with directives → tokens without. Macros with `#`, `##` and `__VA_ARGS__`; conditions;
 //! `#include` of Metal's own headers, which are built in.
 //!
-//! Left out: a macro whose expansion ends in the name of a function macro takes no arguments from behind it.
+//! Left out: a macro whose expansion ends in the name of a function macro takes no arguments from the tokens after it.
 
 use crate::error::{Pos, Res, fail};
 use crate::lex::{Tok, Token};
@@ -277,7 +277,7 @@ fn line_end(tokens: &[Token], at: usize) -> usize {
     rest.map_or(tokens.len() - 1, |n| at + 1 + n)
 }
 
-/// The first directive behind `at`, or the end.
+/// The first directive after `at`, or the end.
 fn text_end(tokens: &[Token], at: usize) -> usize {
     let rest = tokens[at + 1..].iter().position(|t| (t.first && t.is("#")) || t.tok == Tok::End);
     rest.map_or(tokens.len() - 1, |n| at + 1 + n)

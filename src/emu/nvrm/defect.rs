@@ -31,7 +31,7 @@ pub enum Defect {
     UnmapKeeps,
     /// Interrupts that channels request reach nobody.
     InterruptLost,
-    /// Files that listen for errors are not told.
+    /// Files that listen for errors get no event.
     EventLost,
     /// GPGet stays where it is.
     GetStuck,

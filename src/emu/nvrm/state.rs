@@ -75,7 +75,7 @@ pub(crate) struct State {
     pub doorbells: Vec<DoorbellMap>,
     /// By file.
     pub spaces: BTreeMap<u64, UvmSpace>,
-    /// What SYS_PARAMS told; 0 before.
+    /// What SYS_PARAMS has answered; 0 before.
     pub memblock_bytes: u64,
     /// What UVM's tests have set: how long prefetching is off after a fault, in ms.
     pub prefetch_lapse_ms: u32,

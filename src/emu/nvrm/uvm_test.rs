@@ -17,7 +17,7 @@ const MISSING_TABLE_ENTRY: Status = Status(0x4a);
 const NOTHING_TO_DO: Status = Status(0x1_0006);
 const BLOCK_BYTES: u64 = 2 << 20;
 const PAGE: u64 = 4096;
-/// First address behind those of a process.
+/// First address after those of a process.
 const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 /// Sizes that memory of the host and of the card comes in: one bit each.
 const CHUNK_SIZES: u64 = 4096 | 64 << 10 | 2 << 20;

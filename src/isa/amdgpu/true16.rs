@@ -156,7 +156,7 @@ pub(super) fn beyond_op_sel(row: &Row, chip: Chip, op_sel: u8) -> u8 {
     op_sel & row.halves(chip) & !own
 }
 
-/// `.l` or `.h` behind a vector register that is read or written by halves.
+/// `.l` or `.h` after a vector register that is read or written by halves.
 pub(super) fn ending(halves: u8, slot: &Slot, operand: Operand, op_sel: u8) -> &'static str {
     let vector = matches!(operand, Operand::Reg(r) if r.file == File::Vgpr);
     match bit(slot.field) & halves {

@@ -129,7 +129,7 @@ impl MultiHeadAttention {
         }
         cache.memory.set((.., .., .., at.clone()..end.clone(), ..), &Tensor::stack(&[&k, &v], 0));
         let [k, v] = [0, 1].map(|part| self.for_all_heads(cache.memory.get((part, .., .., UOp::int(0)..end.clone()))));
-        // With one token there is nothing behind it to hide.
+        // With one token there is nothing after it to hide.
         let seen = (count.as_int() != Some(1)).then(|| {
             let tokens = Tensor::arange(Dim::from(count)).unsqueeze(-1) + &Tensor::from(at);
             Tensor::arange(Dim::from(end)).le(&tokens).to(&x.device())

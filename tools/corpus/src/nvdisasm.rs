@@ -104,7 +104,7 @@ fn pieces(kernels: &[Kernel]) -> Vec<&[Kernel]> {
     pieces
 }
 
-/// Whether the texts of the kernels' words, one behind the other, are ours.
+/// Whether the texts of the kernels' words, one after the other, are ours.
 fn compare(kernels: &[Kernel], mut texts: &[String], report: &mut Report) {
     let mut at = 0u64;
     for kernel in kernels {

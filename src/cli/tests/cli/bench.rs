@@ -205,7 +205,7 @@ fn devices_are_measured_and_burnt_together() {
     }
 }
 
-/// Of two devices one cannot be opened: the other is measured and burnt, and the first is told as bad.
+/// Of two devices one cannot be opened: the other is measured and burnt, and the first is reported as bad.
 #[test]
 fn a_device_that_cannot_be_opened_holds_up_no_other() {
     let dir = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ pub(super) fn copies(len: i64, most: i64) -> i64 {
     (1..=most).rev().find(|n| len % n == 0).unwrap_or(1)
 }
 
-/// What the loops around a tile are in this turn of all of them.
+/// The indices of the loops around a tile in this iteration of all of them together.
 fn place(outer: &[(UOp, i64)], turn: UOp) -> Place {
     let (mut place, mut rest) = (Place::default(), turn);
     for (r, n) in outer.iter().rev() {
@@ -67,7 +67,7 @@ impl Tiles {
         Tiles { list: List::new(), lanes, vectors }
     }
 
-    /// Opens the loop over the tiles that a chunk of the work has: what the loops around them are there, and the rows.
+    /// Opens the loop over the tiles that a chunk of the work has: the indices of the loops around them, and the rows.
     pub(super) fn start(&mut self, outer: &[(UOp, i64)], rows: i64, chunks: i64) -> (Place, Rows) {
         let tiles = pieces(rows, self.width());
         let number_of_tile = self.turn(tiles * outer.iter().map(|r| r.1).product::<i64>(), chunks);
@@ -75,7 +75,7 @@ impl Tiles {
         let place = place(outer, number_of_tile.binary(Op::CDiv, &number(tiles)));
         (place, self.rows(&first, rows))
     }
-    /// Opens the loop over the turns of the loops around tiles that a chunk of the work has.
+    /// Opens the loop over the iterations of the loops around tiles that a chunk of the work has.
     pub(super) fn start_whole(&mut self, outer: &[(UOp, i64)], chunks: i64) -> Place {
         let turn = self.turn(outer.iter().map(|r| r.1).product(), chunks);
         place(outer, turn)
@@ -86,6 +86,7 @@ impl Tiles {
         let first = times(&tile, self.width());
         self.rows(&first, rows)
     }
+    /// Opens a loop over this chunk's share of `all` iterations; gives the number of the iteration among all.
     fn turn(&mut self, all: i64, chunks: i64) -> UOp {
         let chunk = if chunks > 1 { self.list.special(chunks) } else { number(0) };
         let turn = self.list.open(&number(all / chunks));
@@ -242,7 +243,7 @@ impl Tiles {
         self.add_products(registers, (&number(len / many), many), operands);
     }
 
-    /// As `products`, for so many times `many` steps.
+    /// As `products`, for a number of iterations (a node) of `many` steps each.
     pub(super) fn add_products(
         &mut self,
         registers: &[Vec<UOp>],

@@ -120,7 +120,7 @@ fn thread(threads: i64) -> UOp {
     UOp::new(Op::Special, DType::of(Scalar::I32), [int(threads)], Arg::Str("lidx0".into()))
 }
 
-/// The workgroup: what the loops around it are, and its number among the `tiles` of each turn of them.
+/// The workgroup: the indices of the loops around it, and its number among the `tiles` of each iteration of them.
 fn group(outer: &[(UOp, i64)], tiles: i64) -> (Place, UOp) {
     let all = tiles * outer.iter().map(|r| r.1).product::<i64>();
     let group = UOp::new(Op::Special, DType::of(Scalar::I32), [int(all)], Arg::Str("gidx0".into()));

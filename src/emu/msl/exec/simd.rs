@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// A construct that lanes are in.
 #[derive(Clone, Copy, Default)]
 struct Frame {
-    /// Lanes to go on behind it.
+    /// Lanes that go on after it.
     outer: u32,
     /// Of an `if`: lanes of the other branch. Of a loop: lanes that wait for the next round. Of a `switch`: all lanes.
     other: u32,

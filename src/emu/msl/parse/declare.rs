@@ -106,7 +106,7 @@ impl Parser {
         if holds { Ok(()) } else { fail(at, format!("static assertion failed: {text}")) }
     }
 
-    /// `enum class E : uint { A = 1, B }`, behind `enum`.
+    /// `enum class E : uint { A = 1, B }`, after `enum`.
     pub(crate) fn enum_type(&mut self, at: Pos) -> Res<Tid> {
         let scoped = self.eat_word("class") || self.eat_word("struct");
         let name = if let Tok::Id(word) = &self.peek().tok {

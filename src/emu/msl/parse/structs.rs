@@ -13,7 +13,7 @@ use std::rc::Rc;
 const MAX_STRUCT: u64 = 1 << 20;
 
 impl Parser {
-    /// `struct S { ... }` or the name of one, behind `struct`.
+    /// `struct S { ... }` or the name of one, after `struct`.
     pub(crate) fn struct_type(&mut self) -> Res<Tid> {
         let at = self.at();
         let name = match &self.peek().tok {
@@ -93,7 +93,7 @@ impl Parser {
         let mut scope = self.bind(template, &args.into_iter().map(Some).collect::<Vec<_>>());
         let own = self.templates[template].name.clone();
         scope.insert(own, Entry::Type(ty));
-        // Behind `struct NAME`.
+        // After `struct NAME`.
         let start = self.templates[template].start + 2;
         let (p, outer) = (std::mem::replace(&mut self.p, start), self.scopes.split_off(1));
         self.scopes.push(scope.clone());

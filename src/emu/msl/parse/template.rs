@@ -26,7 +26,7 @@ pub(crate) struct Parameter {
 pub(crate) struct Template {
     pub name: Rc<str>,
     pub params: Vec<Parameter>,
-    /// First token behind `template <...>`.
+    /// First token after `template <...>`.
     pub start: usize,
     /// Names around it: the arguments of a struct template, the members of a struct.
     pub around: HashMap<Rc<str>, Entry>,
@@ -191,7 +191,7 @@ impl Parser {
         }
     }
 
-    /// Skips to behind a body or a semicolon.
+    /// Skips a body or a semicolon and all before it.
     pub(crate) fn skip_declaration(&mut self) -> Res<()> {
         loop {
             match self.peek().tok {

@@ -156,7 +156,7 @@ impl Random {
     }
 }
 
-/// The source behind the lines that all begin with.
+/// The source after the lines that all begin with.
 pub fn with_header(source: &str) -> String {
     format!("#include <metal_stdlib>\nusing namespace metal;\n{source}")
 }

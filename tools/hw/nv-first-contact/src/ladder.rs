@@ -214,7 +214,7 @@ fn attempt(climb: &mut Climb, rung: &Rung) -> Outcome {
     }
 }
 
-/// Gives everything back; what is left over is told.
+/// Gives everything back; what is left over is reported.
 fn end(climb: &mut Climb) -> Vec<String> {
     climb.bench = None;
     climb.let_go();
