@@ -35,7 +35,7 @@ fn facts() -> Facts {
     Facts { structs, consts }
 }
 
-/// Fields at other places than in the release of the table: forms of other releases.
+/// Fields at other offsets than in the release of the table: forms of other releases.
 fn is_of_another_release(layout: &Layout) -> bool {
     [
         &nvrm::RmMapMemoryDmaV535::LAYOUT,

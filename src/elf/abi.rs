@@ -67,7 +67,7 @@ pub const PF_X: u32 = 1;
 pub const PF_W: u32 = 2;
 pub const PF_R: u32 = 4;
 
-// PANIC: the three readers below are called with constant places inside the fixed-size arrays of this file only.
+// PANIC: the three readers below are called with constant offsets inside the fixed-size arrays of this file only.
 fn le16(raw: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([raw[at], raw[at + 1]])
 }
@@ -211,7 +211,7 @@ impl Sym {
 /// A relocation with explicit addend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rela {
-    /// Place of the field: offset in the section that `sh_info` names.
+    /// Offset of the field in the section that `sh_info` names.
     pub r_offset: u64,
     pub r_sym: u32,
     pub r_type: u32,

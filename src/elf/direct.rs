@@ -1,6 +1,6 @@
 //! [`Object`] → [`Image`] without a file in between: what our own code for the CPU needs.
 //!
-//! Taken here: distances between places of the object itself. Everything else (names that are defined elsewhere,
+//! Taken here: distances between addresses of the object itself. Everything else (names that are defined elsewhere,
 //! absolute addresses, an object that contradicts itself) goes through the file, whose reader knows all of it and says
 //! what is wrong. The image is the same either way.
 

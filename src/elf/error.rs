@@ -18,7 +18,7 @@ pub enum ElfError {
     /// A name is outside its string table, lacks its terminator or is not UTF-8.
     #[error("ELF: {what} at offset {offset:#x} is not a terminated UTF-8 string inside its table")]
     BadString { what: &'static str, offset: u64 },
-    /// A place or range reaches outside the section it belongs to.
+    /// An offset or range reaches outside the section it belongs to.
     #[error("ELF: {what} at offset {offset:#x} reaches to {end:#x}, its section ends at {limit:#x}")]
     OutOfSection { what: &'static str, offset: u64, end: u64, limit: u64 },
     /// Sections share bytes of the file, which ELF forbids; refusing them bounds the work and memory by the file's

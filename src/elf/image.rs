@@ -11,7 +11,7 @@ use super::num::{index, wide};
 
 /// The smallest pages of the supported hosts (AArch64 also has pages of 16 and 64 KiB).
 pub const PAGE_BYTES: u64 = 4096;
-/// Largest image: any two places in it must be within a signed 32-bit distance, with room to spare.
+/// Largest image: any two offsets in it must be within a signed 32-bit distance, with room to spare.
 pub(crate) const MAX_IMAGE_BYTES: u64 = 1 << 30;
 
 /// What a segment's memory may be used for once it is filled; never write and execute.
@@ -36,7 +36,7 @@ pub struct Segment {
 /// What a fixup points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
-    /// A place in the image, by offset.
+    /// An offset in the image.
     Image(u64),
     /// A fixed address.
     Absolute(u64),

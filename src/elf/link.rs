@@ -123,7 +123,7 @@ struct Tables {
     slot_owners: Vec<usize>,
     stub_owners: Vec<usize>,
     externals: Vec<External>,
-    /// By symbol: its slot, its stub, its place among the externals.
+    /// By symbol: its slot, its stub, its index among the externals.
     slots: Vec<Option<usize>>,
     stubs: Vec<Option<usize>>,
     names: Vec<Option<usize>>,

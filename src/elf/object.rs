@@ -39,7 +39,7 @@ pub enum Section {
     Bss,
 }
 
-/// A name for a place in a section, or for something that is defined elsewhere.
+/// A name for an offset in a section, or for something that is defined elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Must not be empty or hold a NUL byte.

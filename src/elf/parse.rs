@@ -241,7 +241,7 @@ fn parse_header(bytes: &[u8], kinds: &[(u16, Machine)]) -> Result<(Ehdr, Machine
     let check = |what, offset: usize, found: u64, want: u64, expected| {
         if found == want { Ok(()) } else { Err(ElfError::BadField { what, offset: wide(offset), found, expected }) }
     };
-    // PANIC: constant places in the 64-byte header.
+    // PANIC: constant offsets in the 64-byte header.
     let magic = u32::from_be_bytes([raw[0], raw[1], raw[2], raw[3]]);
     check("e_ident magic", 0, u64::from(magic), u64::from(u32::from_be_bytes(ELFMAG)), "7f 45 4c 46")?;
     check("EI_CLASS", 4, u64::from(raw[4]), u64::from(ELFCLASS64), "ELFCLASS64")?;

@@ -46,12 +46,12 @@ impl Call {
     }
 }
 
-/// The number of true places of a mask.
+/// The number of true elements of a mask.
 fn count(mask: &Tensor) -> Result<usize, Error> {
     Ok(mask.cast(Scalar::I64).sum(()).item()? as usize)
 }
 
-/// The indices with the positions of their true places for masks, which are computed.
+/// The indices with the positions of the true elements for masks, which are computed.
 fn unmasked(call: Call, x: &Tensor, index: Vec<Index>) -> Result<Vec<Index>, Fault> {
     if index.iter().all(|i| i.mask().is_none()) {
         return Ok(index);
@@ -78,7 +78,7 @@ fn unmasked(call: Call, x: &Tensor, index: Vec<Index>) -> Result<Vec<Index>, Fau
 
 impl Tensor {
     /// The part at these indices: integers, ranges with steps, new axes, an ellipsis, lists, integer Tensors, masks
-    /// (see [`Indexing`] for how they are written). Everything is lazy but for a mask: how many places are true in it
+    /// (see [`Indexing`] for how they are written). Everything is lazy but for a mask: how many elements are true in it
     /// decides the shape, so it is computed here. [`Order::masked_select_static`] and [`where_`](Elementwise::where_)
     /// do without that.
     ///
@@ -94,10 +94,10 @@ impl Tensor {
     }
     /// Stores `value` (broadcast to the part, or a number) at these indices, of the same forms as [`Tensor::get`]'s.
     /// Where this Tensor is memory and the indices make a view of it, only the view is written; otherwise the Tensor
-    /// stands for a new value. Of several writes to one place the last stays; a position outside writes nothing.
+    /// stands for a new value. Of several writes to one element the last stays; a position outside writes nothing.
     ///
-    /// A mask without other index Tensors is not computed here: `value` broadcasts to the true places, or has a row for
-    /// each, and true places after its last row stay as they are.
+    /// A mask without other index Tensors is not computed here: `value` broadcasts to the true elements, or has a row
+    /// for each, and true elements after its last row stay as they are.
     ///
     /// # Errors
     /// (Carried by this Tensor afterwards.) As [`Tensor::get`]; a value whose shape or type does not fit.
@@ -120,7 +120,7 @@ impl Tensor {
         }
     }
     /// Stores what `f` makes of the part at these indices: `x.update(1..3, |part| part + 1)` is Python's `x[1:3] += 1`.
-    /// A place that is named several times is updated once.
+    /// An element that is named several times is updated once.
     ///
     /// # Errors
     /// As [`Tensor::set`].
@@ -136,7 +136,7 @@ impl Tensor {
         let part = f(Indexing::get(self, index.as_slice()));
         self.store(&index, part.node())
     }
-    /// The values at the true places of `mask` (broadcast to `self`), in row-major order, as a vector. How many they
+    /// The values at the true elements of `mask` (broadcast to `self`), in row-major order, as a vector. How many they
     /// are depends on data: the mask is computed here. [`Order::masked_select_static`] does without that.
     ///
     /// # Errors

@@ -185,7 +185,7 @@ pub struct Code {
     pub steps: Steps,
     /// The linear program.
     pub list: Vec<usize>,
-    /// Accesses of workgroup memory: place in the linear program, and cycles for the bank conflicts of a wave (1:
+    /// Accesses of workgroup memory: index in the linear program, and cycles for the bank conflicts of a wave (1:
     /// none).
     #[serde(default)]
     pub banks: Vec<(usize, u32)>,

@@ -94,7 +94,7 @@ impl Parameters {
         self.buffers.extend_from_slice(buffers);
         self
     }
-    /// Only the parameters whose name passes; plain Tensors have the name of their place, `0`, `1`, ... The buffers
+    /// Only the parameters whose name passes; plain Tensors are named by their index, `0`, `1`, ... The buffers
     /// stay: in two groups of one model, they are realized by either.
     pub fn filtered(&self, keep: impl Fn(&str) -> bool) -> Parameters {
         let mut out = Parameters { buffers: self.buffers.clone(), ..Parameters::default() };

@@ -20,7 +20,7 @@ pub(crate) struct Region {
     pub version: Option<UOp>,
 }
 
-/// Nodes whose values have a place in memory.
+/// Nodes whose values are in memory.
 pub(crate) struct Stored {
     /// Node → the graph parameter that holds it, dense, row-major.
     pub at: UMap<UOp>,

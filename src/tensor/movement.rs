@@ -147,7 +147,7 @@ pub trait Movement: Value {
             Ok(graph::reshape(x, &left.map(|(_, d)| d.clone()).collect::<Vec<_>>()))
         })
     }
-    /// A new axis of size 1 at this place of the result.
+    /// A new axis of size 1 at this position of the result.
     #[track_caller]
     fn unsqueeze(&self, axis: i64) -> Self {
         build("unsqueeze", [self.node()], |[x]| {

@@ -188,7 +188,7 @@ pub trait Pooling: Value {
     }
     /// The elements put back to the places that [`Pooling::max_pool_with_indices`] found, with zeros elsewhere. The
     /// result has `size` on the pooled axes or, with `None`, what one pooling with these options shrinks to the axes
-    /// of `self`. Of several elements for one place the last stays; an index outside is dropped.
+    /// of `self`. Of several elements for one index the last stays; an index outside is dropped.
     ///
     /// Errors: an index of another shape or not of integers; a negative size.
     #[track_caller]

@@ -44,7 +44,7 @@ pub trait Rearrange: Value {
         }
         list
     }
-    /// Axis `from` moved to place `to`, the others in their order.
+    /// Axis `from` moved to position `to`, the others in their order.
     #[track_caller]
     fn movedim(&self, from: i64, to: i64) -> Self {
         lift("movedim", [self.node()], |[x]| {

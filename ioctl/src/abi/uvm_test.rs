@@ -2,7 +2,7 @@
 //! `uvm_enable_builtin_tests=1`; without it each one is `ENOSYS`.
 //!
 //! Source: `uvm_test_ioctl.h` of the open kernel modules 535.288, 550.163, 570.211, 580.142 and 595.45: numbers, sizes
-//! and the status's place as a compiler finds them; a call is numbered from 200 on. A form is taken to hold from the
+//! and the status's offset as a compiler finds them; a call is numbered from 200 on. A form is taken to hold from the
 //! first of these releases that has it. 260 and 261 were ENABLE_ and DISABLE_NVLINK_PEER_ACCESS before 595, and 311 is
 //! PMM_GET_ALLOC_LIST from there on, with structs of the same size. Left out: the fields, which belong to each test.
 

@@ -1,6 +1,6 @@
 //! Executable memory, strictly W^X: a mapping is filled while it is writable and then sealed; no page is ever both.
 //!
-//! Code made for a fixed place of the lowest 2 GiB (`gcc -fno-pie`) holds addresses of 32 bits: [`CodeWriter::low`]
+//! Code made for a fixed address in the lowest 2 GiB (`gcc -fno-pie`) holds addresses of 32 bits: [`CodeWriter::low`]
 //! maps it there (`MAP_32BIT`, mmap(2); x86-64 Linux only).
 
 use super::{CpuPtr, PortError, page_bytes};
@@ -31,7 +31,7 @@ impl Pages {
     fn map(len_bytes: usize, flags: libc::c_int) -> io::Result<Pages> {
         let bits = libc::PROT_READ | libc::PROT_WRITE;
         let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: the kernel chooses the place, so no other mapping is touched.
+        // SAFETY: the kernel chooses the address, so no other mapping is touched.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, bits, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

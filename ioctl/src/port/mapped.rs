@@ -58,7 +58,7 @@ impl Mapped {
     /// Maps.
     ///
     /// # Errors
-    /// The port's; `EINVAL` for a fixed place: that is [`Mapped::back`]'s business.
+    /// The port's; `EINVAL` for a fixed address: that is [`Mapped::back`]'s business.
     pub fn new(port: &Arc<dyn Port>, request: &MapRequest) -> Result<Self, Errno> {
         if request.addr.is_some() {
             return Err(Errno::EINVAL);
@@ -228,7 +228,7 @@ impl Doorbell {
     pub fn ring(&self, value: u64) {
         // ORDER: packets and write pointer are visible to the device before the doorbell's store.
         drain_stores();
-        // The place was checked when the doorbell was made.
+        // The offset was checked when the doorbell was made.
         let _checked = match self.view.len_bytes() {
             8 => self.view.store_volatile_u64(0, value),
             _ => self.view.store_volatile_u32(0, value as u32),

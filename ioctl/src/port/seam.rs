@@ -113,7 +113,7 @@ impl MapRequest {
         Self { addr: None, len_bytes, prot: Prot::RW, flags: MapFlags::SHARED, fd: Some(fd), offset }
     }
 
-    /// The same at a fixed place.
+    /// The same at a fixed address.
     #[must_use]
     pub fn at(mut self, addr: CpuPtr) -> Self {
         self.addr = Some(addr);
@@ -160,7 +160,7 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// mmap(2).
     ///
     /// # Errors
-    /// The kernel's; `EINVAL` for a fixed place that was not mapped through this port.
+    /// The kernel's; `EINVAL` for a fixed address that was not mapped through this port.
     fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno>;
 
     /// munmap(2) of a range mapped through this port.

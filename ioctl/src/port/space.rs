@@ -73,7 +73,7 @@ fn alias_shared(addr: CpuPtr, len_bytes: u64) -> Result<DeviceView, Errno> {
     }
     let len = usize::try_from(len_bytes).map_err(|_| Errno::EINVAL)?;
     // SAFETY: with an old size of 0 mremap leaves the old mapping as it is and makes a new one of the same pages at a
-    // free place; it fails for a range that is not mapped shared. The new mapping is owned by the view made below.
+    // free address; it fails for a range that is not mapped shared. The new mapping is owned by the view made below.
     let at = unsafe { libc::mremap(addr.as_ptr::<libc::c_void>(), 0, len, libc::MREMAP_MAYMOVE) };
     if at == libc::MAP_FAILED {
         return Err(Errno::last());

@@ -42,7 +42,7 @@ impl Names {
     fn learn_name(&mut self, name: Name, recorded: u64, now: u64) {
         self.names.insert((name, recorded), now);
         if name == Name::MapOffset {
-            // A doorbell's slice is mapped by the offset without the doorbell's place in it.
+            // A doorbell's slice is mapped by the offset without the doorbell's offset in it.
             self.names.entry((name, recorded & !(SLICE_BYTES - 1))).or_insert(now & !(SLICE_BYTES - 1));
         }
     }

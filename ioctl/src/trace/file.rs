@@ -250,7 +250,7 @@ fn put_blobs(out: &mut Vec<u8>, blobs: &[Blob]) {
 /// Reads a whole trace.
 ///
 /// # Errors
-/// `Magic`, `Version`; `Broken` with the place; `Io`.
+/// `Magic`, `Version`; `Broken` with the offset; `Io`.
 pub fn read_trace(mut from: impl Read) -> Result<Vec<Event>, TraceError> {
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes)?;
@@ -285,7 +285,7 @@ pub fn read_trace(mut from: impl Read) -> Result<Vec<Event>, TraceError> {
     Ok(events)
 }
 
-/// A place in the bytes; reads past the end are errors.
+/// An offset in the bytes; reads past the end are errors.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -1,4 +1,4 @@
-//! Patterns over the device's free memory: each word's value follows from its place and the round; written, then
+//! Patterns over the device's free memory: each word's value follows from its index and the round; written, then
 //! compared by another kernel.
 
 use super::{Finding, NO_ANSWER, answers};
@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use doorbell::device::{Command, Memory, QueueKind};
 use doorbell::tensor::prelude::*;
 
-/// Multiplier of the place: odd, so that all words of a part differ.
+/// Multiplier of the index: odd, so that all words of a part differ.
 const SPREAD: i64 = 0x9e37_79b1;
 /// What the rounds' patterns begin with: all ones, none, both alternations, and then what is drawn.
 const BASES: [u32; 4] = [0, u32::MAX, 0x5555_5555, 0xaaaa_aaaa];
@@ -27,7 +27,7 @@ struct Part {
 /// All parts.
 pub(crate) struct MemoryTest {
     parts: Vec<Part>,
-    /// The round's base and whether the place counts, for writing and for comparing: two memories, or both sides of the
+    /// The round's base and whether the index counts, for writing and for comparing: two memories, or both sides of the
     /// comparison would be one value.
     seeds: [Memory; 2],
     _seeds: [Tensor; 2],
@@ -100,7 +100,7 @@ impl MemoryTest {
     }
 }
 
-/// Base, and whether the place counts: of the first rounds plain patterns, then values that all differ.
+/// Base, and whether the index counts: of the first rounds plain patterns, then values that all differ.
 fn pattern(round: u64) -> [u32; 2] {
     match BASES.get(round as usize % 8) {
         Some(base) => [*base, 0],

@@ -51,7 +51,7 @@ fn chase(machine: &Machine, point: &Point) -> Result<Subject, BenchError> {
     }))
 }
 
-/// One cycle through all of `n` places in random order: the next place of each.
+/// One cycle through all of `n` elements in random order: the next element of each.
 fn cycle(n: usize, seed: u64) -> Vec<u32> {
     let mut draw = Draw(seed);
     let mut next: Vec<u32> = (0..n as u32).collect();

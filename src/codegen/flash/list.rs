@@ -59,7 +59,7 @@ impl List {
         level
     }
 
-    /// Lists a node at this place.
+    /// Lists a node at this position.
     fn here(&mut self, op: Op, dtype: DType, src: Srcs) -> UOp {
         self.here_with(op, dtype, src, Arg::None)
     }

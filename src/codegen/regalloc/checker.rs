@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// An operand is read from a place that does not hold its value.
+    /// An operand is read from a register or slot that does not hold its value.
     #[error("instruction {inst} reads v{vreg} from {loc:?}, which does not hold it")]
     WrongValue {
         /// The instruction.

@@ -23,7 +23,7 @@ pub(crate) struct ArchiveFile {
     is_changed: Mutex<bool>,
 }
 
-/// The place of a file. Call it in a pool.
+/// The URL of a file. Call it in a pool.
 pub(crate) fn url(runtime: &'static Runtime, path: &Path) -> Option<Owned<NsUrl>> {
     NsUrl::of_file(runtime, &string(runtime, path.to_str()?)?)?.0
 }

@@ -131,7 +131,7 @@ impl KernelDescriptor {
     /// Reads the 64 bytes.
     #[must_use]
     pub fn parse(raw: &[u8; DESCRIPTOR_BYTES]) -> Self {
-        // PANIC: constant places inside.
+        // PANIC: constant offsets inside.
         let half = |at: usize| u16::from_le_bytes([raw[at], raw[at + 1]]);
         let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
         let entry = u64::from(word(16)) | u64::from(word(20)) << 32;

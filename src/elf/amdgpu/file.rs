@@ -79,7 +79,7 @@ pub fn machine_name(flags: u32) -> String {
     found.map_or_else(|| format!("chip {:#x}", flags & 0xff), |m| m.1.to_owned())
 }
 
-/// A number in a checked array; places beyond it read 0.
+/// A number in a checked array; offsets beyond it read 0.
 pub(super) fn u32_at(raw: &[u8], at: usize) -> u32 {
     raw.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
 }

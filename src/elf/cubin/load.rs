@@ -114,7 +114,7 @@ pub fn is_cubin(bytes: &[u8]) -> bool {
     bytes.starts_with(&ELFMAG) && bytes.get(18..20) == Some(&EM_CUDA.to_le_bytes())
 }
 
-/// A file's sections, each with its place in the image where it has one.
+/// A file's sections, each with its offset in the image where it has one.
 struct Placed<'f, 'a> {
     file: &'f ElfFile<'a>,
     places: Vec<Option<u64>>,

@@ -137,7 +137,7 @@ pub enum Space {
     Zero,
 }
 
-/// A variable of the module; its place in the section of its space is the writer's caller's to choose.
+/// A variable of the module; its offset in the section of its space is the writer's caller's to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     pub name: String,

@@ -415,7 +415,7 @@ impl<'a> Plan<'a> {
         bytes
     }
 
-    /// The values of a space, each at its place.
+    /// The values of a space, each at its offset.
     fn data(&self, space: Space) -> Vec<u8> {
         let mut out = vec![0; index(self.span(space))];
         for v in self.module.variables.iter().filter(|v| v.space == space) {
@@ -471,7 +471,7 @@ impl<'a> Plan<'a> {
         let mut head = Vec::with_capacity(EHDR_BYTES);
         let e_shstrndx = u16::try_from(self.section(Role::Names)).unwrap_or_default();
         Ehdr { e_type: ET_EXEC, e_machine: EM_CUDA, e_shoff, e_shentsize: 64, e_shnum, e_shstrndx }.emit(&mut head);
-        // PANIC: constant places of a 64-byte header: OS ABI, its version, e_phoff, e_flags, e_phentsize, e_phnum
+        // PANIC: constant offsets in a 64-byte header: OS ABI, its version, e_phoff, e_flags, e_phentsize, e_phnum
         head[7] = 0x41;
         head[8] = 8;
         head[32..40].copy_from_slice(&e_phoff.to_le_bytes());

@@ -73,7 +73,7 @@ impl Device {
         self.bos.get(&handle_index(handle))
     }
 
-    /// Puts a buffer into the lowest free place, as the kernel's idr does.
+    /// Gives a buffer the lowest free index, as the kernel's idr does.
     fn insert(&mut self, gpu_id: u32, bo: Bo) -> u64 {
         let index = (0..).find(|index| !self.bos.contains_key(index)).unwrap_or(u32::MAX);
         if bo.vram_of.is_some() {

@@ -360,7 +360,7 @@ impl SoftNv {
         if fits { Ok(0) } else { Err(Errno::EINVAL) }
     }
 
-    /// CARD_INFO: as many places as the struct has room for, at least one a card.
+    /// CARD_INFO: as many entries as the struct has room for, at least one a card.
     fn card_info(&self, bytes: &mut [u8]) -> Result<i32, Errno> {
         const LEN: usize = size_of::<CardInfo>();
         if !bytes.len().is_multiple_of(LEN) || bytes.len() / LEN < self.gpus.len() {

@@ -157,7 +157,7 @@ impl UvmSpace {
         self.add(base, Range::External { len_bytes })
     }
 
-    /// The first free place of this length, whole huge pages, between two addresses.
+    /// The first free range of this length, whole huge pages, between two addresses.
     fn room(&self, first: u64, end: u64, len_bytes: u64) -> Option<u64> {
         let mut at = first.checked_next_multiple_of(CONTEXT_ALIGN)?;
         for (start, range) in &self.ranges {

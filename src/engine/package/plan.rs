@@ -24,7 +24,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// A place in its block.
+    /// An offset in its block.
     pub(super) fn place(&self, at: KeptPlace) -> Result<Place, Error> {
         match at {
             KeptPlace::Input(n, offset) => Ok(Place { block: number(n)?, offset }),
@@ -180,7 +180,7 @@ impl Planned {
         Ok(())
     }
 
-    /// A block for each own memory, with its place and contents.
+    /// A block for each own memory, with its offset and contents.
     fn blocks(&mut self, s: &Session, all: &[Own]) -> Result<(), Error> {
         let places = arena(all);
         for (own, at) in all.iter().zip(&places) {
@@ -216,7 +216,7 @@ fn rounded(len_bytes: u64) -> u64 {
     len_bytes.next_multiple_of(ALIGN_BYTES)
 }
 
-/// Where each memory is in the arena: large ones first, each at the lowest place that is free while it is needed.
+/// Where each memory is in the arena: large ones first, each at the lowest offset that is free while it is needed.
 fn arena(all: &[Own]) -> Vec<u64> {
     let whole = |o: &Own| rounded(o.range.end.saturating_sub(o.range.start / ALIGN_BYTES * ALIGN_BYTES));
     let life = |o: &Own| if o.kind == BlockKind::Temporary { o.steps.clone() } else { 0..usize::MAX };

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 const BANKS: u64 = 32;
 const WORD_BYTES: u64 = 4;
 
-/// Each access of workgroup memory whose address does not depend on memory: its place in the linear program, and the
+/// Each access of workgroup memory whose address does not depend on memory: its index in the linear program, and the
 /// cycles that its worst group of threads takes. 1: no conflict. Loops are looked at in their first iteration.
 pub(super) fn conflicts(program: &Program) -> Vec<(usize, u32)> {
     let threads = program.local.iter().product::<u32>().min(32);

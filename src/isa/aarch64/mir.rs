@@ -56,7 +56,7 @@ pub(crate) struct Mem {
 }
 
 impl Mem {
-    /// The same place some bytes on.
+    /// The same address plus some bytes.
     pub(crate) fn plus(self, bytes: i64) -> Mem {
         Mem { disp: self.disp + bytes, ..self }
     }
@@ -82,7 +82,7 @@ pub(crate) enum What {
     Literal(u32),
     /// Register 0 from or to memory; register 1 is the address, if it has one.
     Access(Access, Mem),
-    /// The address of a place in the thread's scratch.
+    /// The address of an offset in the thread's scratch.
     LocalAddress(u32),
     /// A branch under a condition, or always.
     Branch(Option<Cond>),
@@ -198,7 +198,7 @@ impl Inst {
     }
 }
 
-/// An instruction that only marks a place.
+/// An instruction that only marks a position in the code.
 pub(crate) fn label(l: Label) -> Inst {
     Inst::bare(What::Mark, Flow::Label(l))
 }

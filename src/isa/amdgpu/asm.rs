@@ -6,7 +6,7 @@ use super::inst::Inst;
 use super::reg::Operand;
 use thiserror::Error;
 
-/// A place in the code that branches may name before it is bound.
+/// A position in the code that branches may name before it is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label(pub u32);
 

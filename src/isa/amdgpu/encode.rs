@@ -521,7 +521,7 @@ impl Builder<'_> {
         self.set(slot.field, constant::word(value).unwrap_or(0))
     }
 
-    /// Range and place of the byte offset of a memory access.
+    /// Range and bit position of the byte offset of a memory access.
     fn offset(&mut self, value: i64) -> Result<(), EncodeError> {
         if value == 0 {
             return Ok(());

@@ -93,7 +93,7 @@ impl Mem {
         Mem { base: Base::Const(offset), index: None, scale: 1, disp: 0, broadcast: false }
     }
 
-    /// The same place some bytes on.
+    /// The same address plus some bytes.
     pub(crate) fn plus(self, bytes: i32) -> Mem {
         Mem { disp: self.disp + bytes, ..self }
     }
@@ -257,7 +257,7 @@ impl Inst {
     }
 }
 
-/// An instruction that only marks a place.
+/// An instruction that only marks a position in the code.
 pub(crate) fn label(l: Label) -> Inst {
     Inst::bare(Code::INVALID, Flow::Label(l))
 }

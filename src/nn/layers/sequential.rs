@@ -93,7 +93,7 @@ enum Part {
     Function(Box<Function>),
 }
 
-/// Layers and functions one after another, named by their place as in `torch.nn.Sequential`.
+/// Layers and functions one after another, named by their index as in `torch.nn.Sequential`.
 ///
 /// ```
 /// use doorbell::nn::{BatchNorm, Dropout, Linear, Module, Sequential};

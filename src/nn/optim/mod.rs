@@ -100,7 +100,7 @@ use crate::tensor::{Fault, Shown, Tensor};
 use crate::uop::{Dim, Scalar};
 
 /// Why an optimiser was not made, or a step not taken. Parameters of a module are called by their names, others by
-/// their place in the list.
+/// their index in the list.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimError {

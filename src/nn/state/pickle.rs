@@ -3,7 +3,7 @@
 //! Nothing is executed or imported. A pickle that names a class or function outside of the caller's list is refused;
 //! calls of those in the list stay nodes that the caller interprets.
 
-/// One value of a pickle; numbers are places in the list of nodes.
+/// One value of a pickle; numbers are indices in the list of nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     None,
@@ -20,7 +20,7 @@ pub(super) enum Node {
     Global(String),
     /// A thing that is kept elsewhere, by its name.
     Persistent(usize),
-    /// A call of a function of the list, and the place of the tuple of its arguments.
+    /// A call of a function of the list, and the index of the tuple of its arguments.
     Call(String, usize),
 }
 

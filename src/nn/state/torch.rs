@@ -45,7 +45,7 @@ impl Item {
             _ => None,
         }
     }
-    /// All Tensors below, named by keys and places with dots between; a lone Tensor has the empty name.
+    /// All Tensors below, named by keys and indices with dots between; a lone Tensor has the empty name.
     pub fn state_dict(&self) -> StateDict {
         let mut out = StateDict::new();
         self.gather("", &mut out);

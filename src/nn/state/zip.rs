@@ -14,7 +14,7 @@ const END: u32 = 0x0605_4b50;
 const END64: u32 = 0x0606_4b50;
 const END64_AT: u32 = 0x0706_4b50;
 
-/// Little-endian numbers at a place of a slice; `None` beyond its end.
+/// Little-endian numbers at an offset in a slice; `None` beyond its end.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk::<2>().copied()?))
 }
@@ -115,7 +115,7 @@ fn directory(source: &Source) -> Result<(u64, u64), StateError> {
     if at != 0xffff_ffff && size != 0xffff_ffff && count != 0xffff {
         return Ok((at, size));
     }
-    // The larger numbers stand in a record of their own, whose place stands before the end.
+    // The larger numbers stand in a record of their own, whose offset stands before the end.
     let found = end.checked_sub(20).filter(|at| u32_at(&tail, *at) == Some(END64_AT));
     let Some(record_at) = found.and_then(|at| u64_at(&tail, at + 8)) else { return Ok((at, size)) };
     let record = source.bytes(record_at, 56)?;
@@ -125,7 +125,7 @@ fn directory(source: &Source) -> Result<(u64, u64), StateError> {
     }
 }
 
-/// The entry at a place of the directory, and the place of the next.
+/// The entry at an offset of the directory, and the offset of the next.
 fn entry(source: &Source, bytes: &[u8], at: usize) -> Result<(Entry, usize), StateError> {
     let short = || source.damaged("its directory ends early");
     let word = |k: usize| u32_at(bytes, at + k).ok_or_else(short);
@@ -162,7 +162,7 @@ fn entry(source: &Source, bytes: &[u8], at: usize) -> Result<(Entry, usize), Sta
     Ok((Entry { name, at: begin, packed, len_bytes, method, crc }, name_at + name_len + extra_len + comment_len))
 }
 
-/// Packed length, length and place: 64-bit numbers stand in an extra field, in the order of those that do not fit.
+/// Packed length, length and offset: 64-bit numbers stand in an extra field, in the order of those that do not fit.
 fn wide(short: [u32; 3], extra: &[u8]) -> [u64; 3] {
     let [packed, len, at] = short.map(u64::from);
     let mut numbers = [len, packed, at];
@@ -216,7 +216,7 @@ pub(super) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |c, b| CRC[usize::from(c as u8 ^ b)] ^ c >> 8)
 }
 
-/// An archive of stored files; `None`: it would need 64-bit places.
+/// An archive of stored files; `None`: it would need 64-bit offsets.
 pub(super) fn written(files: &[(String, Vec<u8>)]) -> Option<Vec<u8>> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in files {

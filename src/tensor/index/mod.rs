@@ -16,7 +16,7 @@
 //! elements of its axis: a negative element counts from the end, one outside reads 0, whatever integer type it has.
 //! Several index Tensors broadcast together; their axes are at the position of the first if they are neighbours, else
 //! in front. A plain integer removes its axis before that, as in PyTorch (numpy would count it among the index
-//! Tensors). A mask covers as many axes as it has and stands for the index Tensors of its true places, in row-major
+//! Tensors). A mask covers as many axes as it has and stands for the index Tensors of its true elements, in row-major
 //! order.
 
 mod read;
@@ -53,7 +53,7 @@ pub enum Index {
     NewAxis,
     /// As many whole axes as are left over.
     Ellipsis,
-    /// The elements at the positions in an integer Tensor; the true places of a Bool Tensor.
+    /// The elements at the positions in an integer Tensor; the true elements of a Bool Tensor.
     Pick(Result<UOp, Fault>),
 }
 
@@ -272,7 +272,7 @@ pub trait Indexing: Value {
     }
     /// `self` with the elements of `src` put at the positions in `index` along one axis:
     /// `out[index[i][j]][j] = src[i][j]` for axis 0. `src` is a value at least as large as `index`, or a number. Of
-    /// several writes to one place the last stays; a position outside writes nothing.
+    /// several writes to one index the last stays; a position outside writes nothing.
     ///
     /// # Errors
     /// Ranks that differ, a float index, an axis of `index` longer than that of `src` or (but for the written one) of
@@ -281,9 +281,9 @@ pub trait Indexing: Value {
     fn scatter(&self, axis: i64, index: &Self, src: impl Operand<Self>) -> Self {
         lift("scatter", [self.node(), index.node(), src.operand()], |[x, i, src]| scatter::put(&x, axis, &i, &src))
     }
-    /// As [`Indexing::scatter`], but all elements written to one place are reduced to one, together with what was there
-    /// before unless `include_self` is false. A place that nothing is written to stays as it is. The mean of integers
-    /// is rounded down.
+    /// As [`Indexing::scatter`], but all elements written to one index are reduced to one, together with what was there
+    /// before unless `include_self` is false. An element that nothing is written to stays as it is. The mean of
+    /// integers is rounded down.
     ///
     /// # Errors
     /// As [`Indexing::scatter`].

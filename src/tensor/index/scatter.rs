@@ -1,4 +1,4 @@
-//! Scattering: every element of a source goes to a place that an index names.
+//! Scattering: every element of a source goes to the position that an index names.
 //!
 //! The places of an axis and the writes to it are a square of comparisons; what reaches a place is a reduction over the
 //! writes. One kernel, and its gradient is one too.
@@ -13,7 +13,7 @@ use super::super::value::{Expr, Value};
 use super::read::{at_positions, position_type, wrapped};
 use crate::uop::{ConstVal, DType, Dim, Op, Scalar, UOp};
 
-/// What becomes of several elements that are written to one place: torch's `reduce`.
+/// What becomes of several elements that are written to one index: torch's `reduce`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterReduce {
     /// Their sum.
@@ -93,7 +93,7 @@ impl Writes {
         let whole = Expr::from(graph::reduce(kept.uop(), op, &[self.at + 1])).cast(t).squeeze(self.at as i64 + 1);
         self.grown(&whole, neutral)
     }
-    /// With `value` in the places that no write can reach.
+    /// With `value` at the indices that no write can reach.
     fn grown(&self, x: &Expr, value: UOp) -> Result<Expr, Problem> {
         x.node().map_err(|fault| fault.problem.clone())?;
         if self.rest.iter().all(|(_, more)| more.is(0)) {
@@ -103,14 +103,14 @@ impl Writes {
         let padded = Expr::from(graph::pad(x.uop(), &self.rest));
         Ok(Expr::from(graph::pad(&inside, &self.rest)).where_(&padded, &Expr::from(value)))
     }
-    /// Number of writes to each place.
+    /// Number of writes to each index.
     fn count(&self) -> Result<Expr, Problem> {
         let t = position_type(self.index[self.at].max());
         self.reduced(&Expr::from(UOp::constant(DType::of(t), 1i64)), ConstVal::Int(0), Op::Add)
     }
 }
 
-/// The last write to each place stays.
+/// The last write to each index stays.
 pub(super) fn put(x: &Expr, axis: i64, i: &Expr, src: &Expr) -> Result<Expr, Problem> {
     let w = writes(x, axis, i, src)?;
     if graph::is_number(w.src.uop()) {

@@ -14,7 +14,7 @@ use super::read::{at_positions, basic, block, linear, pick, position_type, posit
 use super::{Index, sources};
 use crate::uop::{Arg, Dim, Op, Scalar, UOp, numel};
 
-/// `x` with `v` at the picked places; the last of several writes to one place stays.
+/// `x` with `v` at the picked indices; the last of several writes to one index stays.
 fn put(x: &Expr, picks: Vec<(usize, Expr)>, v: &Expr) -> Result<Expr, Problem> {
     let i = linear(&picks, x)?;
     let (order, at) = block(&picks, x.rank());
@@ -25,7 +25,7 @@ fn put(x: &Expr, picks: Vec<(usize, Expr)>, v: &Expr) -> Result<Expr, Problem> {
     let target = Expr::from(graph::full(&want, &UOp::constant(x.uop().dtype(), 0i64)));
     let count = numel(i.shape());
     let v = Expr::from(fitted(target.uop(), v.uop())?).reshape([pre.clone(), vec![count.clone()], post].concat());
-    // Which write reaches each place: the largest number of those that name it, 0 for none.
+    // Which write reaches each index: the largest number of those that name it, 0 for none.
     let (s, i) = (flat.dim(at), i.reshape([&count]));
     let square = [s, count.clone()];
     let hit = positions_at(&square, 0).eq(&i.unsqueeze(0));
@@ -44,13 +44,13 @@ fn put(x: &Expr, picks: Vec<(usize, Expr)>, v: &Expr) -> Result<Expr, Problem> {
     Ok(out.permute(back))
 }
 
-/// `x` with `v` at the true places of a mask over its axes from `at` on. `v` broadcasts, or has a row for each true
-/// place: the true places after its last row stay as they are.
+/// `x` with `v` at the true elements of a mask over its axes from `at` on. `v` broadcasts, or has a row for each true
+/// element: the true elements after its last row stay as they are.
 fn masked(x: &Expr, at: usize, mask: &Expr, v: &Expr) -> Result<Expr, Problem> {
     let (r, after) = (mask.rank(), x.rank() - at - mask.rank());
     let mut wide = vec![Dim::Int(1); x.rank()];
     wide[at..at + r].clone_from_slice(mask.shape());
-    // The axis of `v` that runs over the true places.
+    // The axis of `v` that runs over the true elements.
     let rows = v.rank().checked_sub(after + 1).filter(|k| !v.dim(*k).is(1));
     let (hit, v) = match rows {
         None if v.rank() > after => {

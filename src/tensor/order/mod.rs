@@ -1,4 +1,4 @@
-//! Order along an axis: sorting and what follows from it, running extremes, searching, and the true places of a mask.
+//! Order along an axis: sorting and what follows from it, running extremes, searching, and the true elements of a mask.
 //!
 //! Positions are i32, or i64 along an axis that is longer than that counts. Floats are ordered as PyTorch orders them:
 //! a NaN is above everything, both zeros are equal, and equal elements keep their order.
@@ -92,7 +92,7 @@ pub trait Order: Value {
             Ok(log_running(&x, at)?.cast(t))
         })
     }
-    /// For each of `values` the place in this ascending sequence before which it would keep the order: before the equal
+    /// For each of `values` the index in this ascending sequence before which it would keep the order: before the equal
     /// elements, or after them if `right`. The sequence is a vector, or its rows (last axis) belong to those of
     /// `values`; log2(n) reads a value.
     ///
@@ -102,8 +102,8 @@ pub trait Order: Value {
     fn searchsorted(&self, values: &Self, right: bool) -> Self {
         lift("searchsorted", [self.node(), values.node()], |[list, v]| search(&list, &v, right))
     }
-    /// The values at the true places of `mask` (broadcast to `self`), in row-major order, as a vector of `size`: `fill`
-    /// follows the last one, and what does not fit is left out. [`Tensor::masked_select`] has the size that the
+    /// The values at the true elements of `mask` (broadcast to `self`), in row-major order, as a vector of `size`:
+    /// `fill` follows the last one, and what does not fit is left out. [`Tensor::masked_select`] has the size that the
     /// mask needs.
     ///
     /// # Errors
@@ -297,7 +297,7 @@ fn search(list: &Expr, v: &Expr, right: bool) -> Made {
     Ok(found.reshape(v.shape()))
 }
 
-/// The first `size` true places of a mask in row-major order; its number of elements after the last one.
+/// The first `size` true elements of a mask in row-major order; its number of elements after the last one.
 fn true_places(mask: &Expr, size: usize) -> Made {
     if mask.scalar() != Scalar::Bool {
         return Err(Problem::dtype(format!("a mask is bool, not {}", mask.scalar())));
@@ -317,7 +317,7 @@ fn true_places(mask: &Expr, size: usize) -> Made {
     Ok(sort::front(n, &zero, |at| at_positions(&counts, 0, at).le(&number)))
 }
 
-/// For each place of the sorted elements the number of its group of equals; and the sorted list, of one row.
+/// For each index of the sorted elements the number of its group of equals; and the sorted list, of one row.
 fn grouped(x: &Expr) -> Result<(Expr, sort::List), Problem> {
     let flat = x.reshape([numel(x.shape())]);
     let Some(n) = flat.dim(0).as_int() else {

@@ -1,6 +1,6 @@
 //! The permutation that sorts an axis.
 //!
-//! Elements become integer keys in the wanted order. Short runs are sorted by counting: an element's place is the
+//! Elements become integer keys in the wanted order. Short runs are sorted by counting: an element's rank is the
 //! number of elements before it (two kernels, a square of comparisons for each run). Runs are then merged in pairs, one
 //! kernel for each doubling: output k of a merge finds by a binary search how many of the first k elements come from
 //! the left run. That is `log2(n / RUN)` kernels of `log2(n)` loads an element; a bitonic network (tinygrad's) has
@@ -81,7 +81,7 @@ impl List {
     }
 }
 
-/// The first `keep` places of the sorted rows of (rows, n) keys, as a list of (rows, keep).
+/// The first `keep` elements of the sorted rows of (rows, n) keys, as a list of (rows, keep).
 pub(super) fn sorted(keys: &Expr, keep: &Dim) -> Result<List, Problem> {
     let (Some(n), Some(keep)) = (keys.dim(1).as_int(), keep.as_int()) else {
         // One run of any length.
@@ -166,7 +166,7 @@ fn merged(list: &List, rows: &Expr, (runs, len, out): (i64, i64, i64)) -> Expr {
 }
 
 /// The number of elements at the front of `n` for which `holds` is true (`holds` of a position inside; it is true up to
-/// some place and false from there), by a binary search. `zero` has the shape of the result.
+/// some index and false from there), by a binary search. `zero` has the shape of the result.
 pub(super) fn front(n: i64, zero: &Expr, holds: impl Fn(&Expr) -> Expr) -> Expr {
     let mut found = zero.clone();
     if n <= 0 {
@@ -182,7 +182,7 @@ pub(super) fn front(n: i64, zero: &Expr, holds: impl Fn(&Expr) -> Expr) -> Expr 
     found
 }
 
-/// For each element the place that it has in the sorted rows: the inverse of the permutation, by searching for it.
+/// For each element its index in the sorted rows: the inverse of the permutation, by searching for it.
 pub(super) fn ranks(keys: &Expr, list: &List) -> Expr {
     let t = super::super::index::position_type(keys.dim(1).max());
     let zero = Expr::from(graph::full(keys.shape(), &UOp::constant(DType::of(t), 0i64)));

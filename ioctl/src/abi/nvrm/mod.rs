@@ -26,11 +26,11 @@ use super::{Count, Desc, Dir, Element, Embedded, Ioctl, Kind, Layout};
 
 const F: u8 = b'F';
 
-/// Places in one CARD_INFO.
+/// Entries of one CARD_INFO.
 pub(crate) const MAX_CARDS: usize = 32;
 
 abi_struct! {
-    /// The cards of a machine; places without one have `valid` 0.
+    /// The cards of a machine; entries without one have `valid` 0.
     CardInfos = "nv_ioctl_card_info_t[32]", 2304 {
         cards as "": [CardInfo; MAX_CARDS], Out, Kind::Nested(&CardInfo::LAYOUT);
     }

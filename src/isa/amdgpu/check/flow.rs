@@ -73,7 +73,7 @@ impl At {
     }
 }
 
-/// All instructions that can be reached, in order of place; the first is the entry.
+/// All instructions that can be reached, in order of their index; the first is the entry.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub all: Vec<At>,

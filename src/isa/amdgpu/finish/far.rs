@@ -58,7 +58,7 @@ fn labels(steps: &[Step], offsets: &[usize]) -> HashMap<u32, usize> {
     steps.iter().zip(offsets).filter_map(bound).collect()
 }
 
-/// Dwords from a place to a label.
+/// Dwords from an instruction to a label.
 fn distance(labels: &HashMap<u32, usize>, to: u32, from: usize) -> Result<i64, CompileError> {
     let at =
         labels.get(&to).ok_or_else(|| CompileError::Malformed(format!("a jump to label {to}, which is nowhere")))?;

@@ -17,7 +17,7 @@ const NONE: u8 = u8::MAX;
 /// Ages beyond this are as good as this.
 const OLDEST: u8 = 62;
 
-/// Which loads may be in flight at a place.
+/// Which loads may be in flight at an instruction.
 #[derive(Clone, PartialEq)]
 struct State {
     /// Age of the load of each vector register from memory, and from LDS.

@@ -24,7 +24,7 @@ pub(super) struct Sum {
 /// The address of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Addr {
-    /// Scalar base, vector offset (none: all threads access one place), immediate.
+    /// Scalar base, vector offset (none: all threads access one address), immediate.
     Global { base: Part, offset: Option<Part>, imm: i32 },
     /// A 64-bit address a lane.
     Wide { address: Part, imm: i32 },
@@ -344,7 +344,7 @@ impl Select<'_> {
         Ok(Addr::Local { offset, imm: imm as i32 })
     }
 
-    /// The same place some bytes on.
+    /// The same address plus some bytes.
     pub(super) fn further(&mut self, a: Addr, bytes: i32) -> Res<Addr> {
         let top = self.reach() as i32;
         Ok(match a {

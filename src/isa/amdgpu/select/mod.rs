@@ -100,7 +100,7 @@ struct Select<'a> {
     pub defined: HashSet<VReg>,
     /// Masks that are all ones or all zeros.
     pub agreed: HashSet<VReg>,
-    /// Registers that are assigned to again, with the place of the last assignment.
+    /// Registers that are assigned to again, with the index of the last assignment.
     pub mutable: HashMap<VReg, usize>,
     /// Constants in registers, made in the body: (bits, words, file).
     pub consts: HashMap<(u64, u8, u8), VReg>,

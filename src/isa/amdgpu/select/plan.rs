@@ -12,7 +12,7 @@ pub(super) struct Plan {
     pub whole: Vec<bool>,
     /// Values that are computed directly into the register that they are assigned to, at the assignment.
     pub into: Vec<bool>,
-    /// The place of the last assignment to each Acc.
+    /// The index of the last assignment to each Acc.
     pub last_set: UMap<usize>,
 }
 

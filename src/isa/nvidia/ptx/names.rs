@@ -30,7 +30,7 @@ macro_rules! words {
     };
 }
 
-/// Where a word is looked for first among so many places, a power of two: by its first eight bytes.
+/// Where a word is looked for first among so many slots, a power of two: by its first eight bytes.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // its upper bits alone
 const fn place(word: &[u8], count: usize) -> usize {

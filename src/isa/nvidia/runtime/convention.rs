@@ -1,6 +1,6 @@
 //! nvcc's convention of calls, for functions that follow ours.
 //!
-//! nvcc passes parameters in registers from R4 on, each aligned to its length, the result in R4, and the place to
+//! nvcc passes parameters in registers from R4 on, each aligned to its length, the result in R4, and the address to
 //! return to in R20 and R21. A function keeps R2, R16 to R255, UR36 to UR62 and the convergence barriers; R1 is the
 //! stack. Our functions keep the barriers and take everything from the stack; the only uniform registers that they read
 //! are the memory descriptor of a kernel's start. An entry saves what ours may change, puts the parameters where ours

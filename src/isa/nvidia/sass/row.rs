@@ -554,7 +554,7 @@ pub struct Form {
     pub(super) order: FormOrder,
 }
 
-/// Places of the table of a form's fields, a power of two, more than a form has fields.
+/// Slots of the table of a form's fields, a power of two, more than a form has fields.
 const PLACES: usize = 64;
 /// The most operands of a form, and one more.
 const OPERANDS: usize = 9;
@@ -568,7 +568,7 @@ const fn first_place(key: Key) -> usize {
     (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }
 
-/// The table of the fields' places.
+/// The table of the fields' indices.
 #[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
 const fn places(fields: &[Field]) -> [u8; PLACES] {
     let (mut table, mut i) = ([EMPTY; PLACES], 0);
@@ -701,14 +701,14 @@ impl PartialEq for Form {
 impl Eq for Form {}
 
 impl Form {
-    /// The place of a field among the form's.
+    /// The index of a field among the form's.
     #[must_use]
     #[inline]
     pub fn position(&self, slot: &str, role: Role) -> Option<usize> {
         self.place(Key::of(slot, role))
     }
 
-    /// The place of the field of that key.
+    /// The index of the field of that key.
     #[inline]
     pub(super) const fn place(&self, key: Key) -> Option<usize> {
         find(self.fields, &self.places, key)

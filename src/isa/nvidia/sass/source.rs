@@ -62,7 +62,7 @@ pub fn assemble(text: &str) -> Result<Vec<u128>, SourceError> {
 /// The words of a listing for a chip.
 ///
 /// # Errors
-/// The first line that is no instruction, or a label without a place.
+/// The first line that is no instruction, or a label without an address.
 pub fn assemble_for(text: &str, chip: SmArch) -> Result<Vec<u128>, SourceError> {
     let mut labels: Vec<(&str, u64, usize)> = Vec::new();
     let mut lines = Vec::new();

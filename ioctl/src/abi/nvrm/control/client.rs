@@ -41,7 +41,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// All GPUs; unused places are all ones.
+    /// All GPUs; unused entries are all ones.
     ProbedIds = "NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS", 384 {
         gpu_ids as "gpuIds": [u32; 32], Out, Words;
         excluded_gpu_ids as "excludedGpuIds": [u32; 32], Out, Words;
@@ -50,7 +50,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// GPUs in use; unused places are all ones.
+    /// GPUs in use; unused entries are all ones.
     AttachedIds = "NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS", 128 {
         gpu_ids as "gpuIds": [u32; 32], Out, Words;
     }

@@ -133,7 +133,7 @@ fn numbers(reg: Reg) -> Option<Range<u16>> {
 
 /// The hazard state of one chip at one position; the default is that nothing is open.
 trait Hazards: Clone + PartialEq + Default {
-    /// Joins what is open on another path to the same place.
+    /// Joins what is open on another path to the same instruction.
     fn merge(&mut self, other: &Self);
     /// What must be inserted before an instruction; the state includes it afterwards.
     fn fix(&mut self, next: &InstFacts) -> SmallVec<[Inst; 2]>;

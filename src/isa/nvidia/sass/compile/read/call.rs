@@ -1,7 +1,7 @@
 //! Functions and calls.
 //!
 //! A kernel's code is followed by the functions that it may call. Everything passes through the stack: at a call the
-//! stack pointer's first word is the place in the code to return to, then come results and parameters in the order of
+//! stack pointer's first word is the address in the code to return to, then come results and parameters in the order of
 //! their declaration. A function lowers the stack pointer by its frame, so that it finds them after it, and saves the
 //! convergence barriers that it uses. All other registers are the callee's. The address of a function is its number
 //! times 16; a call through a register compares it with those of the functions that are like the prototype and whose

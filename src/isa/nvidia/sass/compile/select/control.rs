@@ -287,7 +287,7 @@ impl Build<'_> {
         true
     }
 
-    /// Places in the shared memory that the driver reserves: at the start of a block's from sm_90 on, at the end
+    /// Offsets in the shared memory that the driver reserves: at the start of a block's from sm_90 on, at the end
     /// before.
     fn reserved_register(&mut self, d: Word, place: &str) -> bool {
         let old = self.chip.is_before_hopper();
@@ -350,7 +350,7 @@ impl Build<'_> {
     }
 }
 
-/// The first place in reserved shared memory that sm_120 gives away.
+/// The first offset in reserved shared memory that sm_120 gives away.
 const FIRST_RESERVED: u32 = 0x40;
 
 /// Performance counters.
