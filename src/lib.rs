@@ -66,8 +66,9 @@
 //! # 4. Machine code becomes an image, a command, a doorbell store
 //!
 //! A device ([`device::Device`]) links the object ([`elf`]), places it in executable memory, and turns commands into
-//! packets of its queue ([`hcq`]). Submitting ends with one store, the doorbell; a point on the queue's timeline tells
-//! when the work is done.
+//! packets of its queue ([`hcq`]). Submitting ends with one store, the doorbell: on a GPU `Doorbell::ring` in
+//! `ioctl/src/port/mapped.rs`, on the CPU a worker is woken instead. A point on the queue's timeline tells when the work
+//! is done.
 //!
 //! ```
 //! # use doorbell::codegen::{OptChoice, compile};
@@ -118,9 +119,9 @@
 //!
 //! # Features
 //!
-//! `cpu`, `amd`, `nv`: a device and its back end each. `emu`: software GPUs of the vendors chosen (`AMD:emu=gfx1100`,
-//! `NV:emu=sm_90`). `datasets`: handwritten digits and MNIST. All are on by default. `mpi` is not: ranks of an
-//! installed MPI (`docs/guide/several-devices.md`).
+//! `cpu`, `amd`, `nv`, `metal`: a device and its back end each. `emu`: software GPUs of the vendors chosen
+//! (`AMD:emu=gfx1100`, `NV:emu=sm_90`, `METAL:emu`). `datasets`: handwritten digits and MNIST. All are on by default.
+//! `mpi` is not: ranks of an installed MPI (`docs/guide/several-devices.md`).
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![warn(unreachable_pub)]
 

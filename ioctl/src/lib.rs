@@ -1,4 +1,4 @@
-//! Kernel interfaces as data (`abi`), the only place that makes system calls (`port`), and its wrappers: traces of
+//! Kernel interfaces as data (`abi`), the module that makes the system calls (`port`), and its wrappers: traces of
 //! calls (`trace`), fault injection (`fault`), and replay of recorded runs (`replay`).
 //!
 //! Layer: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` use it.

@@ -1,5 +1,20 @@
-//! Compiles one kernel to one linear program: optimise, expand, decompose, linearise. Also contains register
-//! allocation.
+//! Compiles one kernel to one linear program: optimise, put in lanes, decompose, expand, linearise. Also contains
+//! register allocation.
+//!
+//! The passes of [`compile`], in order (an attention is written by `flash` instead, and passes none of them):
+//!
+//! 1. FAST_MATH's rules, where asked for;
+//! 2. `invariant` (reductions of what does not depend on them), `clean` (simplified, loops of one iteration removed),
+//!    `merge` (adjacent loops joined), `separate` (a Range for each loop);
+//! 3. `opt` (loops marked to be split, unrolled, put in lanes, spread over threads);
+//! 4. `tile` (tiles of CPU matrix units through scratch memory), `grid` (loops become a GPU's launch; `group` for the
+//!    reductions of a workgroup), `clean` and `separate` again;
+//! 5. `lanes` (values of Vector ranges get lanes), `accumulate::widen` (half types are summed in f32);
+//! 6. `decomp` (operations that the target lacks);
+//! 7. `expand` (copies of Upcast and Unroll ranges);
+//! 8. `transpose` (gathers become loads and a transposition), `accumulate` (registers of reductions), `strong` (machine
+//!    types for index arithmetic, addresses);
+//! 9. `linear` (the list in execution order, with `scope`), and `barrier` on a GPU.
 //!
 //! In: a kernel graph (see `uop`), whose root is a `Sink` of `Store(Index(Param, i[, gate]), value, ranges...)`, and a
 //! [`Target`]. Out: a [`Program`]. Depends on `uop` only.
@@ -62,25 +77,34 @@ pub enum OptChoice {
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodegenError {
+    /// A loop of the graph has no end: no Store or Reduce lists this range.
     #[error("kernel graph: range {0} is open at the sink: no Store or Reduce lists it")]
     OpenRange(String),
+    /// Two loops overlap, and neither contains the other.
     #[error("kernel graph: the loops of {0} cross others instead of nesting")]
     CrossedLoops(String),
+    /// The root is no Sink of Stores: this node was found instead.
     #[error("kernel graph: expected a Sink of Stores, found {0}")]
     NotAKernel(String),
+    /// The opts put two axes in lanes, and this node depends on both.
     #[error("opts: {0} depends on two axes in lanes")]
     TwoVectorAxes(String),
+    /// The opts put an axis in lanes, and this node has no form with lanes.
     #[error("opts: {0} cannot be done in lanes")]
     NoLanes(String),
+    /// A given opt does not fit the kernel or the target.
     #[error("opt {opt} does not apply: {why}")]
     Opt { opt: Opt, why: String },
+    /// The kernel does not fit the target's grid.
     #[error("launch: {0}")]
     Launch(String),
     /// The list violates rules that back ends rely on. This is an internal error; the program is not run.
     #[error("these opts give a program that is not sound: {0}")]
     Unsound(String),
+    /// FAST_MATH's rules or the decompositions failed: they do not end, or made a malformed node.
     #[error(transparent)]
     Decompose(#[from] doorbell_uop::RewriteError),
+    /// An opt that a kernel names as text cannot be parsed.
     #[error(transparent)]
     OptText(#[from] opt::ParseOptError),
 }

@@ -12,18 +12,25 @@ use super::signal::WaitError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
+    /// A value has more bits than its field of a packet.
     #[error(transparent)]
     Field(#[from] FieldOverflow),
+    /// A packet cannot be written as asked for.
     #[error(transparent)]
     Packet(#[from] EmitError),
+    /// An access outside of a memory, or memory that cannot be mapped.
     #[error(transparent)]
     Mem(#[from] MemError),
+    /// The arguments of a launch find no room in their ring.
     #[error(transparent)]
     Kernargs(#[from] KernargsError),
+    /// Waiting for room in the queue, or for earlier work, failed.
     #[error(transparent)]
     Wait(#[from] WaitError),
+    /// A queue of this kind has no such command.
     #[error("{queue} queue cannot {what}")]
     Unsupported { queue: &'static str, what: &'static str },
+    /// A replay patches an argument that its recorded list does not have.
     #[error("patch of argument {arg} of command {command}: the recorded list has no such argument")]
     Patch { command: usize, arg: usize },
 }

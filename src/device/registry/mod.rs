@@ -1,7 +1,8 @@
 //! The registry: device names → open devices. Each device is opened once per process and shared.
 //!
-//! Layer: `engine` and the command line use it. It and the UOp interner are the only process-wide state.
-//! Software GPUs come from a function that the application sets, so that this crate does not depend on the emulator.
+//! Layer: `engine` and the command line use it. It is process-wide, as are the UOp interner, the defaults of `tensor`
+//! (device, dtypes, streams of random numbers), the program's session and the mode of software GPUs (both `engine`'s).
+//! Software GPUs come from a function that `engine` sets, so that this crate does not depend on the emulator.
 
 #[cfg(feature = "amd")]
 mod amd;
@@ -94,7 +95,7 @@ fn state_values<S: serde::Serializer>(state: &Option<DeviceState>, to: S) -> Res
 }
 
 /// A function that creates software GPUs: from a chip's name and a number of cards to a port with such cards. The
-/// command line sets it; this crate does not depend on the emulators.
+/// engine sets it when a session is opened (`engine::software`); this crate does not depend on the emulators.
 pub type Emulate = fn(&str, usize) -> Emulated;
 
 /// The port of software GPUs, or a one-line reason why there is none.
