@@ -67,8 +67,8 @@
 //!
 //! A device ([`device::Device`]) links the object ([`elf`]), places it in executable memory, and turns commands into
 //! packets of its queue ([`hcq`]). Submitting ends with one store, the doorbell: on a GPU `Doorbell::ring` in
-//! `ioctl/src/port/mapped.rs`, on the CPU a worker is woken instead. A point on the queue's timeline tells when the work
-//! is done.
+//! `ioctl/src/port/mapped.rs`, on the CPU a worker is woken instead. A point on the queue's timeline tells when the
+//! work is done.
 //!
 //! ```
 //! # use doorbell::codegen::{OptChoice, compile};

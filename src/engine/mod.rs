@@ -2,6 +2,17 @@
 //!
 //! The only module that uses both Tensors and devices: it schedules a Tensor's graph, compiles missing kernels,
 //! allocates memory for buffers, submits, and reads back. It depends on every module below it.
+//!
+//! The path of a computation: `realize` (Tensors) → [`schedule`](mod@crate::schedule) (kernels and copies) → `run` (its
+//! steps on devices), which asks `kernels` for compiled code, `launch` for the arguments of each command, `memory` for
+//! what buffers lie in, and `batches` for the commands of one submission. Beside it:
+//!
+//! - *What a computation happens in*: `session`, `options`, `backends`, `cache`, `software` and `translate` (software
+//!   GPUs), `calls` and `ptxas` (NVIDIA's runtime functions and assembler);
+//! - *Recordings*: `jit` with `jit_capture`, `jit_inputs`, `jit_outputs` and `tree`; `captured`; `package` (in files);
+//! - *Reading*: `select` (shapes that depend on data), `show` (`Display`);
+//! - *Choosing and checking*: `search` (BEAM), `interp` (the reference), `validate`;
+//! - *Reports*: `error`, `blame`, `debug`, `counters`, `profile`, `record` (for the explorer).
 
 mod backends;
 mod batches;

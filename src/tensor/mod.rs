@@ -1,11 +1,23 @@
 //! The user's API: a lazy Tensor is a UOp and nothing else.
 //!
-//! Uses `uop` alone. [`Tensor`] is a handle on one node; the op vocabulary is a set of traits that every [`Value`]
-//! shares ([`Elementwise`], [`Math`], [`Movement`], [`Reduction`], [`Product`] ...), so the same methods build from
-//! Tensors and from UOps. Nothing here computes or allocates on a device: realize and reading back are the engine's.
+//! Uses `uop`, and `default_device` for the name of the machine's best device. [`Tensor`] is a handle on one node; the
+//! op vocabulary is a set of traits that every [`Value`] shares ([`Elementwise`], [`Math`], [`Movement`],
+//! [`Reduction`], [`Product`] ...), so the same methods build from Tensors and from UOps. Nothing here computes or
+//! allocates on a device: realize and reading back are the engine's.
 //!
 //! Errors (shapes, dtypes, arguments) are carried by the Tensor as a [`TensorError`] with the caller's line; Tensors
 //! built from it carry the first one.
+//!
+//! The files, in five groups:
+//!
+//! - *The value and its form in a program*: `handle`, `value`, `graph` (primitives on nodes), `error`, `facts`, `args`,
+//!   `operators`, `names`, `variable`, `device_name`;
+//! - *Where values come from*: `creation`, `make`, `random`, `file`, `custom` (kernels that the user writes);
+//! - *Arithmetic*: `elementwise`, `math`, `remainder`, `convert`, `reduction`, `statistics`, `norm`, `product`,
+//!   `einsum`, `attention`, `linalg`, `hash`, `loss`, `class_loss`;
+//! - *Arrangement and windows*: `movement`, `rearrange`, `join`, `padding`, `index`, `order`; `window`, `per_axis`,
+//!   `conv`, `pool`, `adaptive`, `resize`;
+//! - *Of whole graphs*: `gradient`, `assign`, `shard` (several devices).
 #![forbid(unsafe_code)]
 // Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
 #![allow(clippy::needless_borrows_for_generic_args)]

@@ -2,10 +2,11 @@
 //! and views of them.
 //!
 //! Layer: lowest; used by `hcq::memory`, the devices and the software GPUs. Nothing else makes
-//! a system call, but for the clock of `emu::metal`. Two halves: `map`, `code` are the CPU and disk devices' own memory; `seam` and the modules after it are a
-//! driver's traffic. A software driver is made of `AddressSpace` (where clients map), `SharedMemory` (memory that it
-//! maps there and reads itself), `read_process`/`write_process` (embedded pointers). Source: mmap(2), mprotect(2),
-//! madvise(2) of Linux; `map` and `code` also work on macOS, the driver half is Linux only.
+//! a system call, but for the clock of `emu::metal`. Two halves: `map`, `code` are the CPU and disk devices' own
+//! memory; `seam` and the modules after it are a driver's traffic. A software driver is made of `AddressSpace` (where
+//! clients map), `SharedMemory` (memory that it maps there and reads itself), `read_process`/`write_process` (embedded
+//! pointers). Source: mmap(2), mprotect(2), madvise(2) of Linux; `map` and `code` also work on macOS, the driver half
+//! is Linux only.
 
 mod call;
 mod code;
