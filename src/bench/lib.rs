@@ -31,3 +31,7 @@ pub use case::{Case, Point, Subject, Unit};
 pub use error::BenchError;
 pub use machine::Machine;
 pub use measure::Settings;
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

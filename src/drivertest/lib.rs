@@ -43,3 +43,7 @@ pub fn cases(driver: Driver) -> Vec<Case> {
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

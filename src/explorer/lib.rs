@@ -88,3 +88,7 @@ impl Part {
         serde_json::from_slice(&json).map_err(|e| fault(e.to_string()))
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;
