@@ -11,7 +11,8 @@
 //!    reductions of a workgroup), `clean` and `separate` again;
 //! 5. `lanes` (values of Vector ranges get lanes), `accumulate::widen` (half types are summed in f32);
 //! 6. `decomp` (operations that the target lacks);
-//! 7. `expand` (copies of Upcast and Unroll ranges);
+//! 7. `expand` (copies of Upcast and Unroll ranges), then simplified and `separate` again where copies may become
+//!    simpler;
 //! 8. `transpose` (gathers become loads and a transposition), `accumulate` (registers of reductions), `strong` (machine
 //!    types for index arithmetic, addresses);
 //! 9. `linear` (the list in execution order, with `scope`), and `barrier` on a GPU.
