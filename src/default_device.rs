@@ -3,7 +3,7 @@
 //! Place in the arrows: beside the rooms. `tensor` asks it where a Tensor goes that nobody gave a device, and `engine`
 //! says (DEBUG=1) what was chosen and why. It uses `device` and `isa` only, and computes nothing.
 
-use crate::device::registry::{DeviceListing, DeviceOptions, Registry};
+use crate::device::registry::{DeviceListing, DeviceOptions, Registry, computing_kinds};
 use std::sync::{Arc, LazyLock};
 
 /// A device and why it was chosen.
@@ -12,9 +12,6 @@ pub(crate) struct Choice {
     pub name: Arc<str>,
     pub why: String,
 }
-
-/// Kinds of devices that a variable of that name chooses: `CPU=1`.
-const KINDS: [&str; 5] = ["CPU", "AMD", "NV", "CUDA", "NULL"];
 
 /// What the program computes on where nobody says otherwise: what `DEV` or a variable such as `CPU=1` names, else the
 /// best device, found once.
@@ -31,7 +28,8 @@ fn named(get: impl Fn(&str) -> Option<String>) -> Option<Choice> {
     if let Some(name) = get("DEV").filter(|d| !d.is_empty()) {
         return Some(Choice { name: name.into(), why: "DEV names it".into() });
     }
-    let kind = KINDS.into_iter().find(|kind| get(kind).as_deref() == Some("1"))?;
+    // Kinds of devices are names of variables: `CPU=1`.
+    let kind = computing_kinds().find(|kind| get(kind).as_deref() == Some("1"))?;
     Some(Choice { name: kind.into(), why: format!("{kind}=1 names it") })
 }
 
@@ -54,7 +52,7 @@ fn best(found: Vec<DeviceListing>) -> Choice {
 /// Why no kernel can be made for a chip.
 fn no_code(arch: &str) -> Option<String> {
     #[cfg(feature = "nv")]
-    if arch.starts_with("sm_") && std::env::var_os("PTXAS").is_none() {
+    if arch.starts_with("sm_") && std::env::var_os("PTXAS").is_none_or(|path| path.is_empty()) {
         return crate::isa::nvidia::no_code(arch);
     }
     let _amd_s_rows_are_of_known_chips = arch;
@@ -77,7 +75,8 @@ mod tests {
         };
         assert_eq!(found(&[("CPU", "1"), ("DEV", "")]), Some(("CPU".into(), "CPU=1 names it".into())));
         assert_eq!(found(&[("CPU", "1"), ("DEV", "NULL")]), Some(("NULL".into(), "DEV names it".into())));
-        assert_eq!(found(&[("CPU", "0"), ("NV", "x86")]), None);
+        assert_eq!(found(&[("METAL", "1")]), Some(("METAL".into(), "METAL=1 names it".into())));
+        assert_eq!(found(&[("CPU", "0"), ("NV", "x86"), ("DISK", "1")]), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Machine {
         if !open.runs_kernels() {
             return Err(BenchError::LeftOut(format!("{name} executes nothing")));
         }
-        let is_software = open.name.contains("emu");
+        let is_software = open.is_software;
         let kind = Kind::of(open.device.info());
         let kernels = Library::of(kind, open.target().name);
         let is_small = is_software || is_quick;

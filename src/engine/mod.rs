@@ -51,6 +51,7 @@ mod translate;
 mod tree;
 mod validate;
 
+pub use crate::device::registry::EmuMode;
 #[cfg(feature = "nv")]
 pub use backends::nvidia;
 pub use backends::{add_device, known_archs};
@@ -60,7 +61,7 @@ pub use error::{Error, JitError};
 pub use jit::Jit;
 pub use kernels::Compiled;
 pub use memory::{attached, dense_view, size_of};
-pub use options::{EmuMode, OptionError, Options};
+pub use options::{OptionError, Options};
 pub use package::{PackageBytes, PackageOptions, Packaged};
 pub use realize::synchronize;
 pub use select::Unique;

@@ -3,6 +3,7 @@
 //!
 //! Names and meanings are tinygrad's; the README has the table.
 
+use crate::device::registry::EmuMode;
 use crate::tensor::AllReduce;
 use crate::uop::SpecLevel;
 use std::path::PathBuf;
@@ -86,16 +87,31 @@ pub struct Options {
     pub emu_mode: EmuMode,
 }
 
-/// How software GPUs run kernels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EmuMode {
-    /// With all checks that no hardware makes.
-    #[default]
-    Strict,
-    /// Without them, and what is executed often as code of this machine.
-    Plain,
-    /// Each kernel twice, strict and plain: different bits are an error.
-    Both,
+/// What a number may be.
+struct Limit {
+    /// The variable.
+    name: &'static str,
+    most: usize,
+    expected: &'static str,
+}
+
+const DEBUG: Limit = Limit { name: "DEBUG", most: 7, expected: "0 to 7" };
+const BEAM: Limit = Limit { name: "BEAM", most: 1024, expected: "a search width of 0 to 1024" };
+const SPEC: Limit = Limit { name: "SPEC", most: 2, expected: "0, 1 or 2" };
+const THREADS: Limit = Limit { name: "THREADS", most: 4096, expected: "a number of cores, 1 to 4096" };
+
+impl Limit {
+    fn check(&self, value: usize) -> Result<usize, OptionError> {
+        if value <= self.most { Ok(value) } else { Err(self.error(value.to_string())) }
+    }
+
+    fn error(&self, value: String) -> OptionError {
+        OptionError { name: self.name, value, expected: self.expected }
+    }
+
+    fn read(&self, get: &impl Fn(&str) -> Option<String>, default: usize) -> Result<usize, OptionError> {
+        number(get, self.name, default, self.most, self.expected)
+    }
 }
 
 /// A variable whose value means nothing.
@@ -184,10 +200,10 @@ impl Options {
         let cache = get("CACHEDIR").map(PathBuf::from).or_else(|| home.map(|h| h.join("doorbell")));
         Ok(Options {
             device: get("DEV").unwrap_or(d.device),
-            debug: number(&get, "DEBUG", 0, 7, "0 to 7")? as u8,
+            debug: DEBUG.read(&get, 0)? as u8,
             noopt: number(&get, "NOOPT", 0, 1, "0 or 1")? == 1,
-            beam: number(&get, "BEAM", 0, 1024, "a search width of 0 to 1024")?,
-            spec: number(&get, "SPEC", 1, 2, "0, 1 or 2")? as u8,
+            beam: BEAM.read(&get, 0)?,
+            spec: SPEC.read(&get, 1)? as u8,
             jit: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 0,
             jit_lists: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 2,
             viz: path(&get, "VIZ", "doorbell-viz.html"),
@@ -195,7 +211,7 @@ impl Options {
             viz_say: number(&get, "VIZ_SAY", 1, 1, "0 or 1")? == 1,
             profile: path(&get, "PROFILE", "doorbell-trace.json"),
             arch: get("ARCH"),
-            threads: match number(&get, "THREADS", 0, 4096, "a number of cores, 1 to 4096")? {
+            threads: match THREADS.read(&get, 0)? {
                 0 => None,
                 n => Some(n),
             },
@@ -223,6 +239,22 @@ impl Options {
                 _ => EmuMode::Both,
             },
         })
+    }
+}
+
+impl Options {
+    /// Whether the values mean something, wherever they come from.
+    ///
+    /// # Errors
+    /// The first one that does not, by the name of its variable.
+    pub(super) fn check(&self) -> Result<(), OptionError> {
+        DEBUG.check(self.debug.into())?;
+        BEAM.check(self.beam)?;
+        SPEC.check(self.spec.into())?;
+        match self.threads {
+            Some(0) => Err(THREADS.error("0".into())),
+            threads => THREADS.check(threads.unwrap_or(1)).map(drop),
+        }
     }
 }
 
@@ -272,6 +304,23 @@ mod tests {
     #[test]
     fn an_empty_environment_gives_the_defaults() {
         assert_eq!(Options::from_lookup(env(&[])).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn a_session_is_opened_with_values_that_mean_something() {
+        let o = Options::default;
+        let wrong = [
+            (Options { spec: 9, ..o() }, "SPEC=9 is not valid: 0, 1 or 2"),
+            (Options { debug: 99, ..o() }, "DEBUG=99 is not valid: 0 to 7"),
+            (Options { threads: Some(0), ..o() }, "THREADS=0 is not valid: a number of cores, 1 to 4096"),
+            (Options { beam: 5000, ..o() }, "BEAM=5000 is not valid: a search width of 0 to 1024"),
+            (Options { arch: Some("avx3".into()), ..o() }, "arch \"avx3\" of device CPU is unknown"),
+            (Options { device: "TPU".into(), ..o() }, "unknown device"),
+        ];
+        for (options, said) in wrong {
+            let error = crate::engine::Session::open(options).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{error}");
+        }
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Profile {
         let stamp = device.stamp().ok()?;
         let name = device.tag().name();
         // Copies of a GPU may run beside its kernels.
-        let separate = command.is_copy() && !name.starts_with("CPU");
+        let separate = command.is_copy() && !device.info().is_cpu();
         let track = if separate { format!("{name} copies") } else { name.to_owned() };
         let track = locked(&self.log).track(&track);
         *command = command.clone().stamped(stamp.clone());

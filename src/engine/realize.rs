@@ -75,7 +75,7 @@ impl Session {
             let u = t.node()?;
             if !is_memory(&u) {
                 let root = root(u, &roots);
-                roots.push((root.clone(), self.device_of(t)));
+                roots.push((root.clone(), t.device()));
                 open.push((t, root));
             }
         }
@@ -87,11 +87,7 @@ impl Session {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Tensor, &UOp::sink(roots.iter().map(|r| r.0.clone())))?;
         }
-        // What a CPU has decides about its kernels; it can always be opened.
-        for (_, d) in roots.iter().filter(|(_, d)| d.starts_with("CPU")) {
-            self.device(d)?;
-        }
-        let planned = || Ok::<_, Error>(schedule::schedule(&roots, &self.schedules)?);
+        let planned = || self.plan(&roots);
         let schedule = uop::checked(self.options.spec_level(), spec::Stage::Scheduling, planned)?;
         if self.is_timed() {
             self.profile.host("schedule", &format!("{} kernels", schedule.items.len()), began);
@@ -117,6 +113,15 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// The schedule of a graph. What each device has decides about its kernels, so it is opened before; one that cannot
+    /// be opened is planned for as a CPU, and is an error when something is to run on it.
+    fn plan(&self, roots: &[(UOp, Arc<str>)]) -> Result<Schedule, Error> {
+        let open = |name: &Arc<str>| {
+            let _reported_when_it_runs = self.device(name);
+        };
+        Ok(schedule::schedule_for(roots, &self.schedules, open)?)
     }
 
     /// Notes what a schedule was and used.
@@ -145,11 +150,6 @@ impl Session {
         }
         sharded.append(&mut lowering.assigns);
         Ok(sharded)
-    }
-
-    /// The device for a Tensor whose graph contains no device.
-    fn device_of(&self, t: &Tensor) -> Arc<str> {
-        t.device()
     }
 
     /// The bytes of a Tensor, dense and row-major, on the host.
@@ -269,9 +269,9 @@ impl Tensor {
         if is_memory(&u) {
             return Ok(Schedule::default());
         }
-        let mut roots = vec![(u, s.device_of(self))];
+        let mut roots = vec![(u, self.device())];
         s.over_devices(&mut roots)?;
-        Ok(schedule::schedule(&roots, &s.schedules)?)
+        s.plan(&roots)
     }
     /// Computes several Tensors, or borrowed ones, as one schedule.
     ///

@@ -13,7 +13,7 @@ use crate::device::{Command, Location, QueueKind};
 use crate::explorer::{Label, LabelKind};
 use crate::hcq::signal::host_ns;
 use crate::isa::Argument;
-use crate::schedule::{Schedule, ScheduleItem};
+use crate::schedule::{self, Schedule, ScheduleItem};
 use crate::tensor::{FileRange, HostBytes};
 use crate::uop::{self, BufferRef, UOp};
 use smallvec::SmallVec;
@@ -112,10 +112,10 @@ impl Session {
         let mut out = Vec::with_capacity(s.items.len());
         for item in &s.items {
             match item {
-                ScheduleItem::Kernel { bufs, vars, device, .. } => {
+                ScheduleItem::Kernel { bufs, device, .. } => {
                     let device = self.device(device)?;
                     let kernel = kernels.next().ok_or_else(|| Error::Internal("fewer kernels than items".into()))?;
-                    out.push(Step::Launch(Box::new(self.launch(s, device, kernel, bufs, vars)?)));
+                    out.push(Step::Launch(Box::new(self.launch(s, device, kernel, bufs)?)));
                 }
                 ScheduleItem::Copy { dst, src, src_offset, len } => {
                     let size = dst.dtype().scalar.size_bytes();
@@ -124,7 +124,7 @@ impl Session {
                     match self.copy(dst, src, from_bytes, len_bytes)? {
                         Some(launch) => out.push(Step::Launch(Box::new(launch))),
                         // Such data exists from the start, and its destination is free, unless that held another value
-                        // // before.
+                        // before.
                         None if is_data(src) && !is_temporary() => {
                             self.copy_by_host(dst, src, from_bytes, len_bytes)?;
                         }
@@ -165,7 +165,6 @@ impl Session {
         device: Arc<OpenDevice>,
         kernel: Arc<Compiled>,
         bufs: &[UOp],
-        _vars: &[UOp],
     ) -> Result<Launch, Error> {
         let p = &kernel.program;
         let buffer_of = |info: &ParamInfo| {
@@ -376,7 +375,7 @@ fn ends<'a>(dst: &'a UOp, src: &'a UOp) -> Result<(&'a BufferRef, &'a BufferRef)
 /// Whether a buffer is host data or a file: no queue can access these, and no kernel writes them.
 fn is_data(buffer: &UOp) -> bool {
     let is_host_bytes = |b: &BufferRef| b.memory.get().is_some_and(|m| m.is::<HostBytes>());
-    buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
+    buffer.buffer_ref().is_some_and(|b| schedule::is_data(&b.device) || is_host_bytes(b))
 }
 
 /// Adds a command to this thread's capture.

@@ -10,7 +10,9 @@ use super::record::{Recorder, write_when_interrupted};
 use super::{Counters, Error, Options, backends};
 use crate::codegen::{Target, attention_rows};
 use crate::default_device;
-use crate::device::{self, Device, DeviceOptions, Registry};
+use crate::device::cpu::choose_arch;
+use crate::device::registry::EmuOptions;
+use crate::device::{self, Device, DeviceError, DeviceOptions, Registry};
 use crate::isa::Backend;
 use crate::schedule::{AttentionRows, DeviceTraits, ScheduleCache};
 use crate::tensor;
@@ -57,6 +59,8 @@ pub struct OpenDevice {
     pub device: Arc<dyn Device>,
     /// What makes its machine code.
     pub backend: Arc<dyn Backend>,
+    /// Whether it is a software GPU, whose times say nothing of a card.
+    pub is_software: bool,
 }
 
 impl OpenDevice {
@@ -190,15 +194,29 @@ fn of_program(s: &Arc<Session>) -> Arc<Session> {
     s.clone()
 }
 
+/// The arch that the options ask of CPUs, by its full name.
+fn full_arch(options: &Options) -> Option<String> {
+    options.arch.as_ref().map(|arch| match arch.as_str() {
+        "neon" => format!("aarch64-{arch}"),
+        "avx2" | "avx512" | "amx" => format!("x86_64-{arch}"),
+        _ => arch.clone(),
+    })
+}
+
 impl Session {
     /// A session with these options. Devices are opened when they are first used.
     ///
     /// # Errors
-    /// `Device` if the options contain an invalid device name.
+    /// `Option` for an option out of its range, `Device` for an unknown device or arch.
     pub fn open(options: Options) -> Result<Arc<Session>, Error> {
         #[cfg(feature = "emu")]
-        super::software::offer(options.lenient, options.emu_mode);
+        super::software::offer();
+        options.check()?;
         Registry::global().name(&options.device)?;
+        // Whether the processor has what the arch needs is asked when a CPU is opened.
+        if let Err(e @ DeviceError::UnknownArch { .. }) = choose_arch("CPU", full_arch(&options).as_deref()) {
+            return Err(e.into());
+        }
         let recorder = options.viz.is_some().then(|| Recorder::new(options.viz_steps));
         let schedules = if recorder.is_some() { ScheduleCache::explain() } else { ScheduleCache::default() };
         Ok(Arc::new(Session {
@@ -281,7 +299,8 @@ impl Session {
         if let Some(d) = open.get(name) {
             return Ok(d.clone());
         }
-        let own_name = Registry::global().name(name)?.to_string();
+        let parsed = Registry::global().name(name)?;
+        let own_name = parsed.to_string();
         if let Some(d) = open.get(own_name.as_str()).cloned() {
             open.insert(name.into(), d.clone());
             return Ok(d);
@@ -295,7 +314,8 @@ impl Session {
                 self.say(&format!("{own_name} is the default device: {}", default_device::choice().why));
             }
         }
-        let d = Arc::new(OpenDevice { name: own_name.into(), device, backend });
+        let is_software = parsed.is_software();
+        let d = Arc::new(OpenDevice { name: own_name.into(), device, backend, is_software });
         self.schedules.describe(&d.name, traits(d.target(), &self.options));
         open.insert(d.name.clone(), d.clone());
         open.insert(name.into(), d.clone());
@@ -304,15 +324,10 @@ impl Session {
 
     /// The device options of this session's options.
     pub fn device_options(&self) -> DeviceOptions {
-        let mut d = DeviceOptions::default();
+        let emulation = EmuOptions { mode: self.options.emu_mode, lenient: self.options.lenient };
+        let mut d = DeviceOptions { emulation, ..DeviceOptions::default() };
         d.cpu.threads = self.options.threads.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
-        // Short for the full names.
-        let full = |a: &String| match a.as_str() {
-            "neon" => format!("aarch64-{a}"),
-            "avx2" | "avx512" | "amx" => format!("x86_64-{a}"),
-            _ => a.clone(),
-        };
-        d.cpu.arch = self.options.arch.as_ref().map(full);
+        d.cpu.arch = full_arch(&self.options);
         #[cfg(feature = "nv")]
         {
             d.nv.any_release = self.options.nv_any_driver;

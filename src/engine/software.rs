@@ -2,19 +2,14 @@
 //! registers them, so that the command line, tests and users of the library can open one by name. The only module that
 //! depends on both devices and emulators.
 
-use super::options::EmuMode;
 use crate::device::Registry;
-use crate::device::registry::Emulated;
-use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
+use crate::device::registry::EmuMode;
+use crate::device::registry::{EmuOptions, Emulated};
 #[cfg(all(target_os = "linux", feature = "amd"))]
-use std::sync::{Arc, Weak};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Whether software GPUs that are created from now on go on after a finding.
-static LENIENT: AtomicBool = AtomicBool::new(false);
-/// How they run.
-static MODE: Mutex<EmuMode> = Mutex::new(EmuMode::Strict);
-/// The lenient ones, for their findings.
+/// The lenient ones of the process, for their findings.
 #[cfg(all(target_os = "linux", feature = "amd"))]
 static MACHINES: Mutex<Vec<Weak<crate::emu::kfd::SoftKfd>>> = Mutex::new(Vec::new());
 
@@ -32,18 +27,10 @@ pub fn findings() -> Vec<String> {
 }
 
 /// Registers the function that creates software GPUs.
-pub(super) fn offer(lenient: bool, mode: EmuMode) {
-    LENIENT.store(lenient, Ordering::Relaxed);
-    *MODE.lock().unwrap_or_else(PoisonError::into_inner) = mode;
+pub(super) fn offer() {
     Registry::global().set_emulate(emulate);
     #[cfg(feature = "metal")]
     Registry::global().set_emulate_metal(metal);
-}
-
-/// How the last session that was opened runs them.
-#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
-fn mode() -> EmuMode {
-    *MODE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The framework in software, with a GPU of a family of Apple's chips. It ends the process at a mistake in the use of
@@ -57,18 +44,17 @@ pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
     table.map(|t| t.objc()).ok_or_else(|| format!("no software GPU of family Apple{family}"))
 }
 
-/// Creates a machine of that many software GPUs of a chip, using all cores of the real one: with all strict checks on,
-/// unless the last session that was opened asked for none (`Options::emu_mode`).
+/// Creates a machine of that many software GPUs of a chip, using all cores of the real one.
 ///
 /// # Errors
 /// A one-line message: no such chip, or no memory for the card.
 #[cfg(target_os = "linux")]
-pub fn emulate(chip: &str, cards: usize) -> Emulated {
-    if chip.starts_with("sm_") { nvidia(chip, cards) } else { amd(chip, cards) }
+pub fn emulate(chip: &str, cards: usize, options: EmuOptions) -> Emulated {
+    if chip.starts_with("sm_") { nvidia(chip, cards, options) } else { amd(chip, cards, options) }
 }
 
 #[cfg(all(target_os = "linux", feature = "amd"))]
-fn amd(chip: &str, gpus: usize) -> Emulated {
+fn amd(chip: &str, gpus: usize, options: EmuOptions) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
@@ -77,9 +63,9 @@ fn amd(chip: &str, gpus: usize) -> Emulated {
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mode = mode();
+    let mode = options.mode;
     // Lenient waves run in other slices, and so would leave other sums.
-    let lenient = LENIENT.load(Ordering::Relaxed) && mode != EmuMode::Both;
+    let lenient = options.lenient && mode != EmuMode::Both;
     let mut config = Config { gpus, lenient, tells_hangs: true, metrics: metrics(*chip), ..Config::new(*chip) };
     config.waves = match mode {
         EmuMode::Plain => Strict { threads, ..Strict::off() },
@@ -116,14 +102,14 @@ fn metrics(chip: crate::emu::kfd::Chip) -> Option<Vec<u8>> {
 
 /// Creates an NVIDIA GPU. Driver and queues support every chip; machine code runs on all except sm_75 and sm_100.
 #[cfg(all(target_os = "linux", feature = "nv"))]
-fn nvidia(chip: &str, gpus: usize) -> Emulated {
+fn nvidia(chip: &str, gpus: usize, options: EmuOptions) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};
     use crate::emu::sass::Options;
     let Some(chip) = Chip::ALL.iter().find(|c| c.facts().name == chip) else {
         let names: Vec<&str> = Chip::ALL.iter().map(|c| c.facts().name).collect();
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
-    let mode = mode();
+    let mode = options.mode;
     let compare = mode == EmuMode::Both;
     let mut config = Config { gpus, compare, translation: translation(), ..Config::new(*chip) };
     if mode == EmuMode::Plain {
@@ -147,12 +133,12 @@ pub fn translation() -> crate::emu::translate::Translation {
 }
 
 #[cfg(all(target_os = "linux", not(feature = "amd")))]
-fn amd(chip: &str, _cards: usize) -> Emulated {
+fn amd(chip: &str, _cards: usize, _options: EmuOptions) -> Emulated {
     Err(format!("no software GPU of chip {chip}: AMD's are not in this build"))
 }
 
 #[cfg(all(target_os = "linux", not(feature = "nv")))]
-fn nvidia(chip: &str, _cards: usize) -> Emulated {
+fn nvidia(chip: &str, _cards: usize, _options: EmuOptions) -> Emulated {
     Err(format!("no software GPU of chip {chip}: NVIDIA's are not in this build"))
 }
 
@@ -161,6 +147,6 @@ fn nvidia(chip: &str, _cards: usize) -> Emulated {
 /// # Errors
 /// Always.
 #[cfg(not(target_os = "linux"))]
-pub fn emulate(_chip: &str, _cards: usize) -> Emulated {
+pub fn emulate(_chip: &str, _cards: usize, _options: EmuOptions) -> Emulated {
     Err("software GPUs need Linux".into())
 }

@@ -140,7 +140,7 @@ impl ScheduleCache {
     }
 
     /// Notes what a device is like; one that is not described is a CPU without matrix units. To be called before the
-    /// first graph for it.
+    /// first graph for it, or by the function that [`schedule_for`] calls.
     pub fn describe(&self, device: &Arc<str>, traits: DeviceTraits) {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).describe(device, traits);
     }
@@ -176,8 +176,32 @@ impl ScheduleCache {
 /// # Errors
 /// Malformed graphs: see [`ScheduleError`].
 pub fn schedule(roots: &[(UOp, Arc<str>)], cache: &ScheduleCache) -> Result<Schedule, ScheduleError> {
-    let devices = cache.devices.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let front = strip(roots, &devices)?;
+    schedule_for(roots, cache, |_| ())
+}
+
+/// The same, with a function that is called with each device of the graph that is not described yet, before anything is
+/// planned for it: it may open the device and [describe](ScheduleCache::describe) it.
+///
+/// # Errors
+/// As [`schedule`].
+pub fn schedule_for(
+    roots: &[(UOp, Arc<str>)],
+    cache: &ScheduleCache,
+    mut meet: impl FnMut(&Arc<str>),
+) -> Result<Schedule, ScheduleError> {
+    let described = || cache.devices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut devices = described();
+    let mut front = strip(roots, &devices)?;
+    let mut met = false;
+    for device in front.key.devices.iter().filter(|name| !devices.has(name)) {
+        meet(device);
+        met = true;
+    }
+    if met {
+        // What is one kernel on its device is decided in `strip`.
+        devices = described();
+        front = strip(roots, &devices)?;
+    }
     let plan = cache.get(&front.key, &devices)?;
     Ok(bind(&plan, &front, roots))
 }

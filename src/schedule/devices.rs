@@ -175,6 +175,11 @@ impl DeviceTraits {
     }
 }
 
+/// Whether a device is host data or a file: no queue can access these, and no kernel writes them.
+pub(crate) fn is_data(device: &str) -> bool {
+    matches!(device.split(':').next(), Some("HOST" | "DISK"))
+}
+
 /// Traits by the device's name; those that nobody described are CPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices(Vec<(Arc<str>, DeviceTraits)>);
@@ -183,6 +188,10 @@ impl Devices {
     pub(crate) fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) {
         self.0.retain(|(name, _)| name != device);
         self.0.push((device.clone(), traits));
+    }
+    /// Whether nothing more is to be known of a device.
+    pub(super) fn has(&self, device: &str) -> bool {
+        is_data(device) || self.0.iter().any(|(name, _)| **name == *device)
     }
     /// Whether a kernel that computes all of a [`Op::Fused`](crate::uop::Op::Fused) is the best way on its device.
     pub(super) fn fuses(&self, fused: &UOp) -> bool {

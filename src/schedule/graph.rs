@@ -1,6 +1,6 @@
 //! Properties of a keyed tensor graph that planning queries often: order, users, devices, which nodes are memory.
 
-use super::devices::{DeviceTraits, Devices};
+use super::devices::{DeviceTraits, Devices, is_data};
 use super::front::{Key, device_number};
 use crate::uop::{Arg, DType, Dim, Op, UMap, UOp, numel};
 use std::sync::Arc;
@@ -97,8 +97,7 @@ impl Graph {
     }
     /// Whether a device is host data or a file, which no queue writes.
     pub(crate) fn is_data(&self, device: u32) -> bool {
-        let name = self.name(device);
-        &*name == "HOST" || name.starts_with("DISK")
+        is_data(&self.name(device))
     }
     /// A value of constants, counters and variables only: computing it again costs no load.
     pub(crate) fn is_pure(&self, u: &UOp) -> bool {

@@ -39,7 +39,8 @@ mod split;
 mod stored;
 mod sums;
 
-pub use bind::{ItemWhy, Output, Schedule, ScheduleCache, ScheduleItem, TempMemory, schedule};
+pub use bind::{ItemWhy, Output, Schedule, ScheduleCache, ScheduleItem, TempMemory, schedule, schedule_for};
+pub(crate) use devices::is_data;
 pub use devices::{AttentionRows, DeviceTraits};
 pub use memory::Arena;
 

@@ -10,6 +10,7 @@ mod tensors;
 
 use compare::compare;
 use doorbell::device::Registry;
+use doorbell::device::registry::EmuOptions;
 use doorbell::emu::amdgpu::Strict;
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
 use doorbell::emu::nvrm::{self, SoftNv};
@@ -22,7 +23,7 @@ const GROUPS: &[&str] = &[
     "losses", "select", "linalg",
 ];
 
-fn emulate(chip: &str, _cards: usize) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
+fn emulate(chip: &str, _cards: usize, _options: EmuOptions) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
     if let Some(chip) = nvrm::Chip::named(chip) {
         let soft = SoftNv::new(nvrm::Config::new(chip));
         return Ok(soft.map_err(|errno| format!("software GPU: {errno}"))?);

@@ -2,6 +2,7 @@
 
 use doorbell::engine::{Options, Session};
 use doorbell::tensor::prelude::*;
+use doorbell::uop::{BufferRef, DType, UOp};
 use std::sync::Arc;
 
 fn session() -> Arc<Session> {
@@ -110,4 +111,28 @@ fn the_gradient_of_a_variance_in_parts_is_that_of_the_definition() {
         let want = 2.0 * (f64::from(*x) - mean) / (n as f64 - 1.0);
         assert!((f64::from(*got) - want).abs() < 1e-10, "{got}, f64 {want}");
     }
+}
+
+/// The kernels of a causal attention in half precision that a new session plans for a GPU that nothing runs on.
+fn planned(device: &str, opens_first: bool) -> Vec<String> {
+    let session = Session::open(Options { device: device.into(), ..Options::default() }).unwrap();
+    let _entered = session.enter();
+    if opens_first {
+        session.device(device).unwrap();
+    }
+    let memory = || UOp::buffer(DType::F16, BufferRef::new(2 * 4 * 1024 * 64, device.into()));
+    let [q, k, v] = [0, 1, 2].map(|_| Tensor::from(memory()).reshape([2, 4, 1024, 64]));
+    let plan = q.attention(&k, &v, None, true).schedule().unwrap();
+    plan.kernels().map(|kernel| kernel.to_string()).collect()
+}
+
+#[test]
+fn the_first_graph_of_a_session_is_planned_for_its_device() {
+    let devices = ["NULL:sm_90", "NULL:gfx1100", "CPU"];
+    for device in devices {
+        assert_eq!(planned(device, false).len(), planned(device, true).len(), "{device}");
+    }
+    // A GPU with matrix units has a kernel for all of it, one without them has not.
+    assert_eq!(planned("NULL:sm_90", false).len(), 1);
+    assert!(planned("NULL:gfx1100", false).len() > 1);
 }

@@ -19,7 +19,7 @@ impl Registry {
         if let Selector::Emulated { chip, index } = selector {
             return self.amd_software.driver(chip, *index, options, || {
                 let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
-                Driver::open(name, self.wrapped(emulate(chip, CARDS).map_err(unavailable)?))
+                Driver::open(name, self.wrapped(emulate(chip, CARDS, options.emulation).map_err(unavailable)?))
             });
         }
         let mut known = self.amd.lock().unwrap_or_else(PoisonError::into_inner);

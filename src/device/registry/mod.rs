@@ -6,6 +6,7 @@
 
 #[cfg(feature = "amd")]
 mod amd;
+mod emulation;
 #[cfg(feature = "metal")]
 mod metal;
 mod name;
@@ -14,11 +15,12 @@ mod nv;
 #[cfg(any(feature = "amd", feature = "nv"))]
 mod software;
 
+pub use emulation::{EmuMode, EmuOptions};
 #[cfg(feature = "metal")]
 pub use metal::{EmulateMetal, TapMessages};
-pub use name::DeviceName;
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub(crate) use name::software_index;
+pub use name::{DeviceName, computing_kinds};
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub use software::CARDS as SOFTWARE_CARDS;
 
@@ -48,6 +50,8 @@ pub struct DeviceOptions {
     pub nv: NvOptions,
     #[cfg(feature = "metal")]
     pub metal: crate::metal::MetalOptions,
+    /// For software GPUs.
+    pub emulation: EmuOptions,
     /// Opens `DISK:` files for writing, creating them if they are missing.
     pub disk_write: bool,
 }
@@ -56,6 +60,9 @@ impl DeviceOptions {
     /// The options that concern the device of that name; all others have their defaults.
     fn of(&self, name: &DeviceName) -> DeviceOptions {
         let mut of = DeviceOptions::default();
+        if name.is_software() {
+            of.emulation = self.emulation;
+        }
         match name {
             #[cfg(feature = "cpu")]
             DeviceName::Cpu(_) => of.cpu = self.cpu.clone(),
@@ -94,9 +101,9 @@ fn state_values<S: serde::Serializer>(state: &Option<DeviceState>, to: S) -> Res
     state.as_ref().map(|s| &s.values).serialize(to)
 }
 
-/// A function that creates software GPUs: from a chip's name and a number of cards to a port with such cards. The
-/// engine sets it when a session is opened (`engine::software`); this crate does not depend on the emulators.
-pub type Emulate = fn(&str, usize) -> Emulated;
+/// A function that creates software GPUs: from a chip's name, a number of cards and options to a port with such cards.
+/// The engine sets it when a session is opened (`engine::software`); this crate does not depend on the emulators.
+pub type Emulate = fn(&str, usize, EmuOptions) -> Emulated;
 
 /// The port of software GPUs, or a one-line reason why there is none.
 pub type Emulated = Result<Arc<dyn Port>, String>;

@@ -28,6 +28,14 @@ pub(super) const KNOWN_ABSENT: &[&str] = &[
     #[cfg(not(feature = "nv"))]
     "NV",
 ];
+/// First words of names that no device of a program's own may have.
+const KINDS: [&str; 8] = ["CPU", "AMD", "NV", "CUDA", "METAL", "NULL", "DISK", "HOST"];
+
+/// The kinds of devices that compute.
+pub fn computing_kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().filter(|kind| !["DISK", "HOST"].contains(kind))
+}
+
 /// Above any sensible number of CPU devices.
 const MAX_INDEX: u32 = 63;
 
@@ -116,6 +124,20 @@ impl std::str::FromStr for DeviceName {
 }
 
 impl DeviceName {
+    /// Whether it is a software GPU: its times say nothing of a card.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        match self {
+            #[cfg(feature = "amd")]
+            Self::Amd(selector) => matches!(selector, amd::Selector::Emulated { .. }),
+            #[cfg(feature = "nv")]
+            Self::Nv(selector) => matches!(selector, nv::Selector::Emulated { .. }),
+            #[cfg(feature = "metal")]
+            Self::Metal(selector) => matches!(selector, metal::Selector::Emulated { .. }),
+            _ => false,
+        }
+    }
+
     /// A name that no device of this crate has: a kind of letters and digits, perhaps with a number or a word after a
     /// colon; the kind in any case, `TOY` and `TOY:0` are the same device.
     ///
@@ -125,9 +147,7 @@ impl DeviceName {
         let text = text.trim();
         let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
         let is_word = |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let kind_is_ours = ["CPU", "AMD", "NV", "CUDA", "NULL", "DISK", "HOST", "METAL"]
-            .iter()
-            .any(|ours| ours.eq_ignore_ascii_case(kind));
+        let kind_is_ours = KINDS.iter().any(|ours| ours.eq_ignore_ascii_case(kind));
         let starts = kind.starts_with(|c: char| c.is_ascii_alphabetic());
         if !is_word(kind) || !starts || kind_is_ours || !rest.is_none_or(is_word) {
             let valid = format!("{VALID}, or a word of letters and digits for a device of your own");

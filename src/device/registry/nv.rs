@@ -20,7 +20,7 @@ impl Registry {
         if let nv::Selector::Emulated { chip, index } = selector {
             return self.nv_software.driver(chip, *index, all, || {
                 let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
-                open(emulate(chip, CARDS).map_err(unavailable)?)
+                open(emulate(chip, CARDS, all.emulation).map_err(unavailable)?)
             });
         }
         let mut known = self.nv.lock().unwrap_or_else(PoisonError::into_inner);

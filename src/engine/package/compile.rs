@@ -45,7 +45,7 @@ impl Compiler {
         Ok(Compiler {
             arch,
             session: Session::open(options)?,
-            device: OpenDevice { name: "PACKAGE".into(), device, backend },
+            device: OpenDevice { name: "PACKAGE".into(), device, backend, is_software: false },
             as_recorded: is_own && s.options.beam > 0,
         })
     }

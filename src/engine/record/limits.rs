@@ -4,7 +4,7 @@ use super::Recorder;
 use crate::device::time_command;
 use crate::engine::{Error, Options, Session, launch};
 use crate::explorer::Limit;
-use crate::schedule::ScheduleItem;
+use crate::schedule::{self, ScheduleItem};
 use crate::tensor::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Session {
     pub fn record_limits(&self) -> Result<(), Error> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
         for d in self.open_devices() {
-            if d.runs_kernels() && !d.name.contains("emu") && !d.name.starts_with("DISK") {
+            if d.runs_kernels() && !d.is_software && !schedule::is_data(&d.name) {
                 let limit = self.limit(&d.name)?;
                 recorder.add_limit(limit);
             }

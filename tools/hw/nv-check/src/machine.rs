@@ -3,7 +3,7 @@
 use crate::Args;
 use crate::{code, theirs};
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, PageTables, Selector};
-use doorbell::device::registry::DeviceName;
+use doorbell::device::registry::{DeviceName, EmuOptions};
 use doorbell::device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, QueueKind};
 use doorbell::engine::software::emulate;
 use doorbell_ioctl::port::{LinuxPort, Port};
@@ -40,7 +40,7 @@ impl Machine {
         let selector = selector(args).map_err(Failure::from)?;
         let is_software = matches!(selector, Selector::Emulated { .. });
         let port: Arc<dyn Port> = match &selector {
-            Selector::Emulated { chip, .. } => emulate(chip, 1).map_err(Failure::from)?,
+            Selector::Emulated { chip, .. } => emulate(chip, 1, EmuOptions::default()).map_err(Failure::from)?,
             _ => LinuxPort::new(),
         };
         let tables = if args.rm_only { PageTables::Rm } else { PageTables::default() };
