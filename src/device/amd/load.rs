@@ -8,7 +8,7 @@ use super::chip::Chip;
 use super::program::ArgRange;
 use crate::{Code, KernelImage};
 use doorbell_elf as elf;
-use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
+use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, KernelDescriptor, is_amdgpu, machine_name};
 
 /// How far instruction prefetch may read past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;
@@ -70,13 +70,8 @@ impl ParsedImage {
             return Err("the file is not an AMDGPU code object".into());
         }
         let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
-        let made_for = match object.gpu {
-            Ok(gpu) if Gpu::parse(chip.name) == Some(gpu) => None,
-            Ok(gpu) => Some(gpu.name().to_string()),
-            Err(mach) if mach == chip.elf_mach => None,
-            Err(mach) => Some(format!("machine {mach:#x}")),
-        };
-        if let Some(made_for) = made_for {
+        let made_for = object.gpu.map_or_else(machine_name, |gpu| gpu.name().to_owned());
+        if made_for != chip.name {
             return Err(format!("the code object is for {made_for}, the device is {}", chip.name));
         }
         let kernel = object.kernel(entry).ok_or_else(|| format!("the code object has no kernel {entry}"))?;

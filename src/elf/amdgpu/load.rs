@@ -5,6 +5,7 @@
 //! Object Loading».
 
 use super::arguments::{self, Noted};
+use super::chip::Chip;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, ArgKind};
@@ -61,7 +62,7 @@ struct Fixup {
 #[derive(Clone, Debug)]
 pub struct CodeObject {
     /// The chip that `e_flags` names, if it is one of ours; else the flags' low byte.
-    pub gpu: Result<Gpu, u32>,
+    pub gpu: Result<Chip, u32>,
     pub segments: Vec<LoadSegment>,
     /// By name.
     pub kernels: Vec<Kernel>,
@@ -148,7 +149,7 @@ impl CodeObject {
         }
         let header: &[u8; EHDR_BYTES] = array_at(bytes, "file header", 0)?;
         let flags = u32_at(header, 48);
-        let gpu = Gpu::from_flags(flags).ok_or(flags & 0xff);
+        let gpu = Chip::from_flags(flags).ok_or(flags & 0xff);
         let mut object = if file.is_relocatable() { Self::link(&file)? } else { Self::linked(bytes, header, &file)? };
         object.gpu = gpu;
         sort::by(&mut object.kernels, |a, b| a.name.cmp(&b.name));

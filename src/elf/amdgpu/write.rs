@@ -1,6 +1,7 @@
 //! Kernels → a loadable code object (ET_DYN), laid out as lld does it: notes, symbols and descriptors in a read-only
 //! segment, code in an executable one on the next page, the dynamic section in a writable one.
 
+use super::chip::Chip;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, NT_AMDGPU_METADATA, metadata};
@@ -35,7 +36,7 @@ const PADDING: [(u32, usize, usize); 2] = [(0xbf9f_0000, 128, 384), (0xbf80_0000
 ///
 /// # Errors
 /// A name that is empty, contains a NUL byte or occurs twice, or a kernel without code.
-pub fn write(gpu: Gpu, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
+pub fn write(gpu: Chip, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
     for (index, k) in kernels.iter().enumerate() {
         let bad = |why| Err(ElfError::BadObject { what: "kernel", index, why });
         if k.name.is_empty() || k.name.contains('\0') {
@@ -80,7 +81,7 @@ struct Part {
 }
 
 struct Writer<'a> {
-    gpu: Gpu,
+    gpu: Chip,
     kernels: &'a [KernelCode],
     out: Vec<u8>,
     parts: Vec<Part>,
@@ -92,8 +93,8 @@ struct Writer<'a> {
 const PHDRS: usize = 5;
 
 impl<'a> Writer<'a> {
-    fn new(gpu: Gpu, kernels: &'a [KernelCode]) -> Self {
-        let (fill, align, extra) = PADDING[usize::from(gpu == Gpu::Gfx942)]; // PANIC: two entries
+    fn new(gpu: Chip, kernels: &'a [KernelCode]) -> Self {
+        let (fill, align, extra) = PADDING[usize::from(gpu.is_gfx9())]; // PANIC: two entries
         let (mut text, mut entries) = (Vec::new(), Vec::new());
         let pad = |text: &mut Vec<u8>, to: usize| {
             while text.len() < to {

@@ -3,7 +3,7 @@
 use super::{Chip, CompileError, Target, Wave, assemble, compile, decode, print};
 use doorbell_codegen::target::Grid;
 use doorbell_codegen::{self as codegen, Program, units};
-use doorbell_elf::amdgpu::{self as code, Gpu};
+use doorbell_elf::amdgpu::{self as code, LDS_BYTES};
 use doorbell_elf::{Machine, Object};
 use doorbell_isa::{Backend, Binary, BinaryCode, IsaError};
 
@@ -26,7 +26,16 @@ impl Amdgpu {
             Chip::Gfx942 => units::CDNA3,
         };
         let gpu = codegen::Target::gpu(chip.name(), Grid::amd(wave));
-        Amdgpu { target, codegen: codegen::Target { tensor_cores, f16_math: true, ldexp: true, ..gpu } }
+        Amdgpu {
+            target,
+            codegen: codegen::Target {
+                local_bytes: LDS_BYTES as usize,
+                tensor_cores,
+                f16_math: true,
+                ldexp: true,
+                ..gpu
+            },
+        }
     }
 
     /// The instruction set of a chip by name.
@@ -101,10 +110,10 @@ impl Backend for Amdgpu {
     /// A code object of all kernels that the text describes.
     fn assemble(&self, kernel: &str, text: &str) -> Result<Vec<u8>, IsaError> {
         let source = |why: String| IsaError::Source { kernel: kernel.into(), why };
-        let name = self.codegen.name;
-        let gpu = Gpu::parse(name).ok_or_else(|| source(format!("{name} has no code objects")))?;
+        let chip = self.target.chip;
         let assembled = assemble(self.target, text).map_err(|e| source(e.to_string()))?;
-        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| assembled.kernel_code(gpu, k)).collect();
-        code::write(gpu, &kernels.map_err(source)?).map_err(|e| source(e.to_string()))
+        let kernels: Result<Vec<_>, String> =
+            assembled.kernels.iter().map(|k| assembled.kernel_code(chip, k)).collect();
+        code::write(chip, &kernels.map_err(source)?).map_err(|e| source(e.to_string()))
     }
 }
