@@ -117,3 +117,28 @@ impl Backend for Amdgpu {
         code::write(chip, &kernels.map_err(source)?).map_err(|e| source(e.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_codegen::OptChoice;
+    use doorbell_elf::amdgpu::CodeObject;
+    use doorbell_uop::{AxisKind, DType, Op, Scalar, UOp};
+
+    #[test]
+    fn an_object_is_laid_out_as_its_file_is_read() {
+        let (float, i) = (DType::of(Scalar::F32), UOp::range(1000, 0, AxisKind::Loop));
+        let read = |slot| UOp::param(slot, float, 1000).index(&i).load();
+        let sum = read(1).binary(Op::Add, &read(2));
+        let kernel = UOp::sink([UOp::param(0, float, 1000).index(&i).store(&sum, std::slice::from_ref(&i))]);
+        for chip in Chip::ALL {
+            let backend = Amdgpu::new(chip);
+            let program = codegen::compile(&kernel, backend.target(), &OptChoice::Heuristic, false).unwrap();
+            let object = backend.object(&program).unwrap();
+            let direct = CodeObject::of_object(&object).unwrap();
+            assert_eq!(direct, CodeObject::parse(&doorbell_elf::write(&object).unwrap()).unwrap(), "{}", chip.name());
+            let of = direct.kernel(&program.name).unwrap();
+            assert_eq!((direct.code(of), of.args.as_ref().map(Vec::len)), (&object.text[..], Some(3)));
+        }
+    }
+}
