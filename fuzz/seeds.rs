@@ -1,7 +1,7 @@
 //! The initial corpus of each target: small, valid inputs of every kind, made by the writers.
 #![allow(dead_code)] // each user takes what it wants
 
-use doorbell::elf::amdgpu::{Gpu, KernelCode, KernelSpec, write as write_code};
+use doorbell::elf::amdgpu::{KernelCode, KernelSpec, write as write_code};
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::elf::{self, Machine, Object, RelocKind, Relocation, Section, Symbol, Target as Aim};
 use doorbell::hcq::packet::GpuVa;
@@ -22,7 +22,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "ioctl" => ioctls(),
         "trace" => vec![trace()],
         "elf" => vec![object()],
-        "code_object" => [Gpu::Gfx1100, Gpu::Gfx942, Gpu::Gfx1201].into_iter().map(code_object).collect(),
+        "code_object" => Chip::ALL.into_iter().map(code_object).collect(),
         "pm4" => vec![bytes(&pm4_words(pm4::Gfx::Gfx11)), bytes(&pm4_words(pm4::Gfx::Gfx9))],
         "aql" => vec![bytes(&aql_words())],
         "sdma" => vec![bytes(&sdma_words(sdma::Sdma::V6)), bytes(&sdma_words(sdma::Sdma::V4))],
@@ -250,10 +250,10 @@ fn object() -> Vec<u8> {
     elf::write(&object).unwrap_or_default()
 }
 
-fn code_object(gpu: Gpu) -> Vec<u8> {
+fn code_object(gpu: Chip) -> Vec<u8> {
     let spec = KernelSpec {
         gpu,
-        wave32: gpu != Gpu::Gfx942,
+        wave32: !gpu.is_gfx9(),
         vgprs: 8,
         acc_vgprs: 0,
         sgprs: 16,

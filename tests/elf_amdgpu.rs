@@ -1,7 +1,7 @@
 //! Code objects: clang's and ours, read by us and by LLVM's tools; malformed ones refused.
 
 use doorbell::elf::amdgpu::{
-    Arg, ArgKind, CodeObject, Gpu, KernelCode, KernelDescriptor, KernelSpec, machine_name, rsrc1, rsrc2, write,
+    Arg, ArgKind, CodeObject, KernelCode, KernelDescriptor, KernelSpec, machine_name, rsrc1, rsrc2, write,
 };
 use doorbell::isa::amdgpu::{Chip, Target, assemble, listing};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn compiled(dir: &Path, chip: &str, linked: bool) -> PathBuf {
 #[test]
 fn kernels_of_clang_load_with_their_descriptors_and_code() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for gpu in [Gpu::Gfx1100, Gpu::Gfx942, Gpu::Gfx1201] {
+    for gpu in Chip::ALL {
         for linked in [true, false] {
             let path = compiled(dir.path(), gpu.name(), linked);
             let bytes = std::fs::read(&path).expect("the object");
@@ -69,7 +69,7 @@ fn kernels_of_clang_load_with_their_descriptors_and_code() {
             assert_eq!(names, ["mirror", "twice"]);
             let (mirror, twice) = (&object.kernels[0], &object.kernels[1]);
             assert_eq!((mirror.descriptor.group_segment_bytes, twice.descriptor.group_segment_bytes), (256, 0));
-            assert_eq!(twice.descriptor.wave32(), gpu != Gpu::Gfx942);
+            assert_eq!(twice.descriptor.wave32(), gpu != Chip::Gfx942);
             assert!(mirror.entry_offset.is_multiple_of(256) && twice.entry_offset.is_multiple_of(256));
             // Of an unlinked file LLVM cannot find the entry.
             if linked {
@@ -137,7 +137,7 @@ done:
 
 fn ours() -> (Vec<u8>, KernelSpec) {
     let spec = KernelSpec {
-        gpu: Gpu::Gfx1100,
+        gpu: Chip::Gfx1100,
         wave32: true,
         vgprs: 2,
         acc_vgprs: 0,
@@ -160,7 +160,7 @@ fn ours() -> (Vec<u8>, KernelSpec) {
         acc_vgprs: 0,
         max_workgroup: 256,
     };
-    (write(Gpu::Gfx1100, &[kernel("store"), kernel("again")]).expect("a code object"), spec)
+    (write(Chip::Gfx1100, &[kernel("store"), kernel("again")]).expect("a code object"), spec)
 }
 
 /// Our object with other bytes in `store`'s descriptor.
@@ -205,15 +205,14 @@ fn a_chip_without_tables_is_named() {
 #[test]
 fn a_listing_assembles_to_the_same_code_and_descriptors() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for gpu in [Gpu::Gfx1100, Gpu::Gfx942, Gpu::Gfx1201] {
+    for gpu in Chip::ALL {
         let bytes = std::fs::read(compiled(dir.path(), gpu.name(), true)).expect("the object");
         let object = CodeObject::parse(&bytes).expect("a code object");
         let text = listing(&object).expect("a known chip");
         // Literals that the linker has filled, where the assembler would take a shorter form: the dwords and the text.
         let exact = |l: &str| !l.contains(".long") || l.contains(": s_add");
         assert!(text.lines().all(exact), "{text}");
-        let chip = Chip::parse(gpu.name()).expect("a known chip");
-        let again = assemble(Target::of(chip), &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let again = assemble(Target::of(gpu), &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(again.kernels.len(), 2);
         for kernel in &again.kernels {
             let code = again.kernel_code(gpu, kernel).expect("its code");
@@ -223,7 +222,7 @@ fn a_listing_assembles_to_the_same_code_and_descriptors() {
             let ours = KernelDescriptor { entry_offset_bytes, ..code.descriptor };
             // LLVM counts SGPRs where the hardware ignores the field, and sizes prefetches, which no directive does.
             let told = |d: KernelDescriptor| match gpu {
-                Gpu::Gfx942 => d,
+                Chip::Gfx942 => d,
                 _ => KernelDescriptor { rsrc1: rsrc1::SGPRS.set(d.rsrc1, 0), rsrc3: 0, ..d },
             };
             assert_eq!(told(ours), told(theirs.descriptor), "{} for {}", kernel.name, gpu.name());
@@ -310,7 +309,7 @@ fn kernels_that_no_object_can_hold_are_refused() {
         acc_vgprs: 0,
         max_workgroup: 1,
     };
-    let error = |kernels: &[KernelCode]| write(Gpu::Gfx1100, kernels).expect_err("a refusal").to_string();
+    let error = |kernels: &[KernelCode]| write(Chip::Gfx1100, kernels).expect_err("a refusal").to_string();
     assert_eq!(error(&[kernel("", vec![0; 4])]), "object: kernel 0: its name is empty or holds a NUL byte");
     assert_eq!(error(&[kernel("a", vec![0; 3])]), "object: kernel 0: its code is empty or no whole number of dwords");
     assert_eq!(error(&[kernel("a", vec![0; 4]), kernel("a", vec![0; 4])]), "object: kernel 1: its name is taken");

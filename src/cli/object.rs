@@ -3,7 +3,7 @@
 use super::{CliError, Output};
 use clap::Args;
 use doorbell::elf::Machine;
-use doorbell::elf::amdgpu::{self as code, CodeObject, Gpu, KernelDescriptor, properties, rsrc1, rsrc2, rsrc3};
+use doorbell::elf::amdgpu::{self as code, CodeObject, KernelDescriptor, properties, rsrc1, rsrc2, rsrc3};
 use doorbell::elf::cubin::{Arch, Cubin, is_cubin};
 use doorbell::elf::parse::ElfFile;
 use doorbell::isa::amdgpu::{Chip, Target, assemble};
@@ -52,7 +52,7 @@ pub(crate) fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     if args.arch.starts_with("sm_") {
         return sass_asm(args, out);
     }
-    let (chip, gpu) = Chip::parse(&args.arch).zip(Gpu::parse(&args.arch)).ok_or_else(|| {
+    let chip = Chip::parse(&args.arch).ok_or_else(|| {
         let names = Chip::ALL.map(Chip::name).join(", ");
         CliError::Usage(format!("chip {}: there are {names}, {} and sm_90a", args.arch, sass_chips()))
     })?;
@@ -61,9 +61,10 @@ pub(crate) fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     let bytes = if assembled.kernels.is_empty() {
         assembled.words.iter().flat_map(|w| w.to_le_bytes()).collect()
     } else {
-        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| assembled.kernel_code(gpu, k)).collect();
+        let kernels: Result<Vec<_>, String> =
+            assembled.kernels.iter().map(|k| assembled.kernel_code(chip, k)).collect();
         let kernels = kernels.map_err(|e| failed(&args.file, &e))?;
-        code::write(gpu, &kernels).map_err(|e| failed(&args.file, &e))?
+        code::write(chip, &kernels).map_err(|e| failed(&args.file, &e))?
     };
     std::fs::write(&args.out, &bytes).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
     let names: Vec<&str> = assembled.kernels.iter().map(|k| k.name.as_str()).collect();
@@ -238,14 +239,14 @@ fn cubin_kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value
 }
 
 /// Fields of a descriptor by name.
-fn descriptor_fields(d: &KernelDescriptor, gpu: Result<Gpu, u32>) -> Vec<(String, i64)> {
+fn descriptor_fields(d: &KernelDescriptor, gpu: Result<Chip, u32>) -> Vec<(String, i64)> {
     let mut fields = vec![
         ("group_segment_fixed_size".to_owned(), i64::from(d.group_segment_bytes)),
         ("private_segment_fixed_size".to_owned(), i64::from(d.private_segment_bytes)),
         ("kernarg_size".to_owned(), i64::from(d.kernarg_bytes)),
         ("kernel_code_entry_byte_offset".to_owned(), d.entry_offset_bytes),
     ];
-    let gfx9 = gpu == Ok(Gpu::Gfx942);
+    let gfx9 = gpu.is_ok_and(Chip::is_gfx9);
     let third = |f: &&code::BitField| gfx9 == (**f == rsrc3::ACCUM_OFFSET || **f == rsrc3::TG_SPLIT);
     let words = [(d.rsrc1, rsrc1::ALL), (d.rsrc2, rsrc2::ALL), (u32::from(d.properties), properties::ALL)];
     for (word, all) in words {

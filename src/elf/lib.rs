@@ -12,7 +12,8 @@
 //! its size and segments, maps that much, copies what [`Image::relocated`] returns, gives each segment its permission
 //! and calls at [`Image::entry`].
 //!
-//! Place in the arrows: depends on no other room; `isa` and `device` depend on it.
+//! Place in the arrows: depends on no other room; `isa` and `device` depend on it. So what both must know of a GPU's
+//! chip is here, beside its files ([`amdgpu::Chip`], [`cubin::ChipFacts`]).
 //!
 //! Sources: System V ABI, generic ELF chapter (2013-06-10 draft) and its AMD64 supplement (version 1.0, relocations in
 //! table 4.9).

@@ -28,7 +28,7 @@ pub fn findings() -> Vec<String> {
 
 /// Registers the function that creates software GPUs.
 pub(super) fn offer() {
-    Registry::global().set_emulate(emulate);
+    Registry::global().set_emulate(emulate, chips());
     #[cfg(feature = "metal")]
     Registry::global().set_emulate_metal(metal);
 }
@@ -44,6 +44,18 @@ pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
     table.map(|t| t.objc()).ok_or_else(|| format!("no software GPU of family Apple{family}"))
 }
 
+/// The chips of software GPUs on which kernels run, as the emulators have them.
+#[must_use]
+pub fn chips() -> Vec<&'static str> {
+    let vendors: &[Vec<&'static str>] = &[
+        #[cfg(all(target_os = "linux", feature = "amd"))]
+        crate::emu::kfd::Chip::ALL.map(|chip| chip.facts().name).to_vec(),
+        #[cfg(all(target_os = "linux", feature = "nv"))]
+        crate::emu::nvrm::Chip::ALL.iter().filter(|chip| chip.runs_code()).map(|chip| chip.facts().name).collect(),
+    ];
+    vendors.concat()
+}
+
 /// Creates a machine of that many software GPUs of a chip, using all cores of the real one.
 ///
 /// # Errors
@@ -57,16 +69,15 @@ pub fn emulate(chip: &str, cards: usize, options: EmuOptions) -> Emulated {
 fn amd(chip: &str, gpus: usize, options: EmuOptions) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
-    let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
-    let Some((_, chip)) = known.iter().find(|(name, _)| *name == chip) else {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
-    };
+    let chip = Chip::named(chip).ok_or_else(|| {
+        let names = Chip::ALL.map(|c| c.facts().name).join(", ");
+        format!("no software GPU of chip {chip}, there are {names}")
+    })?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mode = options.mode;
     // Lenient waves run in other slices, and so would leave other sums.
     let lenient = options.lenient && mode != EmuMode::Both;
-    let mut config = Config { gpus, lenient, tells_hangs: true, metrics: metrics(*chip), ..Config::new(*chip) };
+    let mut config = Config { gpus, lenient, tells_hangs: true, metrics: metrics(chip), ..Config::new(chip) };
     config.waves = match mode {
         EmuMode::Plain => Strict { threads, ..Strict::off() },
         EmuMode::Strict | EmuMode::Both => Strict { threads, lenient, ..Strict::on() },
@@ -100,7 +111,7 @@ fn metrics(chip: crate::emu::kfd::Chip) -> Option<Vec<u8>> {
     crate::device::amd::metrics::table(1, content, &values)
 }
 
-/// Creates an NVIDIA GPU. Driver and queues support every chip; machine code runs on all except sm_75 and sm_100.
+/// Creates an NVIDIA GPU: of any chip, for tests of its driver and queues; [`chips`] has those on which kernels run.
 #[cfg(all(target_os = "linux", feature = "nv"))]
 fn nvidia(chip: &str, gpus: usize, options: EmuOptions) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};

@@ -70,7 +70,7 @@ fn run(case: &Case, device: &str) -> Vec<String> {
 /// Some cases of each group, the same ones for the same seed. `PTXAS` has NVIDIA's assembler make the code for its
 /// chip.
 fn sample_agrees(device: &str, default_count: u64) {
-    Registry::global().set_emulate(emulate);
+    Registry::global().set_emulate(emulate, Vec::new());
     let (mut seed, count) = (number("SEED", 942), number("CASES", default_count) as usize);
     let mut next = |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

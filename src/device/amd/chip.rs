@@ -1,11 +1,13 @@
 //! Differences between AMD chips, one row per chip: packet formats, queue format, sizes of the state that the kernel
 //! saves on preemption.
 //!
-//! Layer: chosen once at open; no other code depends on a chip's name. Source: docs/amd.md 1.6, 1.8, 2.1,
-//! 2.9, 4.1 (`kfd_queue.c`, `kfd_topology.c` of Linux 6.12; `amd_hsa_queue.h`; LLVM's AMDGPU usage).
+//! Layer: chosen once at open; no other code depends on a chip's name. What compilers know of a chip as well, its name,
+//! its number in a file and its LDS, is in [`doorbell_elf::amdgpu`]. Source: docs/amd.md 1.6, 1.8, 2.1, 2.9, 4.1
+//! (`kfd_queue.c`, `kfd_topology.c` of Linux 6.12; `amd_hsa_queue.h`; LLVM's AMDGPU usage).
 //! Left out: gfx10 and older RDNA, gfx908 and older CDNA, gfx950.
 
 use super::topology::Node;
+use doorbell_elf::amdgpu::{self as elf, LDS_BYTES};
 use doorbell_hcq::packet::pm4::Gfx;
 use doorbell_hcq::packet::sdma::Sdma;
 
@@ -24,8 +26,6 @@ pub struct Chip {
     pub name: &'static str,
     /// `gfx_target_version` of the topology.
     pub target_version: u32,
-    /// Low byte of a code object's `e_flags`.
-    pub elf_mach: u32,
     pub gfx: Gfx,
     pub sdma: Sdma,
     pub format: QueueFormat,
@@ -33,8 +33,6 @@ pub struct Chip {
     pub save_vgpr_bytes: u64,
     /// Bytes of control stack per wave.
     pub save_wave_bytes: u64,
-    /// Largest LDS of a workgroup.
-    pub lds_bytes: u32,
     /// Unit of RSRC2's LDS field.
     pub lds_granule_bytes: u32,
     /// COMPUTE_TMPRING_SIZE counts the waves of a shader engine; otherwise those of the whole device.
@@ -45,15 +43,13 @@ pub struct Chip {
 }
 
 const GFX1100: Chip = Chip {
-    name: "gfx1100",
+    name: elf::Chip::Gfx1100.name(),
     target_version: 110_000,
-    elf_mach: 0x41,
     gfx: Gfx::Gfx11,
     sdma: Sdma::V6,
     format: QueueFormat::Pm4,
     save_vgpr_bytes: 0x6_0000,
     save_wave_bytes: 12,
-    lds_bytes: 64 << 10,
     lds_granule_bytes: 512,
     scratch_waves_per_engine: true,
     scratch_descriptor_word3: 0x2081_4fac,
@@ -61,9 +57,8 @@ const GFX1100: Chip = Chip {
 };
 
 const GFX942: Chip = Chip {
-    name: "gfx942",
+    name: elf::Chip::Gfx942.name(),
     target_version: 90_402,
-    elf_mach: 0x4c,
     gfx: Gfx::Gfx9,
     sdma: Sdma::V4,
     format: QueueFormat::Aql,
@@ -78,9 +73,9 @@ const GFX942: Chip = Chip {
 /// All known chips. gfx90a uses the same tables as gfx942, and only these tables are tested for it.
 pub const CHIPS: &[Chip] = &[
     GFX1100,
-    Chip { name: "gfx1201", target_version: 120_001, elf_mach: 0x4e, gfx: Gfx::Gfx12, sdma: Sdma::V7, ..GFX1100 },
+    Chip { name: elf::Chip::Gfx1201.name(), target_version: 120_001, gfx: Gfx::Gfx12, sdma: Sdma::V7, ..GFX1100 },
     GFX942,
-    Chip { name: "gfx90a", target_version: 90_010, elf_mach: 0x3f, ..GFX942 },
+    Chip { name: "gfx90a", target_version: 90_010, ..GFX942 },
 ];
 
 impl Chip {
@@ -136,7 +131,7 @@ impl SaveArea {
         let is_gfx9 = chip.gfx == Gfx::Gfx9;
         let engines = node.value("array_count") / xcc / node.value("simd_arrays_per_engine").max(1);
         let waves = if is_gfx9 { (cu * 40).min(engines * 512) } else { cu * 32 };
-        let lds = u64::from(chip.lds_bytes);
+        let lds = u64::from(LDS_BYTES);
         let per_cu = chip.save_vgpr_bytes + SGPR_BYTES + lds + HWREG_BYTES;
         let computed = (HEADER_BYTES + waves * chip.save_wave_bytes + 8).next_multiple_of(page);
         let printed = |key: &str| Some(node.value(key)).filter(|n| *n != 0);

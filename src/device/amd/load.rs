@@ -1,14 +1,14 @@
 //! Loading kernels into the device's memory: from a code object, or from a bare descriptor with its code.
 //!
-//! Layer: above `bo` and `staging`; `elf` parses the object. Source: docs/amd.md 4.5: a whole object goes
+//! Layer: above `bo` and `staging`; `elf` lays out the object. Source: docs/amd.md 4.5: a whole object goes
 //! to one buffer, with padding for prefetch after the code. The acquire at the start of each submission invalidates
 //! instruction caches.
 
 use super::chip::Chip;
 use super::program::ArgRange;
 use crate::{Code, KernelImage};
-use doorbell_elf as elf;
-use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
+use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, KernelDescriptor, is_amdgpu, machine_name};
+use doorbell_elf::{ElfError, Machine};
 
 /// How far instruction prefetch may read past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;
@@ -43,9 +43,14 @@ impl ParsedImage {
     pub(crate) fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         match image.code {
             Code::Raw(bytes) => Self::bare(bytes.to_vec()),
-            Code::Elf { bytes, entry } | Code::Cubin { bytes, entry, .. } => Self::object(bytes, entry, chip),
-            Code::Object { object, entry } => {
-                Self::object(&elf::write(object).map_err(|e| e.to_string())?, entry, chip)
+            Code::Elf { bytes, entry } | Code::Cubin { bytes, entry, .. } if is_amdgpu(bytes) => {
+                Self::object(CodeObject::parse(bytes), entry, chip)
+            }
+            Code::Object { object, entry } if object.machine == Machine::Amdgpu => {
+                Self::object(CodeObject::of_object(object), entry, chip)
+            }
+            Code::Elf { .. } | Code::Cubin { .. } | Code::Object { .. } => {
+                Err("the file is not an AMDGPU code object".into())
             }
         }
     }
@@ -65,18 +70,10 @@ impl ParsedImage {
         }
     }
 
-    fn object(bytes: &[u8], entry: &str, chip: &Chip) -> Result<Self, String> {
-        if !is_amdgpu(bytes) {
-            return Err("the file is not an AMDGPU code object".into());
-        }
-        let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
-        let made_for = match object.gpu {
-            Ok(gpu) if Gpu::parse(chip.name) == Some(gpu) => None,
-            Ok(gpu) => Some(gpu.name().to_string()),
-            Err(mach) if mach == chip.elf_mach => None,
-            Err(mach) => Some(format!("machine {mach:#x}")),
-        };
-        if let Some(made_for) = made_for {
+    fn object(object: Result<CodeObject, ElfError>, entry: &str, chip: &Chip) -> Result<Self, String> {
+        let object = object.map_err(|e| e.to_string())?;
+        let made_for = object.gpu.map_or_else(machine_name, |gpu| gpu.name().to_owned());
+        if made_for != chip.name {
             return Err(format!("the code object is for {made_for}, the device is {}", chip.name));
         }
         let kernel = object.kernel(entry).ok_or_else(|| format!("the code object has no kernel {entry}"))?;

@@ -9,7 +9,7 @@ use super::chip::Chip;
 use super::encode::sgpr_pair;
 use super::ring::{APERTURE_LDS_HI, APERTURE_SCRATCH_HI};
 use crate::{Arg, Geometry};
-use doorbell_elf::amdgpu::{BitField, KernelDescriptor, properties};
+use doorbell_elf::amdgpu::{BitField, KernelDescriptor, LDS_BYTES, properties};
 use doorbell_hcq::packet::{EmitError, GpuVa, aql};
 use smallvec::SmallVec;
 
@@ -87,8 +87,8 @@ pub(crate) fn check(program: &LoadedKernel, chip: &Chip, geometry: &Geometry) ->
     if let Some([x, y, z]) = geometry.cluster {
         return Err(format!("launch clusters of {x} x {y} x {z} workgroups, which AMD's GPUs do not have"));
     }
-    if lds_bytes > chip.lds_bytes {
-        return Err(format!("launch workgroups with {lds_bytes} bytes of LDS, at most {}", chip.lds_bytes));
+    if lds_bytes > LDS_BYTES {
+        return Err(format!("launch workgroups with {lds_bytes} bytes of LDS, at most {LDS_BYTES}"));
     }
     // The number of work-items along an axis has 32 bits on AQL rings; gfx12 has 16 bits for y and z.
     for (axis, (groups, local)) in ["x", "y", "z"].iter().zip(geometry.groups.iter().zip(&geometry.local)) {

@@ -3,6 +3,7 @@
 //! Source: docs/nv.md 5.4 (found by inspecting ptxas code for each chip; the constants' address: docs/sass.md 5). Left
 //! out: locations that no inspected code of a chip reads.
 
+use doorbell_elf::cubin::ChipFacts;
 use doorbell_hcq::packet::GpuVa;
 
 /// Where a chip's code reads launch values, as byte offsets in the bank. An empty list or `None` means that it does not
@@ -36,7 +37,7 @@ pub struct Bank0 {
 }
 
 pub(super) const TURING: Bank0 = Bank0 {
-    params: 0x160,
+    params: ChipFacts::SM_75.arch().param_base(),
     block: [0x00, 0x04, 0x08],
     grid: [0x0c, 0x10, 0x14],
     local_window: 0x20,
@@ -54,7 +55,7 @@ pub(super) const TURING: Bank0 = Bank0 {
 };
 pub(super) const AMPERE: Bank0 = Bank0 { reserved_shared: Some(0x114), constants: Some(0x50), ..TURING };
 pub(super) const HOPPER: Bank0 = Bank0 {
-    params: 0x210,
+    params: ChipFacts::SM_90.arch().param_base(),
     address: 0x198,
     address_is_of_params: true,
     constants: Some(0xd0),
@@ -65,7 +66,7 @@ pub(super) const HOPPER: Bank0 = Bank0 {
     ..AMPERE
 };
 pub(super) const BLACKWELL: Bank0 = Bank0 {
-    params: 0x380,
+    params: ChipFacts::SM_100.arch().param_base(),
     block: [0x360, 0x364, 0x368],
     grid: [0x370, 0x374, 0x378],
     local_window: 0x2f8,

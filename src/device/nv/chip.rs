@@ -1,10 +1,12 @@
 //! Differences between NVIDIA's chips, one row per chip.
 //!
-//! Layer: chosen once at open, by the classes that the driver lists. Source: docs/nv.md 1.5, 2 (step 9),
-//! 2.5, 4.3; the CUDA programming guide's table of compute capabilities for warps and blocks per SM.
+//! Layer: chosen once at open, by the classes that the driver lists. What compilers know of a chip as well, its number
+//! and the shared memory of a CTA, is in [`ChipFacts`]. Source: docs/nv.md 1.5, 2 (step 9), 2.5, 4.3; the CUDA
+//! programming guide's table of compute capabilities for warps and blocks per SM.
 //! Left out: Volta and older; sm_87, sm_103 and sm_121, which differ only in features that are not used here.
 
 use super::bank0::{self, Bank0};
+use doorbell_elf::cubin::ChipFacts;
 use doorbell_hcq::packet::nv::compute::Pcas;
 use doorbell_hcq::packet::nv::copy::Payload;
 use doorbell_hcq::packet::nv::qmd::Version;
@@ -39,8 +41,8 @@ pub struct Chip {
 }
 
 const TURING: Chip = Chip {
-    name: "sm_75",
-    sm: 75,
+    name: ChipFacts::SM_75.name,
+    sm: ChipFacts::SM_75.sm,
     compute_class: nvrm::TURING_COMPUTE_A,
     gpfifo_class: nvrm::TURING_CHANNEL_GPFIFO_A,
     copy_class: nvrm::TURING_DMA_COPY_A,
@@ -50,65 +52,54 @@ const TURING: Chip = Chip {
     copy_payload: Payload::Word,
     has_report_semaphore: false,
     has_clusters: false,
-    shared_max_bytes: 64 * KIB,
+    shared_max_bytes: ChipFacts::SM_75.shared_max_bytes,
     shared_reserved_bytes: 0,
     shared_splits_kib: &[32, 64],
     sm_warps: 32,
     bank0: &bank0::TURING,
 };
 const GA100: Chip = Chip {
-    name: "sm_80",
-    sm: 80,
     compute_class: nvrm::AMPERE_COMPUTE_A,
     gpfifo_class: nvrm::AMPERE_CHANNEL_GPFIFO_A,
     copy_class: nvrm::AMPERE_DMA_COPY_A,
     usermode_class: nvrm::AMPERE_USERMODE_A,
     qmd: Version::V3_0,
     pcas: Pcas::Signaling2,
-    shared_max_bytes: 163 * KIB,
     shared_reserved_bytes: KIB,
     shared_splits_kib: &[0, 8, 16, 32, 64, 100, 132, 164],
     sm_warps: 64,
     bank0: &bank0::AMPERE,
-    ..TURING
+    ..TURING.with(ChipFacts::SM_80)
 };
 const GA10X: Chip = Chip {
-    name: "sm_86",
-    sm: 86,
     compute_class: nvrm::AMPERE_COMPUTE_B,
     copy_class: nvrm::AMPERE_DMA_COPY_B,
     copy_payload: Payload::Wide,
     has_report_semaphore: true,
-    shared_max_bytes: 99 * KIB,
     shared_splits_kib: &[0, 8, 16, 32, 64, 100],
     sm_warps: 48,
-    ..GA100
+    ..GA100.with(ChipFacts::SM_86)
 };
 const HOPPER: Chip = Chip {
-    name: "sm_90",
-    sm: 90,
     compute_class: nvrm::HOPPER_COMPUTE_A,
     gpfifo_class: nvrm::HOPPER_CHANNEL_GPFIFO_A,
     copy_class: nvrm::HOPPER_DMA_COPY_A,
     usermode_class: nvrm::HOPPER_USERMODE_A,
     qmd: Version::V4_0,
     has_clusters: true,
-    shared_max_bytes: 227 * KIB,
     shared_splits_kib: &[0, 8, 16, 32, 64, 100, 132, 164, 196, 228],
     sm_warps: 64,
     bank0: &bank0::HOPPER,
-    ..GA10X
+    ..GA10X.with(ChipFacts::SM_90)
 };
 const GB100: Chip = Chip {
-    name: "sm_100",
-    sm: 100,
     compute_class: nvrm::BLACKWELL_COMPUTE_A,
     gpfifo_class: nvrm::BLACKWELL_CHANNEL_GPFIFO_A,
     copy_class: nvrm::BLACKWELL_DMA_COPY_A,
     usermode_class: nvrm::BLACKWELL_USERMODE_A,
     qmd: Version::V5_0,
     bank0: &bank0::BLACKWELL,
-    ..HOPPER
+    ..HOPPER.with(ChipFacts::SM_100)
 };
 
 /// All known chips, oldest first.
@@ -116,23 +107,26 @@ pub const CHIPS: &[Chip] = &[
     TURING,
     GA100,
     GA10X,
-    Chip { name: "sm_89", sm: 89, compute_class: nvrm::ADA_COMPUTE_A, ..GA10X },
+    Chip { compute_class: nvrm::ADA_COMPUTE_A, ..GA10X.with(ChipFacts::SM_89) },
     HOPPER,
     GB100,
     Chip {
-        name: "sm_120",
-        sm: 120,
         compute_class: nvrm::BLACKWELL_COMPUTE_B,
         gpfifo_class: nvrm::BLACKWELL_CHANNEL_GPFIFO_B,
         copy_class: nvrm::BLACKWELL_DMA_COPY_B,
-        shared_max_bytes: 99 * KIB,
         shared_splits_kib: &[0, 8, 16, 32, 64, 100],
         sm_warps: 48,
-        ..GB100
+        ..GB100.with(ChipFacts::SM_120)
     },
 ];
 
 impl Chip {
+    /// This row for another chip, which has all else in common with it.
+    const fn with(self, facts: ChipFacts) -> Chip {
+        let ChipFacts { name, sm, shared_max_bytes } = facts;
+        Chip { name, sm, shared_max_bytes, ..self }
+    }
+
     /// Finds a chip by name, such as `sm_90` or `sm_90a`.
     #[cfg(test)]
     pub(crate) fn of_name(name: &str) -> Option<&'static Chip> {

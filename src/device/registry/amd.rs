@@ -1,7 +1,7 @@
 //! AMD's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
 use super::software::CARDS;
-use super::{DeviceListing, DeviceOptions, Registry, SOFTWARE_CHIPS, kernel_port, row};
+use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::amd::{self, Driver, Selector};
 use doorbell_ioctl::port::Port;
@@ -18,7 +18,7 @@ impl Registry {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         if let Selector::Emulated { chip, index } = selector {
             return self.amd_software.driver(chip, *index, options, || {
-                let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
                 Driver::open(name, self.wrapped(emulate(chip, CARDS, options.emulation).map_err(unavailable)?))
             });
         }
@@ -35,8 +35,8 @@ impl Registry {
     /// One row per GPU of the topology; if there is none, one row with the reason.
     pub(super) fn list_amd(&self) -> Vec<DeviceListing> {
         let mut rows = self.probe_amd();
-        if self.emulate.get().is_some() {
-            let chips = amd::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
+        if let Some((_, software)) = self.emulate.get() {
+            let chips = amd::CHIPS.iter().filter(|c| software.contains(&c.name));
             rows.extend(chips.map(|c| DeviceListing { arch: c.name.into(), ..row(&format!("AMD:emu={}", c.name)) }));
         }
         rows

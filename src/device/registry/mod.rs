@@ -138,7 +138,7 @@ pub type Companion = Arc<dyn Any + Send + Sync>;
 #[derive(Debug, Default)]
 pub struct Registry {
     open: Mutex<HashMap<DeviceName, Vec<Opened>>>,
-    emulate: OnceLock<Emulate>,
+    emulate: OnceLock<(Emulate, Vec<&'static str>)>,
     #[cfg(feature = "metal")]
     emulate_metal: OnceLock<EmulateMetal>,
     wrap: WrapSlot,
@@ -164,9 +164,10 @@ impl Registry {
         GLOBAL.get_or_init(Self::default)
     }
 
-    /// Sets the function that creates software GPUs; only the first call has an effect.
-    pub fn set_emulate(&self, emulate: Emulate) {
-        let _first_one_counts = self.emulate.set(emulate);
+    /// Sets the function that creates software GPUs, and the chips that it is offered for; only the first call has an
+    /// effect.
+    pub fn set_emulate(&self, emulate: Emulate, chips: Vec<&'static str>) {
+        let _first_one_counts = self.emulate.set((emulate, chips));
     }
 
     /// Sets the function that wraps the port of every driver opened from now on; only the first call has an effect.
@@ -393,10 +394,6 @@ impl Registry {
 // TIMEOUT: a software GPU executes about 10^8 lane operations per second; milliseconds of a card are minutes there.
 #[cfg(any(feature = "amd", feature = "nv", feature = "metal"))]
 const SOFTWARE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
-
-/// Chips that can be emulated.
-#[cfg(any(feature = "amd", feature = "nv"))]
-const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
 
 fn row(name: &str) -> DeviceListing {
     DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None, state: None }

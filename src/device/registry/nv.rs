@@ -1,7 +1,7 @@
 //! NVIDIA's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
 use super::software::CARDS;
-use super::{DeviceListing, DeviceOptions, Registry, SOFTWARE_CHIPS, kernel_port, row};
+use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::nv::{self, NvOptions};
 use std::sync::{Arc, PoisonError};
@@ -19,7 +19,7 @@ impl Registry {
         let open = |port| nv::Driver::open_with(name, self.wrapped(port), options.any_release, options.tables);
         if let nv::Selector::Emulated { chip, index } = selector {
             return self.nv_software.driver(chip, *index, all, || {
-                let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
                 open(emulate(chip, CARDS, all.emulation).map_err(unavailable)?)
             });
         }
@@ -39,8 +39,8 @@ impl Registry {
             Err(why) => vec![absent(why)],
             Ok(count) => (0..count).map(|n| self.nv_row(n, options)).collect(),
         };
-        if self.emulate.get().is_some() {
-            let chips = nv::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
+        if let Some((_, software)) = self.emulate.get() {
+            let chips = nv::CHIPS.iter().filter(|c| software.contains(&c.name));
             rows.extend(chips.map(|c| DeviceListing { arch: c.name.into(), ..row(&format!("NV:emu={}", c.name)) }));
         }
         rows

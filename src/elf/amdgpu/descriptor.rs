@@ -2,7 +2,7 @@
 //!
 //! Source: AMDGPUUsage «Kernel Descriptor», AMDHSAKernelDescriptor.h.
 
-use super::file::Gpu;
+use super::chip::Chip;
 
 /// Bytes of a descriptor, and its alignment.
 pub const DESCRIPTOR_BYTES: usize = 64;
@@ -156,7 +156,7 @@ impl KernelDescriptor {
 
     /// Vector registers of a lane, from the granulated count.
     #[must_use]
-    pub const fn vgprs(&self, gpu: Gpu) -> u32 {
+    pub const fn vgprs(&self, gpu: Chip) -> u32 {
         (rsrc1::VGPRS.get(self.rsrc1) + 1) * gpu.vgpr_granule(self.wave32())
     }
 }
@@ -164,7 +164,7 @@ impl KernelDescriptor {
 /// What a kernel needs, in plain numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSpec {
-    pub gpu: Gpu,
+    pub gpu: Chip,
     pub wave32: bool,
     /// Vector registers (gfx942: architectural ones).
     pub vgprs: u32,
@@ -187,14 +187,14 @@ impl KernelSpec {
     /// The descriptor, without the entry offset.
     #[must_use]
     pub fn descriptor(&self) -> KernelDescriptor {
-        let gfx9 = self.gpu == Gpu::Gfx942;
+        let gfx9 = self.gpu.is_gfx9();
         let arch = self.vgprs.max(1);
         let total = if self.acc_vgprs > 0 { arch.next_multiple_of(4) + self.acc_vgprs } else { arch };
         let granules = total.div_ceil(self.gpu.vgpr_granule(self.wave32)) - 1;
         let mut one = rsrc1::VGPRS.set(0, granules);
         one = rsrc1::DENORM_32.set(one, 3);
         one = rsrc1::DENORM_16_64.set(one, 3);
-        if self.gpu != Gpu::Gfx1201 {
+        if self.gpu != Chip::Gfx1201 {
             one = rsrc1::DX10_CLAMP.set(one, 1);
             one = rsrc1::IEEE_MODE.set(one, 1);
         }
@@ -239,7 +239,7 @@ mod tests {
         // clang-19 for a kernel with kernarg pointer and workgroup id x, denormals kept (amdhsa directives,
         // llvm-mc-19).
         let spec = KernelSpec {
-            gpu: Gpu::Gfx1100,
+            gpu: Chip::Gfx1100,
             wave32: true,
             vgprs: 5,
             acc_vgprs: 0,
@@ -253,9 +253,9 @@ mod tests {
         };
         let d = spec.descriptor();
         assert_eq!((d.rsrc1, d.rsrc2, d.properties), (0x60af_0000, 0x84, 0x408));
-        let d = KernelSpec { gpu: Gpu::Gfx1201, ..spec }.descriptor();
+        let d = KernelSpec { gpu: Chip::Gfx1201, ..spec }.descriptor();
         assert_eq!((d.rsrc1, d.rsrc2, d.properties), (0x600f_0000, 0x84, 0x408));
-        let d = KernelSpec { gpu: Gpu::Gfx942, wave32: false, ..spec }.descriptor();
+        let d = KernelSpec { gpu: Chip::Gfx942, wave32: false, ..spec }.descriptor();
         assert_eq!((d.rsrc1, d.rsrc2, d.properties), (0x00af_0080, 0x84, 0x8));
     }
 

@@ -5,15 +5,17 @@
 //! Object Loading».
 
 use super::arguments::{self, Noted};
+use super::chip::Chip;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, ArgKind};
+use super::write::{kernel_code, written};
 use crate::abi::*;
 use crate::error::ElfError;
 use crate::image::MAX_IMAGE_BYTES;
 use crate::num::{align_up, index, wide};
-use crate::object::Machine;
-use crate::parse::{ElfFile, FileSection, FileSymbol, Place, array_at, bytes_at};
+use crate::object::{Machine, Object};
+use crate::parse::{ElfFile, FileSection, Place, array_at, bytes_at};
 use doorbell_sort as sort;
 use std::collections::HashMap;
 
@@ -58,10 +60,10 @@ struct Fixup {
 }
 
 /// A code object that has been checked and can be placed anywhere.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeObject {
     /// The chip that `e_flags` names, if it is one of ours; else the flags' low byte.
-    pub gpu: Result<Gpu, u32>,
+    pub gpu: Result<Chip, u32>,
     pub segments: Vec<LoadSegment>,
     /// By name.
     pub kernels: Vec<Kernel>,
@@ -111,7 +113,7 @@ fn complete(d: &mut KernelDescriptor, noted: &Noted) -> Vec<String> {
 }
 
 /// The arguments that a caller passes, if the metadata has any that the descriptor knows.
-fn passed(mut args: Vec<Arg>, d: &KernelDescriptor, symbol: &FileSymbol<'_>) -> Result<Option<Vec<Arg>>, ElfError> {
+fn passed(mut args: Vec<Arg>, d: &KernelDescriptor, offset: u64) -> Result<Option<Vec<Arg>>, ElfError> {
     if args.is_empty() && d.kernarg_bytes != 0 {
         return Ok(None);
     }
@@ -120,12 +122,33 @@ fn passed(mut args: Vec<Arg>, d: &KernelDescriptor, symbol: &FileSymbol<'_>) -> 
     for arg in &args {
         let (at, next) = (u64::from(arg.offset_bytes), u64::from(arg.offset_bytes) + u64::from(arg.size_bytes));
         if at < end || next > u64::from(d.kernarg_bytes) {
-            return Err(outside("kernel argument", symbol.offset, next, index(d.kernarg_bytes.into())));
+            return Err(outside("kernel argument", offset, next, index(d.kernarg_bytes.into())));
         }
         end = next;
     }
     args.retain(|arg| arg.kind != ArgKind::Hidden);
     Ok(Some(args))
+}
+
+/// Where a kernel is in the image, and how long its code is.
+struct Places {
+    descriptor_offset: u64,
+    entry_offset: u64,
+    code_bytes: u64,
+}
+
+/// A kernel by its descriptor and its metadata. `offset` is where the file names it.
+fn kernel(
+    name: String,
+    mut descriptor: KernelDescriptor,
+    places: Places,
+    noted: Noted,
+    offset: u64,
+) -> Result<Kernel, ElfError> {
+    let remarks = complete(&mut descriptor, &noted);
+    let args = noted.args.map(|all| passed(all, &descriptor, offset)).transpose()?.flatten();
+    let Places { descriptor_offset, entry_offset, code_bytes } = places;
+    Ok(Kernel { name, descriptor, descriptor_offset, entry_offset, code_bytes, args, remarks })
 }
 
 /// Whether the bytes begin like an ELF file for AMD's GPUs.
@@ -148,11 +171,41 @@ impl CodeObject {
         }
         let header: &[u8; EHDR_BYTES] = array_at(bytes, "file header", 0)?;
         let flags = u32_at(header, 48);
-        let gpu = Gpu::from_flags(flags).ok_or(flags & 0xff);
+        let gpu = Chip::from_flags(flags).ok_or(flags & 0xff);
         let mut object = if file.is_relocatable() { Self::link(&file)? } else { Self::linked(bytes, header, &file)? };
         object.gpu = gpu;
         sort::by(&mut object.kernels, |a, b| a.name.cmp(&b.name));
         Ok(object)
+    }
+
+    /// The code object of one kernel that `isa` made: what [`CodeObject::parse`] reads in the file that
+    /// [`write`](crate::write) makes of it. The file is made, since its headers and note are part of the image, but not
+    /// read.
+    ///
+    /// # Errors
+    /// An object without kernel, name or code; arguments that overlap or lie beyond the kernel's argument segment.
+    pub fn of_object(object: &Object) -> Result<CodeObject, ElfError> {
+        let (chip, code) = kernel_code(object)?;
+        let written = written(chip, std::slice::from_ref(&code))?;
+        let mut own = Self::empty();
+        own.gpu = Ok(chip);
+        own.load(&written.loads, &written.file, 0)?;
+        let entry_offset_bytes = written.code_at.wrapping_sub(written.descriptor_at).cast_signed();
+        let descriptor = KernelDescriptor { entry_offset_bytes, ..code.descriptor };
+        let noted = Noted {
+            kernarg_bytes: Some(descriptor.kernarg_bytes),
+            group_segment_bytes: Some(descriptor.group_segment_bytes),
+            private_segment_bytes: Some(descriptor.private_segment_bytes),
+            args: Some(code.args),
+        };
+        let places = Places {
+            descriptor_offset: written.descriptor_at,
+            entry_offset: written.code_at,
+            code_bytes: wide(code.code.len()),
+        };
+        own.functions.push((code.name.clone(), written.code_at));
+        own.kernels.push(kernel(code.name, descriptor, places, noted, written.descriptor_at)?);
+        Ok(own)
     }
 
     fn empty() -> CodeObject {
@@ -173,25 +226,7 @@ impl CodeObject {
         let (rows, _) = rows.as_chunks::<PHDR_BYTES>();
         let loads: Vec<Phdr> = rows.iter().map(Phdr::parse).filter(|p| p.p_type == PT_LOAD).collect();
         let mut object = Self::empty();
-        let mut need = 0u64;
-        for load in &loads {
-            let end = load.p_vaddr.saturating_add(load.p_memsz);
-            need = need.max(end);
-        }
-        object.reserve(need, file)?;
-        for load in &loads {
-            if load.p_filesz > load.p_memsz {
-                return Err(outside("p_filesz", at, load.p_filesz, index(load.p_memsz)));
-            }
-            let from = bytes_at(bytes, "segment", load.p_offset, load.p_filesz)?;
-            object.copy(load.p_vaddr, from)?;
-            object.segments.push(LoadSegment {
-                start: load.p_vaddr,
-                len_bytes: load.p_memsz,
-                writable: load.p_flags & PF_W != 0,
-                executable: load.p_flags & PF_X != 0,
-            });
-        }
+        object.load(&loads, bytes, at)?;
         let symbols: Vec<u64> = file.symbols().iter().map(|s| s.sym.st_value).collect();
         for section in file.sections().iter().filter(|s| s.header.sh_type == SHT_RELA) {
             for (offset, rela) in raw_relocations(file, section)? {
@@ -208,6 +243,26 @@ impl CodeObject {
         }
         object.find_kernels(file, |_, value| Some(value))?;
         Ok(object)
+    }
+
+    /// Lays out the segments of a file, whose headers are at `at`.
+    fn load(&mut self, loads: &[Phdr], file: &[u8], at: u64) -> Result<(), ElfError> {
+        let need = loads.iter().map(|load| load.p_vaddr.saturating_add(load.p_memsz)).max().unwrap_or(0);
+        self.reserve(need, wide(file.len()))?;
+        for load in loads {
+            if load.p_filesz > load.p_memsz {
+                return Err(outside("p_filesz", at, load.p_filesz, index(load.p_memsz)));
+            }
+            let from = bytes_at(file, "segment", load.p_offset, load.p_filesz)?;
+            self.copy(load.p_vaddr, from)?;
+            self.segments.push(LoadSegment {
+                start: load.p_vaddr,
+                len_bytes: load.p_memsz,
+                writable: load.p_flags & PF_W != 0,
+                executable: load.p_flags & PF_X != 0,
+            });
+        }
+        Ok(())
     }
 
     /// A relocatable object: sections one after the other.
@@ -237,7 +292,7 @@ impl CodeObject {
                 object.segments.push(LoadSegment { start, len_bytes: end - start, writable, executable });
             }
         }
-        object.reserve(end, file)?;
+        object.reserve(end, file.file_bytes())?;
         for (section, place) in file.sections().iter().zip(&places) {
             if let Some(at) = place {
                 object.copy(*at, file.contents(section)?)?;
@@ -261,9 +316,9 @@ impl CodeObject {
         Ok(object)
     }
 
-    fn reserve(&mut self, need_bytes: u64, file: &ElfFile) -> Result<(), ElfError> {
+    fn reserve(&mut self, need_bytes: u64, file_bytes: u64) -> Result<(), ElfError> {
         if need_bytes == 0 {
-            return Err(ElfError::NothingToLoad { file_bytes: file.file_bytes() });
+            return Err(ElfError::NothingToLoad { file_bytes });
         }
         let padded =
             need_bytes.checked_add(PREFETCH_BYTES).and_then(|n| align_up(n, PAGE)).filter(|n| *n <= MAX_IMAGE_BYTES);
@@ -341,7 +396,7 @@ impl CodeObject {
             let end = descriptor_offset.saturating_add(wide(DESCRIPTOR_BYTES));
             let raw = self.bytes.get(index(descriptor_offset)..index(end)).and_then(|b| b.first_chunk());
             let raw = raw.ok_or_else(|| outside("kernel descriptor", symbol.offset, end, self.bytes.len()))?;
-            let mut descriptor = KernelDescriptor::parse(raw);
+            let descriptor = KernelDescriptor::parse(raw);
             let entry = descriptor_offset.checked_add_signed(descriptor.entry_offset_bytes);
             let entry = entry.filter(|e| *e < wide(self.bytes.len()));
             let Some(entry_offset) = entry else {
@@ -350,17 +405,8 @@ impl CodeObject {
             };
             let code_bytes = functions.get(name).copied().unwrap_or(0);
             let noted = arguments.remove(symbol.name).unwrap_or_default();
-            let remarks = complete(&mut descriptor, &noted);
-            let args = noted.args.map(|all| passed(all, &descriptor, symbol)).transpose()?.flatten();
-            self.kernels.push(Kernel {
-                name: name.to_owned(),
-                descriptor,
-                descriptor_offset,
-                entry_offset,
-                code_bytes,
-                args,
-                remarks,
-            });
+            let places = Places { descriptor_offset, entry_offset, code_bytes };
+            self.kernels.push(kernel(name.to_owned(), descriptor, places, noted, symbol.offset)?);
         }
         Ok(())
     }

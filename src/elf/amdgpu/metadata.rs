@@ -3,8 +3,8 @@
 //! Source: AMDGPUUsage «Code Object V5 Metadata», MessagePack specification. Only what is needed is written: maps,
 //! arrays, strings, unsigned integers, booleans.
 
+use super::chip::Chip;
 use super::descriptor::KernelDescriptor;
-use super::file::Gpu;
 use super::write::KernelCode;
 
 /// What an argument is.
@@ -86,7 +86,7 @@ impl Pack {
 }
 
 /// The note's description.
-pub(super) fn metadata(gpu: Gpu, kernels: &[KernelCode]) -> Vec<u8> {
+pub(super) fn metadata(gpu: Chip, kernels: &[KernelCode]) -> Vec<u8> {
     let mut p = Pack(Vec::new());
     p.map(3);
     p.text("amdhsa.kernels");
@@ -102,9 +102,9 @@ pub(super) fn metadata(gpu: Gpu, kernels: &[KernelCode]) -> Vec<u8> {
     p.0
 }
 
-fn kernel_map(p: &mut Pack, gpu: Gpu, kernel: &KernelCode) {
+fn kernel_map(p: &mut Pack, gpu: Chip, kernel: &KernelCode) {
     let d: &KernelDescriptor = &kernel.descriptor;
-    let gfx9 = gpu == Gpu::Gfx942;
+    let gfx9 = gpu.is_gfx9();
     p.map(15);
     if gfx9 {
         p.entry(".agpr_count", kernel.acc_vgprs);

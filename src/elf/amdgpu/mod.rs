@@ -13,14 +13,15 @@
 //! Left out: versions 2 and 3, debugging sections, names that another object defines.
 
 mod arguments;
+mod chip;
 mod descriptor;
 mod file;
 mod load;
 mod metadata;
 mod write;
 
+pub use chip::{Chip, LDS_BYTES, machine_name};
 pub use descriptor::{BitField, DESCRIPTOR_BYTES, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3};
-pub use file::{Gpu, machine_name};
 pub use load::{CodeObject, Kernel, LoadSegment, is_amdgpu};
 pub use metadata::{Arg, ArgKind};
 pub(crate) use write::write_object;

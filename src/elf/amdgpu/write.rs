@@ -1,6 +1,7 @@
 //! Kernels → a loadable code object (ET_DYN), laid out as lld does it: notes, symbols and descriptors in a read-only
 //! segment, code in an executable one on the next page, the dynamic section in a writable one.
 
+use super::chip::Chip;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, NT_AMDGPU_METADATA, metadata};
@@ -35,7 +36,12 @@ const PADDING: [(u32, usize, usize); 2] = [(0xbf9f_0000, 128, 384), (0xbf80_0000
 ///
 /// # Errors
 /// A name that is empty, contains a NUL byte or occurs twice, or a kernel without code.
-pub fn write(gpu: Gpu, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
+pub fn write(gpu: Chip, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
+    written(gpu, kernels).map(|w| w.file)
+}
+
+/// As [`write`], with the layout.
+pub(super) fn written(gpu: Chip, kernels: &[KernelCode]) -> Result<Written, ElfError> {
     for (index, k) in kernels.iter().enumerate() {
         let bad = |why| Err(ElfError::BadObject { what: "kernel", index, why });
         if k.name.is_empty() || k.name.contains('\0') {
@@ -54,8 +60,17 @@ pub fn write(gpu: Gpu, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
 /// The code object of one kernel that `isa` made.
 ///
 /// # Errors
-/// An object without kernel or name, and as [`write`].
+/// As [`kernel_code`] and [`write`].
 pub(crate) fn write_object(object: &Object) -> Result<Vec<u8>, ElfError> {
+    let (gpu, code) = kernel_code(object)?;
+    write(gpu, &[code])
+}
+
+/// The kernel that `isa` made, and its chip.
+///
+/// # Errors
+/// An object without kernel or name.
+pub(super) fn kernel_code(object: &Object) -> Result<(Chip, KernelCode), ElfError> {
     let (Some(kernel), Some(symbol)) = (&object.kernel, object.symbols.first()) else {
         return Err(ElfError::BadObject { what: "kernel", index: 0, why: "it has no description or no name" });
     };
@@ -70,7 +85,18 @@ pub(crate) fn write_object(object: &Object) -> Result<Vec<u8>, ElfError> {
         acc_vgprs: spec.acc_vgprs,
         max_workgroup: kernel.max_workgroup,
     };
-    write(spec.gpu, &[code])
+    Ok((spec.gpu, code))
+}
+
+/// A file, and what a reader would find in it.
+pub(super) struct Written {
+    pub file: Vec<u8>,
+    /// The read-only segment, that of the code, the writable one.
+    pub loads: [Phdr; 3],
+    /// Address of the first kernel's descriptor.
+    pub descriptor_at: u64,
+    /// Address of the first kernel's code.
+    pub code_at: u64,
 }
 
 struct Part {
@@ -80,7 +106,7 @@ struct Part {
 }
 
 struct Writer<'a> {
-    gpu: Gpu,
+    gpu: Chip,
     kernels: &'a [KernelCode],
     out: Vec<u8>,
     parts: Vec<Part>,
@@ -91,9 +117,14 @@ struct Writer<'a> {
 
 const PHDRS: usize = 5;
 
+/// A loaded segment.
+fn load(p_flags: u32, p_offset: u64, p_vaddr: u64, len: u64) -> Phdr {
+    Phdr { p_type: PT_LOAD, p_flags, p_offset, p_vaddr, p_filesz: len, p_memsz: len, p_align: PAGE }
+}
+
 impl<'a> Writer<'a> {
-    fn new(gpu: Gpu, kernels: &'a [KernelCode]) -> Self {
-        let (fill, align, extra) = PADDING[usize::from(gpu == Gpu::Gfx942)]; // PANIC: two entries
+    fn new(gpu: Chip, kernels: &'a [KernelCode]) -> Self {
+        let (fill, align, extra) = PADDING[usize::from(gpu.is_gfx9())]; // PANIC: two entries
         let (mut text, mut entries) = (Vec::new(), Vec::new());
         let pad = |text: &mut Vec<u8>, to: usize| {
             while text.len() < to {
@@ -123,7 +154,7 @@ impl<'a> Writer<'a> {
         sh_offset + shift
     }
 
-    fn file(mut self) -> Vec<u8> {
+    fn file(mut self) -> Written {
         let note = self.note();
         let read = Shdr { sh_type: SHT_NOTE, sh_flags: SHF_ALLOC, sh_addralign: 4, ..Shdr::default() };
         self.part(".note", read, 0, &note);
@@ -163,14 +194,14 @@ impl<'a> Writer<'a> {
             ..table
         };
         let dynamic_at = self.part(".dynamic", link, 2 * PAGE, &dynamic);
-        self.program_headers(
-            first_end,
-            (text_offset, wide(text.len())),
-            (dynamic_at, wide(dynamic.len())),
-            wide(note.len()),
-        );
+        let loads = [
+            load(PF_R, 0, 0, first_end),
+            load(PF_R | PF_X, text_offset, text_at, wide(text.len())),
+            load(PF_R | PF_W, dynamic_at - 2 * PAGE, dynamic_at, wide(dynamic.len())),
+        ];
+        self.program_headers(&loads, wide(note.len()));
         self.section_headers();
-        self.out
+        Written { file: self.out, loads, descriptor_at: rodata_at, code_at: text_at }
     }
 
     fn note(&self) -> Vec<u8> {
@@ -235,26 +266,11 @@ impl<'a> Writer<'a> {
         out
     }
 
-    fn program_headers(&mut self, first_end: u64, text: (u64, u64), dynamic: (u64, u64), note_len: u64) {
-        let load = |p_flags, p_offset: u64, p_vaddr, len| Phdr {
-            p_type: PT_LOAD,
-            p_flags,
-            p_offset,
-            p_vaddr,
-            p_filesz: len,
-            p_memsz: len,
-            p_align: PAGE,
-        };
+    fn program_headers(&mut self, loads: &[Phdr; 3], note_len: u64) {
         let note_at = wide(EHDR_BYTES + PHDRS * PHDR_BYTES);
-        let data = load(PF_R | PF_W, dynamic.0 - 2 * PAGE, dynamic.0, dynamic.1);
+        let [first, code, data] = *loads;
         let note = Phdr { p_type: PT_NOTE, p_align: 4, ..load(PF_R, note_at, note_at, note_len) };
-        let headers = [
-            load(PF_R, 0, 0, first_end),
-            load(PF_R | PF_X, text.0, text.0 + PAGE, text.1),
-            data,
-            Phdr { p_type: PT_DYNAMIC, p_align: 8, ..data },
-            note,
-        ];
+        let headers = [first, code, data, Phdr { p_type: PT_DYNAMIC, p_align: 8, ..data }, note];
         let mut raw = Vec::new();
         for header in headers {
             header.emit(&mut raw);

@@ -16,6 +16,7 @@
 //! Names that the runtime has to provide (`vprintf`, `malloc`) are listed; `Cubin::supply` gives the file code for
 //! them, or their addresses come with the image's.
 
+mod chip;
 mod emit;
 mod functions;
 mod info;
@@ -23,6 +24,7 @@ mod load;
 mod new;
 mod write;
 
+pub use chip::ChipFacts;
 pub use functions::Functions;
 pub use info::{Attribute, Value};
 pub use load::{Bank, Cubin, Kernel, Param, is_cubin};

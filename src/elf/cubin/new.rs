@@ -1,5 +1,6 @@
 //! The input of the writer: kernels and the module's data, with checks of their consistency.
 
+use super::chip::ChipFacts;
 use super::load::Param;
 use crate::error::ElfError;
 use crate::num::{index, wide};
@@ -28,7 +29,7 @@ impl Arch {
 
     /// Offset of the parameters in constant bank 0; the words before are the launch's own.
     #[must_use]
-    pub fn param_base(self) -> u32 {
+    pub const fn param_base(self) -> u32 {
         match self.sm {
             0..90 => 0x160,
             90..100 => 0x210,
@@ -161,7 +162,8 @@ pub struct NewModule {
 }
 
 const MAX_BANK_BYTES: usize = 1 << 16;
-const MAX_SHARED_BYTES: u32 = 228 << 10;
+/// With the reserved KiB.
+const MAX_SHARED_BYTES: u32 = ChipFacts::SM_90.shared_max_bytes + 0x400;
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 impl NewModule {

@@ -130,6 +130,14 @@ const fn chip_of(chip: Chip) -> Option<sass::SmArch> {
     }
 }
 
+impl Chip {
+    /// Whether machine code runs on it; driver and queues work on every chip.
+    #[must_use]
+    pub const fn runs_code(self) -> bool {
+        chip_of(self).is_some()
+    }
+}
+
 impl Compute for Sms {
     fn run(&self, launch: &Launch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
         let Some(chip) = chip_of(launch.chip) else {

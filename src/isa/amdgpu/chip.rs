@@ -1,49 +1,13 @@
-//! The chips, and the wave size that decides how wide a lane mask is.
+//! What instructions are encoded for: a chip, and the wave size that decides how wide a lane mask is.
 
-/// A chip whose instructions are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Chip {
-    /// RDNA3.
-    Gfx1100,
-    /// CDNA3.
-    Gfx942,
-    /// RDNA4.
-    Gfx1201,
-}
+pub use doorbell_elf::amdgpu::Chip;
 
-impl Chip {
-    /// All of them, in the order of a row's opcode columns.
-    pub const ALL: [Chip; 3] = [Chip::Gfx1100, Chip::Gfx942, Chip::Gfx1201];
-
-    /// Name, as compilers spell it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Chip::Gfx1100 => "gfx1100",
-            Chip::Gfx942 => "gfx942",
-            Chip::Gfx1201 => "gfx1201",
-        }
-    }
-
-    /// The chip of that name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Chip> {
-        Chip::ALL.into_iter().find(|c| c.name() == name)
-    }
-
-    /// Column in a row's opcodes.
-    pub(super) const fn column(self) -> usize {
-        match self {
-            Chip::Gfx1100 => 0,
-            Chip::Gfx942 => 1,
-            Chip::Gfx1201 => 2,
-        }
-    }
-
-    /// GFX9: AccVGPRs, no NULL register, even VGPR tuples, no literal in 64-bit encodings.
-    #[must_use]
-    pub const fn is_gfx9(self) -> bool {
-        matches!(self, Chip::Gfx942)
+/// Column in a row's opcodes.
+pub(super) const fn column(chip: Chip) -> usize {
+    match chip {
+        Chip::Gfx1100 => 0,
+        Chip::Gfx942 => 1,
+        Chip::Gfx1201 => 2,
     }
 }
 

@@ -3,7 +3,7 @@
 //! The format is recognised by its fixed bits, the row by format and opcode. The result is encoded again: bytes that
 //! the encoder would not write (reserved bits, misaligned tuples, forbidden combinations) are refused, not interpreted.
 
-use super::chip::{Chip, Target};
+use super::chip::{Chip, Target, column};
 use super::constant;
 use super::encode::{dual_row, encode};
 use super::format::{Bits, Field, Format, Layout, layout};
@@ -119,7 +119,7 @@ fn decode_format(target: Target, format: Format, layout: &'static Layout, words:
 
 /// Rows of a chip with that number in that format.
 fn with_code(chip: Chip, format: Format, code: u16) -> impl ExactSizeIterator<Item = &'static Row> {
-    let index = rows::BY_CODE[chip.column()];
+    let index = rows::BY_CODE[column(chip)];
     let key = |&i: &u16| {
         let row = &rows::ROWS[usize::from(i)];
         (row.format, row.code(chip).unwrap_or(u16::MAX))

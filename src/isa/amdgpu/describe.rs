@@ -6,7 +6,9 @@
 
 use super::chip::Chip;
 use super::source::{Assembled, SourceKernel};
-use doorbell_elf::amdgpu::{BitField, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3};
+use doorbell_elf::amdgpu::{
+    BitField, KernelCode, KernelDescriptor, KernelSpec, LDS_BYTES, properties, rsrc1, rsrc2, rsrc3,
+};
 
 const GFX11: u8 = 1;
 const GFX942: u8 = 2;
@@ -59,7 +61,7 @@ const fn exception(name: &'static str, lo: u8) -> Directive {
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    spec("group_segment_fixed_size", 65536, ALL),
+    spec("group_segment_fixed_size", LDS_BYTES, ALL),
     spec("private_segment_fixed_size", u32::MAX, ALL),
     spec("kernarg_size", u32::MAX, ALL),
     spec("user_sgpr_count", 16, ALL),
@@ -135,9 +137,8 @@ impl SourceKernel {
     ///
     /// # Errors
     /// As text: numbers that contradict each other.
-    fn spec(&self, gpu: Gpu) -> Result<KernelSpec, String> {
+    fn spec(&self, chip: Chip) -> Result<KernelSpec, String> {
         let set = |key: &str, usual: u32| self.get(key).unwrap_or(usual);
-        let gfx9 = gpu == Gpu::Gfx942;
         let (accum, free) = (set("accum_offset", 0), set("next_free_vgpr", 1));
         let implied = self.settings.iter().filter(|s| s.1 == 1).filter_map(|s| goes(s.0)).map(|goes| match goes {
             Goes::User(_, sgprs) => sgprs,
@@ -151,8 +152,8 @@ impl SourceKernel {
         }
         let id = |axis: &str, usual: u32| set(&format!("system_sgpr_workgroup_id_{axis}"), usual) == 1;
         Ok(KernelSpec {
-            gpu,
-            wave32: set("wavefront_size32", u32::from(!gfx9)) == 1,
+            gpu: chip,
+            wave32: set("wavefront_size32", u32::from(!chip.is_gfx9())) == 1,
             vgprs: if accum > 0 { free.min(accum) } else { free },
             acc_vgprs: if accum > 0 { free.saturating_sub(accum) } else { 0 },
             sgprs: set("next_free_sgpr", 16),
@@ -194,11 +195,11 @@ impl SourceKernel {
 }
 
 /// The directives that make a descriptor.
-pub(super) fn directives(gpu: Gpu, chip: Chip, d: &KernelDescriptor) -> Vec<(&'static str, u32)> {
+pub(super) fn directives(chip: Chip, d: &KernelDescriptor) -> Vec<(&'static str, u32)> {
     let mut all = Vec::new();
     for directive in DIRECTIVES.iter().filter(|row| row.chips & bit(chip) != 0) {
         let value = match directive.goes {
-            Goes::Spec => of_spec(gpu, directive.name, d),
+            Goes::Spec => of_spec(chip, directive.name, d),
             Goes::User(field, _) => field.get(d.properties.into()),
             Goes::Field(Word::One, field) => field.get(d.rsrc1),
             Goes::Field(Word::Two, field) => field.get(d.rsrc2),
@@ -216,7 +217,7 @@ pub(super) fn directives(gpu: Gpu, chip: Chip, d: &KernelDescriptor) -> Vec<(&'s
 }
 
 /// The number of a directive that goes into the description of a kernel.
-fn of_spec(gpu: Gpu, name: &str, d: &KernelDescriptor) -> u32 {
+fn of_spec(chip: Chip, name: &str, d: &KernelDescriptor) -> u32 {
     match name {
         "group_segment_fixed_size" => d.group_segment_bytes,
         "private_segment_fixed_size" => d.private_segment_bytes,
@@ -227,9 +228,9 @@ fn of_spec(gpu: Gpu, name: &str, d: &KernelDescriptor) -> u32 {
         "system_sgpr_workgroup_id_y" => rsrc2::WORKGROUP_Y.get(d.rsrc2),
         "system_sgpr_workgroup_id_z" => rsrc2::WORKGROUP_Z.get(d.rsrc2),
         "system_vgpr_workitem_id" => rsrc2::WORKITEM_ID.get(d.rsrc2),
-        "next_free_vgpr" => d.vgprs(gpu),
+        "next_free_vgpr" => d.vgprs(chip),
         // The six that the hardware keeps are not counted; other chips always have all.
-        "next_free_sgpr" if gpu == Gpu::Gfx942 => (8 * (rsrc1::SGPRS.get(d.rsrc1) + 1)).saturating_sub(6).min(102),
+        "next_free_sgpr" if chip.is_gfx9() => (8 * (rsrc1::SGPRS.get(d.rsrc1) + 1)).saturating_sub(6).min(102),
         "next_free_sgpr" => 106,
         "accum_offset" => 4 * (rsrc3::ACCUM_OFFSET.get(d.rsrc3) + 1),
         _ => 0,
@@ -245,12 +246,12 @@ impl Assembled {
     ///
     /// # Errors
     /// As text: no label of that name, directives that contradict each other.
-    pub fn kernel_code(&self, gpu: Gpu, kernel: &SourceKernel) -> Result<KernelCode, String> {
+    pub fn kernel_code(&self, chip: Chip, kernel: &SourceKernel) -> Result<KernelCode, String> {
         let place = |name: &str| self.labels.iter().find(|l| l.0 == name).map(|l| l.1);
         let start = place(&kernel.name).ok_or_else(|| format!("kernel {}: no such label", kernel.name))?;
         let next = self.kernels.iter().filter_map(|k| place(&k.name)).filter(|p| *p > start).min();
         let words = self.words.get(start..next.unwrap_or(self.words.len())).unwrap_or_default();
-        let spec = kernel.spec(gpu)?;
+        let spec = kernel.spec(chip)?;
         Ok(KernelCode {
             name: kernel.name.clone(),
             code: words.iter().flat_map(|w| w.to_le_bytes()).collect(),

@@ -10,7 +10,7 @@ use super::decode::decode;
 use super::describe::directives;
 use super::encode::encode;
 use super::print::print;
-use doorbell_elf::amdgpu::{CodeObject, Gpu, Kernel, machine_name};
+use doorbell_elf::amdgpu::{CodeObject, Kernel, machine_name};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -23,8 +23,7 @@ pub fn listing(object: &CodeObject) -> Result<String, String> {
         let known = Chip::ALL.map(Chip::name).join(", ");
         format!("code for {name}: there are tables of instructions for {known}")
     };
-    let gpu = object.gpu.map_err(|flags| no_table(&machine_name(flags)))?;
-    let chip = Chip::parse(gpu.name()).ok_or_else(|| no_table(gpu.name()))?;
+    let chip = object.gpu.map_err(|flags| no_table(&machine_name(flags)))?;
     let mut labels: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     let functions = object.functions.iter().map(|f| (f.1, f.0.as_str()));
     for (at, name) in object.kernels.iter().map(|k| (k.entry_offset, k.name.as_str())).chain(functions) {
@@ -47,7 +46,7 @@ pub fn listing(object: &CodeObject) -> Result<String, String> {
             piece(&mut text, target(object, chip, *start), code);
         }
     }
-    object.kernels.iter().for_each(|kernel| describe(&mut text, gpu, chip, kernel));
+    object.kernels.iter().for_each(|kernel| describe(&mut text, chip, kernel));
     Ok(text)
 }
 
@@ -92,9 +91,9 @@ fn piece(text: &mut String, target: Target, code: &[u8]) {
     }
 }
 
-fn describe(text: &mut String, gpu: Gpu, chip: Chip, kernel: &Kernel) {
+fn describe(text: &mut String, chip: Chip, kernel: &Kernel) {
     let _ = writeln!(text, "\n.section .rodata\n.amdhsa_kernel {}", kernel.name);
-    for (name, value) in directives(gpu, chip, &kernel.descriptor) {
+    for (name, value) in directives(chip, &kernel.descriptor) {
         let _ = writeln!(text, "  .amdhsa_{name} {value}");
     }
     let _ = writeln!(text, ".end_amdhsa_kernel");

@@ -3,7 +3,7 @@
 //! Encoder, decoder, printer and parser read the same rows; a register allocator reads which operands are written and
 //! read.
 
-use super::chip::Chip;
+use super::chip::{Chip, column};
 use super::format::{Field, Format};
 use super::table::{op, rows};
 use bitflags::bitflags;
@@ -286,7 +286,7 @@ impl Row {
     /// The operation's number on that chip.
     #[must_use]
     pub fn code(&self, chip: Chip) -> Option<u16> {
-        Some(self.codes[chip.column()]).filter(|&c| c != NONE)
+        Some(self.codes[column(chip)]).filter(|&c| c != NONE)
     }
 
     /// Whether the destination's half can be selected.

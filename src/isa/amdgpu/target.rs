@@ -3,7 +3,7 @@
 use super::{Chip, CompileError, Target, Wave, assemble, compile, decode, print};
 use doorbell_codegen::target::Grid;
 use doorbell_codegen::{self as codegen, Program, units};
-use doorbell_elf::amdgpu::{self as code, Gpu};
+use doorbell_elf::amdgpu::{self as code, LDS_BYTES};
 use doorbell_elf::{Machine, Object};
 use doorbell_isa::{Backend, Binary, BinaryCode, IsaError};
 
@@ -26,7 +26,16 @@ impl Amdgpu {
             Chip::Gfx942 => units::CDNA3,
         };
         let gpu = codegen::Target::gpu(chip.name(), Grid::amd(wave));
-        Amdgpu { target, codegen: codegen::Target { tensor_cores, f16_math: true, ldexp: true, ..gpu } }
+        Amdgpu {
+            target,
+            codegen: codegen::Target {
+                local_bytes: LDS_BYTES as usize,
+                tensor_cores,
+                f16_math: true,
+                ldexp: true,
+                ..gpu
+            },
+        }
     }
 
     /// The instruction set of a chip by name.
@@ -101,10 +110,35 @@ impl Backend for Amdgpu {
     /// A code object of all kernels that the text describes.
     fn assemble(&self, kernel: &str, text: &str) -> Result<Vec<u8>, IsaError> {
         let source = |why: String| IsaError::Source { kernel: kernel.into(), why };
-        let name = self.codegen.name;
-        let gpu = Gpu::parse(name).ok_or_else(|| source(format!("{name} has no code objects")))?;
+        let chip = self.target.chip;
         let assembled = assemble(self.target, text).map_err(|e| source(e.to_string()))?;
-        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| assembled.kernel_code(gpu, k)).collect();
-        code::write(gpu, &kernels.map_err(source)?).map_err(|e| source(e.to_string()))
+        let kernels: Result<Vec<_>, String> =
+            assembled.kernels.iter().map(|k| assembled.kernel_code(chip, k)).collect();
+        code::write(chip, &kernels.map_err(source)?).map_err(|e| source(e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_codegen::OptChoice;
+    use doorbell_elf::amdgpu::CodeObject;
+    use doorbell_uop::{AxisKind, DType, Op, Scalar, UOp};
+
+    #[test]
+    fn an_object_is_laid_out_as_its_file_is_read() {
+        let (float, i) = (DType::of(Scalar::F32), UOp::range(1000, 0, AxisKind::Loop));
+        let read = |slot| UOp::param(slot, float, 1000).index(&i).load();
+        let sum = read(1).binary(Op::Add, &read(2));
+        let kernel = UOp::sink([UOp::param(0, float, 1000).index(&i).store(&sum, std::slice::from_ref(&i))]);
+        for chip in Chip::ALL {
+            let backend = Amdgpu::new(chip);
+            let program = codegen::compile(&kernel, backend.target(), &OptChoice::Heuristic, false).unwrap();
+            let object = backend.object(&program).unwrap();
+            let direct = CodeObject::of_object(&object).unwrap();
+            assert_eq!(direct, CodeObject::parse(&doorbell_elf::write(&object).unwrap()).unwrap(), "{}", chip.name());
+            let of = direct.kernel(&program.name).unwrap();
+            assert_eq!((direct.code(of), of.args.as_ref().map(Vec::len)), (&object.text[..], Some(3)));
+        }
     }
 }

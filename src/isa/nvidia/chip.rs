@@ -1,11 +1,12 @@
 //! Table of NVIDIA chips for both languages, one row each: what PTX for a chip may use, and which machine code it has.
 //!
-//! Chips without a row are not supported as targets. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA
-//! C++ Programming Guide, table of compute capabilities (shared memory of a block).
+//! Chips without a row are not supported as targets. What devices know of a chip as well, its number and the shared
+//! memory of a block, is in [`ChipFacts`]. Source: PTX ISA 8.8 (`.target`, notes on each instruction).
 
 use super::sass;
 use doorbell_codegen::target::Grid;
 use doorbell_codegen::{Target, units};
+use doorbell_elf::cubin::ChipFacts;
 use doorbell_uop::WmmaArg;
 
 /// A chip, under its name in `.target`.
@@ -14,7 +15,7 @@ pub struct Chip {
     /// The name in `.target`.
     pub name: &'static str,
     /// Compute capability, times ten.
-    pub sm: u16,
+    pub sm: u32,
     /// The `.version` that supports the chip and everything that is rendered for it.
     pub version: (u32, u32),
     /// Maximum shared memory of one block.
@@ -25,11 +26,17 @@ pub struct Chip {
     pub machine: Option<sass::SmArch>,
 }
 
-const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize, multiprocessors: u32) -> Chip {
-    Chip { name, sm, version, shared_bytes: shared_kib << 10, multiprocessors, machine: None }
+const fn chip(facts: ChipFacts, version: (u32, u32), multiprocessors: u32) -> Chip {
+    let ChipFacts { name, sm, shared_max_bytes } = facts;
+    Chip { name, sm, version, shared_bytes: shared_max_bytes as usize, multiprocessors, machine: None }
 }
 
 impl Chip {
+    /// The same chip with the features that only this name has.
+    const fn called(self, name: &'static str) -> Chip {
+        Chip { name, ..self }
+    }
+
     const fn with(self, machine: sass::SmArch) -> Chip {
         Chip { machine: Some(machine), ..self }
     }
@@ -37,17 +44,17 @@ impl Chip {
 
 /// All of them, the oldest first.
 pub const CHIPS: &[Chip] = &[
-    chip("sm_75", 75, (7, 8), 64, 72),
-    chip("sm_80", 80, (7, 8), 163, 108).with(sass::SmArch::Sm80),
-    chip("sm_86", 86, (7, 8), 99, 84).with(sass::SmArch::Sm86),
-    chip("sm_87", 87, (7, 8), 163, 16),
-    chip("sm_89", 89, (8, 4), 99, 142).with(sass::SmArch::Sm89),
-    chip("sm_90", 90, (8, 4), 227, 132).with(sass::SmArch::Sm90),
-    chip("sm_90a", 90, (8, 4), 227, 132).with(sass::SmArch::Sm90),
-    chip("sm_100", 100, (8, 6), 227, 148),
-    chip("sm_100a", 100, (8, 6), 227, 148),
-    chip("sm_120", 120, (8, 7), 99, 188).with(sass::SmArch::Sm120),
-    chip("sm_120a", 120, (8, 7), 99, 188).with(sass::SmArch::Sm120),
+    chip(ChipFacts::SM_75, (7, 8), 72),
+    chip(ChipFacts::SM_80, (7, 8), 108).with(sass::SmArch::Sm80),
+    chip(ChipFacts::SM_86, (7, 8), 84).with(sass::SmArch::Sm86),
+    chip(ChipFacts::SM_87, (7, 8), 16),
+    chip(ChipFacts::SM_89, (8, 4), 142).with(sass::SmArch::Sm89),
+    chip(ChipFacts::SM_90, (8, 4), 132).with(sass::SmArch::Sm90),
+    chip(ChipFacts::SM_90, (8, 4), 132).called("sm_90a").with(sass::SmArch::Sm90),
+    chip(ChipFacts::SM_100, (8, 6), 148),
+    chip(ChipFacts::SM_100, (8, 6), 148).called("sm_100a"),
+    chip(ChipFacts::SM_120, (8, 7), 188).with(sass::SmArch::Sm120),
+    chip(ChipFacts::SM_120, (8, 7), 188).called("sm_120a").with(sass::SmArch::Sm120),
 ];
 
 impl Chip {
@@ -117,10 +124,10 @@ mod tests {
     fn each_chip_with_machine_code_has_a_row_of_its_number() {
         for chip in sass::SmArch::ALL {
             let row = Chip::parse(&chip.to_string()).unwrap();
-            assert_eq!((row.machine, u32::from(row.sm)), (Some(chip), chip.number()));
+            assert_eq!((row.machine, row.sm), (Some(chip), chip.number()));
         }
         for row in CHIPS {
-            assert_eq!(row.machine, row.machine.filter(|c| c.number() == u32::from(row.sm)), "{}", row.name);
+            assert_eq!(row.machine, row.machine.filter(|c| c.number() == row.sm), "{}", row.name);
         }
     }
 

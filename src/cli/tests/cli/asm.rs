@@ -155,11 +155,11 @@ fn every_directive_makes_the_descriptor_that_llvm_makes_of_it() {
             let mc: Vec<&str> = mc.iter().map(String::as_str).chain([from.as_str(), "-o", &object]).collect();
             llvm("llvm-mc", &mc);
             llvm("llvm-objcopy", &["-O", "binary", "-j", ".rodata", &object, &rodata]);
-            let target = doorbell::isa::amdgpu::Target::of(doorbell::isa::amdgpu::Chip::parse(chip).unwrap());
+            let known = doorbell::isa::amdgpu::Chip::parse(chip).unwrap();
+            let target = doorbell::isa::amdgpu::Target::of(known);
             let ours =
                 doorbell::isa::amdgpu::assemble(target, &source).unwrap_or_else(|e| panic!("{chip} {case:?}: {e}"));
-            let gpu = doorbell::elf::amdgpu::Gpu::parse(chip).unwrap();
-            let ours = ours.kernel_code(gpu, &ours.kernels[0]).unwrap().descriptor.emit();
+            let ours = ours.kernel_code(known, &ours.kernels[0]).unwrap().descriptor.emit();
             let mut theirs = std::fs::read(rodata).unwrap();
             theirs[16..24].fill(0);
             assert_eq!(ours.to_vec(), theirs, "{chip} {case:?}");

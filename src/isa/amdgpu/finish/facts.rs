@@ -1,11 +1,11 @@
 //! What a launch needs to know of a kernel: the numbers of its descriptor (docs/amd.md 4.2, 4.3).
 
 use super::super::select::{Selected, user_sgprs};
-use super::super::{Chip, Target, Wave};
+use super::super::{Target, Wave};
 use super::place::Placed;
 use doorbell_codegen::Program;
 use doorbell_elf::GpuKernel;
-use doorbell_elf::amdgpu::{Arg, ArgKind, Gpu, KernelSpec};
+use doorbell_elf::amdgpu::{Arg, ArgKind, KernelSpec};
 
 /// The kernel's description: registers, memory, arguments (64 bits each: buffers, then variables).
 pub(super) fn describe(program: &Program, selected: &Selected, placed: &Placed, target: Target) -> GpuKernel {
@@ -15,11 +15,7 @@ pub(super) fn describe(program: &Program, selected: &Selected, placed: &Placed, 
         Arg { offset_bytes: 8 * k, size_bytes: 8, kind }
     };
     let spec = KernelSpec {
-        gpu: match target.chip {
-            Chip::Gfx1100 => Gpu::Gfx1100,
-            Chip::Gfx942 => Gpu::Gfx942,
-            Chip::Gfx1201 => Gpu::Gfx1201,
-        },
+        gpu: target.chip,
         wave32: target.wave == Wave::W32,
         vgprs: placed.vgprs,
         acc_vgprs: 0,

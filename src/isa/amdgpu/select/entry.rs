@@ -8,6 +8,7 @@ use super::super::{Chip, File, Operand, Reg, op};
 use super::mir::{self, Code, Inst, Part, SGPR, VGPR};
 use super::{LevelKind, Res, Select, Selected, Src, Val};
 use doorbell_codegen::regalloc::{Flow, Operand as RegOperand, PReg, VReg};
+use doorbell_elf::amdgpu::LDS_BYTES;
 use doorbell_uop::{Arg, Op, Scalar, UOp};
 use smallvec::smallvec;
 
@@ -182,8 +183,8 @@ impl Select<'_> {
         let bytes = (len * u.dtype().scalar.size_bytes()).next_multiple_of(64) as u32;
         self.locals.insert(u.clone(), self.lds_bytes);
         self.lds_bytes += bytes;
-        if self.lds_bytes > 64 << 10 {
-            return Err(self.malformed(format!("{} bytes of workgroup memory, 65536 are there", self.lds_bytes)));
+        if self.lds_bytes > LDS_BYTES {
+            return Err(self.malformed(format!("{} bytes of workgroup memory, {LDS_BYTES} are there", self.lds_bytes)));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl SmArch {
             if let Some(chip) = CHIPS[i].machine
                 && chip as u8 == self as u8
             {
-                return CHIPS[i].sm as u32;
+                return CHIPS[i].sm;
             }
             i += 1;
         }

@@ -6,7 +6,7 @@
 //! block's address is in s[0:1].
 
 use crate::explain::{Failure, fail};
-use doorbell::elf::amdgpu::{Gpu, KernelSpec};
+use doorbell::elf::amdgpu::KernelSpec;
 use doorbell::isa::amdgpu::{Chip, Target, assemble};
 
 /// Offset of the code in an image, after its descriptor.
@@ -78,11 +78,11 @@ fn spelled(chip: Chip, text: &str) -> String {
 /// A chip without an assembler, a text that does not assemble.
 pub fn image(chip: &str, text: &str, needs: Needs) -> Result<Vec<u8>, Failure> {
     let unknown = || Failure::from(format!("no kernels for {chip} here"));
-    let (asm, gpu) = Chip::parse(chip).zip(Gpu::parse(chip)).ok_or_else(unknown)?;
-    let words = assemble(Target::of(asm), &spelled(asm, text)).map_err(fail)?.words;
+    let gpu = Chip::parse(chip).ok_or_else(unknown)?;
+    let words = assemble(Target::of(gpu), &spelled(gpu, text)).map_err(fail)?.words;
     let spec = KernelSpec {
         gpu,
-        wave32: gpu != Gpu::Gfx942,
+        wave32: !gpu.is_gfx9(),
         vgprs: if needs.vgprs == 0 { 32 } else { needs.vgprs },
         acc_vgprs: 0,
         sgprs: 32,

@@ -11,10 +11,11 @@ use crate::sass::compile::optimise::facts::{Known, RegisterFacts, SHARED_START, 
 use crate::sass::compile::read::call::Signatures;
 use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use crate::sass::{Form, Modifier, SmArch, mods, op};
+use doorbell_elf::cubin::ChipFacts;
 use std::cell::OnceCell;
 
 /// Offset of the parameters in bank 0.
-pub(crate) const PARAMS: u32 = 0x210;
+pub(crate) const PARAMS: u32 = ChipFacts::SM_90.arch().param_base();
 
 /// A 32-bit source with its sign modifiers.
 #[derive(Clone, Copy, Debug)]

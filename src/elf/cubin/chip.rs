@@ -1,0 +1,39 @@
+//! The chips: what their code and its launches have in common. Who makes code for a chip and who runs it read it here;
+//! what one side alone needs is in that side's table. Emulators have numbers of their own, so that a wrong one here is
+//! noticed.
+//!
+//! Source: CUDA C++ Programming Guide, table of compute capabilities. Left out: sm_103 and sm_121, which differ only in
+//! features that are not used here.
+
+use super::new::Arch;
+
+/// A chip, without the features that only its name with `a` has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChipFacts {
+    pub name: &'static str,
+    /// Compute capability, times ten: 90 of sm_90.
+    pub sm: u32,
+    /// Largest shared memory of a CTA that its kernel may use.
+    pub shared_max_bytes: u32,
+}
+
+const fn chip(name: &'static str, sm: u32, shared_max_kib: u32) -> ChipFacts {
+    ChipFacts { name, sm, shared_max_bytes: shared_max_kib << 10 }
+}
+
+impl ChipFacts {
+    /// The chip of a file with code for it.
+    #[must_use]
+    pub const fn arch(self) -> Arch {
+        Arch { sm: self.sm, specific: false }
+    }
+
+    pub const SM_75: ChipFacts = chip("sm_75", 75, 64);
+    pub const SM_80: ChipFacts = chip("sm_80", 80, 163);
+    pub const SM_86: ChipFacts = chip("sm_86", 86, 99);
+    pub const SM_87: ChipFacts = chip("sm_87", 87, 163);
+    pub const SM_89: ChipFacts = chip("sm_89", 89, 99);
+    pub const SM_90: ChipFacts = chip("sm_90", 90, 227);
+    pub const SM_100: ChipFacts = chip("sm_100", 100, 227);
+    pub const SM_120: ChipFacts = chip("sm_120", 120, 99);
+}
