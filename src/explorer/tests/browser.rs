@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A browser with one page.
-pub struct Browser {
+pub(crate) struct Browser {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
@@ -26,7 +26,7 @@ pub struct Browser {
 
 impl Browser {
     /// Starts it with a page of this size.
-    pub fn start(width: u32, height: u32) -> Browser {
+    pub(crate) fn start(width: u32, height: u32) -> Browser {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>&2", "sh", "--headless=new", "--no-sandbox"]);
@@ -60,7 +60,7 @@ impl Browser {
     }
 
     /// The answer to a call.
-    pub fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let mut message = json!({"id": self.next, "method": method, "params": params});
         if let Some(page) = &self.page {
@@ -84,14 +84,14 @@ impl Browser {
     }
 
     /// Opens a file and waits until the page shows its run.
-    pub fn open(&mut self, path: &Path) {
+    pub(crate) fn open(&mut self, path: &Path) {
         let url = format!("file://{}", path.canonicalize().unwrap().display());
         self.call("Page.navigate", json!({"url": url}));
         self.wait("document.querySelectorAll('[role=tab]').length > 0 || document.querySelector('main .bad')");
     }
 
     /// Waits until an expression is true.
-    pub fn wait(&mut self, expression: &str) {
+    pub(crate) fn wait(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
         while self.eval(&format!("!!({expression})")) != json!(true) {
             assert!(Instant::now() < end, "never true: {expression}");
@@ -100,7 +100,7 @@ impl Browser {
     }
 
     /// The value of an expression; of a promise, what it gives.
-    pub fn eval(&mut self, expression: &str) -> Value {
+    pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let how = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let got = self.call("Runtime.evaluate", how);
         assert!(got.get("exceptionDetails").is_none(), "{expression}: {}", got["exceptionDetails"]);
@@ -108,7 +108,7 @@ impl Browser {
     }
 
     /// Presses and releases a key.
-    pub fn key(&mut self, key: &str) {
+    pub(crate) fn key(&mut self, key: &str) {
         let code = match key {
             "ArrowDown" => 40,
             "ArrowUp" => 38,
@@ -130,13 +130,13 @@ impl Browser {
     }
 
     /// The picture of the page, as PNG.
-    pub fn picture(&mut self) -> Vec<u8> {
+    pub(crate) fn picture(&mut self) -> Vec<u8> {
         let got = self.call("Page.captureScreenshot", json!({"format": "png"}));
         base64::engine::general_purpose::STANDARD.decode(got["data"].as_str().unwrap()).unwrap()
     }
 
     /// Errors on the console and exceptions, and requests other than of the opened files.
-    pub fn complaints(&mut self) -> Vec<String> {
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
         self.eval("new Promise((done) => setTimeout(done, 50))");
         let of = |e: &Value| match e["method"].as_str()? {
             "Runtime.exceptionThrown" => Some(e["params"]["exceptionDetails"].to_string()),
@@ -163,7 +163,7 @@ impl Drop for Browser {
 
 /// Goes through all views by the keyboard, each with some keys of its own; what the first line of each says.
 #[allow(dead_code, reason = "not every test walks")]
-pub fn walk(b: &mut Browser) -> Vec<(String, String)> {
+pub(crate) fn walk(b: &mut Browser) -> Vec<(String, String)> {
     let count = b.eval("state.views.size").as_u64().unwrap();
     let mut seen = Vec::new();
     b.eval("show('overview')");

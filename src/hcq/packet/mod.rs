@@ -121,10 +121,10 @@ use selector;
 pub(super) mod seeded {
     //! Seeded numbers for tests with random dwords (splitmix64).
 
-    pub struct Random(pub u64);
+    pub(crate) struct Random(pub u64);
 
     impl Random {
-        pub fn next(&mut self) -> u64 {
+        pub(crate) fn next(&mut self) -> u64 {
             self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -132,7 +132,7 @@ pub(super) mod seeded {
         }
 
         /// A dword that often has few set bits: reserved bits are mostly zero in real packets.
-        pub fn dword(&mut self) -> u32 {
+        pub(crate) fn dword(&mut self) -> u32 {
             let [a, b] = [self.next(), self.next()];
             match a >> 62 {
                 0 => 0,

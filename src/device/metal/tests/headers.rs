@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// A method of a class or a protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Method {
+pub(crate) struct Method {
     pub of_class: bool,
     /// Codes of result, receiver and selector, and arguments.
     pub encoding: String,
@@ -32,7 +32,7 @@ struct Written {
 
 /// What the sources say.
 #[derive(Debug, Default)]
-pub struct Headers {
+pub(crate) struct Headers {
     /// By class or protocol, and selector.
     methods: HashMap<(String, String), Vec<Written>>,
     parents: HashMap<String, Vec<String>>,
@@ -57,7 +57,7 @@ struct Reader {
 
 impl Headers {
     /// Reads all files of a folder, and of those in it.
-    pub fn read(&mut self, folder: &Path) {
+    pub(crate) fn read(&mut self, folder: &Path) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
@@ -161,7 +161,7 @@ impl Headers {
     }
 
     /// A method of a class, or of what it inherits from.
-    pub fn method(&self, class: &str, selector: &str, of_class: bool) -> Option<Method> {
+    pub(crate) fn method(&self, class: &str, selector: &str, of_class: bool) -> Option<Method> {
         let own = self.methods.get(&(class.to_owned(), selector.to_owned()));
         let own = own.into_iter().flatten().map(|m| self.signature(m)).find(|m| m.of_class == of_class);
         own.or_else(|| {
@@ -196,7 +196,7 @@ impl Headers {
     }
 
     /// The code of a Rust type.
-    pub fn code(&self, t: &str) -> String {
+    pub(crate) fn code(&self, t: &str) -> String {
         let t = without_blanks(t);
         let inner = |outer: &str| t.strip_prefix(outer).and_then(|rest| rest.strip_suffix('>')).map(str::to_owned);
         if t.contains("block2::") {
@@ -249,7 +249,7 @@ impl Headers {
     }
 
     /// The value of a constant of a type.
-    pub fn constant(&self, of: &str, name: &str) -> Option<i128> {
+    pub(crate) fn constant(&self, of: &str, name: &str) -> Option<i128> {
         let text = self.constants.get(&(of.to_owned(), name.to_owned()))?;
         self.value(text.strip_prefix("Self(").and_then(|t| t.strip_suffix(')')).unwrap_or(text))
     }

@@ -32,13 +32,17 @@ fn open_on(config: Config, knobs: Knobs) -> (Arc<Machine>, crate::Entered, Resul
 }
 
 impl On {
-    pub fn new() -> On {
+    pub(crate) fn new() -> On {
         let (machine, entered, device) = open_on(Config::default(), Knobs::default());
         On { machine, device: device.unwrap(), _entered: entered }
     }
 
     /// With a table of one's own over a common machine.
-    pub fn through(config: Config, wrap: impl FnOnce(Objc) -> Objc, patience: Duration) -> Result<On, DeviceError> {
+    pub(crate) fn through(
+        config: Config,
+        wrap: impl FnOnce(Objc) -> Objc,
+        patience: Duration,
+    ) -> Result<On, DeviceError> {
         let machine = Machine::new(config);
         let entered = machine.enter();
         let objc = wrap(Table::of_thread().objc());
@@ -47,39 +51,39 @@ impl On {
     }
 
     /// A device that was opened on a machine.
-    pub fn of(machine: Arc<Machine>, device: MetalDevice) -> On {
+    pub(crate) fn of(machine: Arc<Machine>, device: MetalDevice) -> On {
         let entered = machine.enter();
         On { machine, device, _entered: entered }
     }
 
     /// With options, on a machine of one's own.
-    pub fn with(config: Config, options: &MetalOptions) -> On {
+    pub(crate) fn with(config: Config, options: &MetalOptions) -> On {
         let machine = Machine::new(config);
         let entered = machine.enter();
         let device = MetalDevice::open_with("METAL", Table::of_thread().objc(), &Selector::Index(0), options);
         On { machine, device: device.unwrap(), _entered: entered }
     }
 
-    pub fn kernel(&self, name: &str) -> Result<Kernel, DeviceError> {
+    pub(crate) fn kernel(&self, name: &str) -> Result<Kernel, DeviceError> {
         let code = Code::Elf { bytes: SOURCE.as_bytes(), entry: name };
         self.device.load(&[KernelImage { name, code }]).map(|mut all| all.remove(0))
     }
 
-    pub fn memory(&self, values: &[f32]) -> Memory {
+    pub(crate) fn memory(&self, values: &[f32]) -> Memory {
         let memory = self.device.alloc(values.len() as u64 * 4).unwrap();
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.device.copy_in(&memory, 0, &bytes).unwrap();
         memory
     }
 
-    pub fn values(&self, memory: &Memory) -> Vec<f32> {
+    pub(crate) fn values(&self, memory: &Memory) -> Vec<f32> {
         let mut bytes = vec![0; memory.len_bytes() as usize];
         self.device.copy_out(memory, 0, &mut bytes).unwrap();
         bytes.chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
     }
 
     /// The device ends: no fault, and nothing is left.
-    pub fn ends_well(self) {
+    pub(crate) fn ends_well(self) {
         self.device.close().unwrap();
         drop(self.device);
         assert_eq!(self.machine.take_faults(), []);

@@ -7,7 +7,7 @@ use std::process::Command;
 const CLANG: &str = "clang++-19";
 
 /// Whether the witness is there; says so where it is not.
-pub fn present() -> bool {
+pub(crate) fn present() -> bool {
     let found = Command::new(CLANG).arg("--version").output().is_ok_and(|o| o.status.success());
     if !found {
         eprintln!("SKIPPED: {CLANG} is not installed (cargo xtask setup installs it)");
@@ -16,7 +16,7 @@ pub fn present() -> bool {
 }
 
 /// A kernel in a program of several.
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     pub source: &'a str,
     /// The function's name in the source.
     pub function: &'a str,
@@ -25,7 +25,7 @@ pub struct Entry<'a> {
 }
 
 /// A program with some kernels.
-pub struct Program {
+pub(crate) struct Program {
     folder: PathBuf,
 }
 
@@ -100,7 +100,7 @@ fn as_cpp(source: &str) -> String {
 
 impl Program {
     /// Compiles kernels into one program; the folder's name has to be the test's own.
-    pub fn compile(name: &str, entries: &[Entry<'_>]) -> Self {
+    pub(crate) fn compile(name: &str, entries: &[Entry<'_>]) -> Self {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clang");
         let folder = std::env::temp_dir().join(format!("doorbell-msl-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the program");
@@ -135,7 +135,13 @@ impl Program {
     }
 
     /// Runs one kernel; the buffers afterwards.
-    pub fn run(&self, which: usize, shape: ([u32; 3], [u32; 3]), buffers: &[Vec<u8>], own: &[u64]) -> Vec<Vec<u8>> {
+    pub(crate) fn run(
+        &self,
+        which: usize,
+        shape: ([u32; 3], [u32; 3]),
+        buffers: &[Vec<u8>],
+        own: &[u64],
+    ) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         for n in shape.0.iter().chain(&shape.1) {
             bytes.extend(u64::from(*n).to_le_bytes());

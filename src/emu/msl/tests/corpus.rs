@@ -4,14 +4,14 @@ use super::clang::{Entry, Program, present};
 use crate::{Binding, Buffer, Launch, Library, Options};
 
 /// What a buffer holds afterwards.
-pub enum Expect {
+pub(crate) enum Expect {
     Bytes(Vec<u8>),
     /// Within a part of the larger of 1 and the value.
     Floats(Vec<f32>, f32),
     Halves(Vec<f32>, f32),
 }
 
-pub struct Case {
+pub(crate) struct Case {
     pub name: &'static str,
     pub source: &'static str,
     /// The kernel's name for the host, in the source, and in C++.
@@ -24,7 +24,7 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(name: &'static str, source: &'static str, groups: u32, threads: u32) -> Self {
+    pub(crate) fn new(name: &'static str, source: &'static str, groups: u32, threads: u32) -> Self {
         Self {
             name,
             source,
@@ -37,23 +37,23 @@ impl Case {
         }
     }
 
-    pub fn buffer(mut self, bytes: Vec<u8>) -> Self {
+    pub(crate) fn buffer(mut self, bytes: Vec<u8>) -> Self {
         self.buffers.push(bytes);
         self
     }
 
-    pub fn shape(mut self, groups: [u32; 3], threads: [u32; 3]) -> Self {
+    pub(crate) fn shape(mut self, groups: [u32; 3], threads: [u32; 3]) -> Self {
         (self.groups, self.threads) = (groups, threads);
         self
     }
 
-    pub fn expect(mut self, buffer: usize, what: Expect) -> Self {
+    pub(crate) fn expect(mut self, buffer: usize, what: Expect) -> Self {
         self.expect.push((buffer, what));
         self
     }
 
     /// Runs it in this crate; the buffers afterwards.
-    pub fn run(&self, host_threads: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn run(&self, host_threads: usize) -> Vec<Vec<u8>> {
         let library = match Library::compile(&with_header(self.source), &Options::default()) {
             Ok(library) => library,
             Err(error) => panic!("{}: {error}", self.name),
@@ -96,68 +96,68 @@ impl Case {
     }
 }
 
-pub fn bytes_of<T: Copy>(values: &[T], to: impl Fn(T) -> Vec<u8>) -> Vec<u8> {
+pub(crate) fn bytes_of<T: Copy>(values: &[T], to: impl Fn(T) -> Vec<u8>) -> Vec<u8> {
     values.iter().flat_map(|v| to(*v)).collect()
 }
 
-pub fn f32s(values: &[f32]) -> Vec<u8> {
+pub(crate) fn f32s(values: &[f32]) -> Vec<u8> {
     bytes_of(values, |v| v.to_le_bytes().to_vec())
 }
 
-pub fn u32s(values: &[u32]) -> Vec<u8> {
+pub(crate) fn u32s(values: &[u32]) -> Vec<u8> {
     bytes_of(values, |v| v.to_le_bytes().to_vec())
 }
 
-pub fn i32s(values: &[i32]) -> Vec<u8> {
+pub(crate) fn i32s(values: &[i32]) -> Vec<u8> {
     bytes_of(values, |v| v.to_le_bytes().to_vec())
 }
 
-pub fn u64s(values: &[u64]) -> Vec<u8> {
+pub(crate) fn u64s(values: &[u64]) -> Vec<u8> {
     bytes_of(values, |v| v.to_le_bytes().to_vec())
 }
 
-pub fn f16s(values: &[f32]) -> Vec<u8> {
+pub(crate) fn f16s(values: &[f32]) -> Vec<u8> {
     bytes_of(values, |v| crate::exec::half::half_bits(v.to_bits()).to_le_bytes().to_vec())
 }
 
-pub fn zeros(n: usize) -> Vec<u8> {
+pub(crate) fn zeros(n: usize) -> Vec<u8> {
     vec![0; n]
 }
 
-pub fn floats(bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
 }
 
-pub fn halves(bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn halves(bytes: &[u8]) -> Vec<f32> {
     let half = |c: &[u8]| crate::exec::half::half_from_bits(u16::from_le_bytes(c.try_into().unwrap()).into());
     bytes.chunks(2).map(|c| f32::from_bits(half(c))).collect()
 }
 
 /// Numbers that look random, the same each time.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) ^ (self.0 >> 15)) as u32
     }
 
-    pub fn below(&mut self, n: u32) -> u32 {
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
         self.next() % n
     }
 
     /// Between -1 and 1.
-    pub fn unit(&mut self) -> f32 {
+    pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 8) as f32 / 8_388_608.0 - 1.0
     }
 
-    pub fn units(&mut self, n: usize) -> Vec<f32> {
+    pub(crate) fn units(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.unit()).collect()
     }
 }
 
 /// The source after the lines that all begin with.
-pub fn with_header(source: &str) -> String {
+pub(crate) fn with_header(source: &str) -> String {
     format!("#include <metal_stdlib>\nusing namespace metal;\n{source}")
 }
 
@@ -170,7 +170,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// The sources of all cases.
-pub fn sources() -> Vec<&'static str> {
+pub(crate) fn sources() -> Vec<&'static str> {
     cases().iter().map(|c| c.source).collect()
 }
 

@@ -6,7 +6,7 @@ fn rng() -> Random {
     Random(7)
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         reduction(),
         simd_reduction(),

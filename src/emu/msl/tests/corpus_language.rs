@@ -2,7 +2,7 @@
 
 use super::corpus::{Case, Expect, Random, f32s, i32s, u32s, zeros};
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         structs(),
         switches(),

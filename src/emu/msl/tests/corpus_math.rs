@@ -7,7 +7,7 @@ fn rng() -> Random {
     Random(11)
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         saxpy(),
         convolution(),
