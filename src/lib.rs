@@ -124,6 +124,7 @@
 //! `mpi` is not: ranks of an installed MPI (`docs/guide/several-devices.md`).
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub use doorbell_codegen as codegen;
 pub use doorbell_device as device;
@@ -164,6 +165,9 @@ pub mod tensor;
 pub use engine::{EmuMode, Error, Jit, Options, Session};
 pub use tensor::Tensor;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/from-tinygrad.md")]
 struct FromTinygrad;

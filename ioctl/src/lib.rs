@@ -4,6 +4,7 @@
 //! Layer: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` use it.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod abi;
 pub mod fault;

@@ -21,6 +21,7 @@
 //! [`Target`]. Out: a [`Program`]. Depends on `uop` only.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod accumulate;
 mod affine;

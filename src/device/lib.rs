@@ -9,6 +9,7 @@
 //! A GPU kernel runs the workgroups of its [`Geometry`] and reads its arguments from a block, in order and naturally
 //! aligned.
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "amd")]
 pub mod amd;

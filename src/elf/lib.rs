@@ -23,6 +23,7 @@
 //! are loaded as they are).
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod abi;
 pub mod amdgpu;

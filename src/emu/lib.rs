@@ -7,6 +7,7 @@
 //! room but `engine` knows that it exists.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "amd")]
 pub mod amdgpu;

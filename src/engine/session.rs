@@ -248,6 +248,7 @@ impl Session {
     }
 
     /// Sends a message to the receiver.
+    #[expect(clippy::print_stderr, reason = "options asked for the message, and the program has no log")]
     pub(super) fn say(&self, text: &str) {
         match self.messages.get() {
             Some(take) => take(text),

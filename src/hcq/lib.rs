@@ -16,6 +16,7 @@
 //! | ring, wptr, rptr | ring, wptr, rptr | GPFIFO, GP_PUT, GP_GET |
 //! | bound words | IB | push buffer |
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod bits;
 pub mod kernargs;

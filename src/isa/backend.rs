@@ -61,6 +61,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 pub struct Binary {
     /// The entry symbol.
     pub entry: String,
+    /// What the device loads.
     pub code: BinaryCode,
     /// Dynamic shared memory of a workgroup, in addition to what the code itself declares.
     pub shared_bytes: u32,
@@ -121,6 +122,7 @@ pub struct NoCode {
 }
 
 impl NoCode {
+    /// For graphs that are planned, and kernels that are lowered, as for this target.
     #[must_use]
     pub const fn new(target: Target) -> NoCode {
         NoCode { target }
@@ -148,19 +150,24 @@ impl Backend for NoCode {
 /// Why a back end cannot compile a program.
 #[derive(Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum IsaError {
+    /// The target lacks an op for that type.
     #[error("{kernel}: {target} has no instruction for {op:?} on {dtype}")]
     Unsupported { kernel: String, target: &'static str, op: Op, dtype: DType },
     /// The chip itself is the reason, whatever the kernel.
     #[error("{why}")]
     NoCode { why: String },
+    /// A program that codegen does not make.
     #[error("{kernel}: {why}")]
     Malformed { kernel: String, why: String },
+    /// An instruction that was selected has no encoding with these operands.
     #[error("{kernel}: instruction {index} cannot be encoded: {why}")]
     Encoding { kernel: String, index: usize, why: String },
     /// A kernel has no text in the target's language, or no assembler accepted it.
     #[error("{kernel}: {why}")]
     Source { kernel: String, why: String },
+    /// Bytes to be listed that are no code.
     #[error("bytes at offset {offset} are no instruction")]
     NotCode { offset: usize },
 }

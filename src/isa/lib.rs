@@ -4,7 +4,9 @@
 //! list of back ends is the engine's. Depends on `codegen` (Program, Target, register allocation), `uop` and `elf`
 //! (Object); does no I/O.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod backend;
 

@@ -5,6 +5,7 @@
 //! indices and compares through a function pointer. Hot sorts call the standard library directly.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 use smallvec::SmallVec;
 use std::cmp::Ordering;

@@ -13,6 +13,7 @@
 //! * **linear program** (`codegen` → `isa`): a list of nodes in execution order; see `codegen::program`.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod arg;
 mod bounds;

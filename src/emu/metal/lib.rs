@@ -9,6 +9,7 @@
 //! and bytes, and buffers are memory that host and kernels share.
 #![deny(missing_docs)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod archive;
 mod buffer;

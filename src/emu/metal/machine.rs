@@ -308,6 +308,7 @@ impl Machine {
     }
 
     /// Records a fault; a strict machine ends the process.
+    #[expect(clippy::print_stderr, reason = "as Apple's validation layer does before it ends the process")]
     pub(crate) fn fault(&self, kind: FaultKind, text: impl Into<String>) {
         let fault = Fault { kind, text: text.into() };
         if self.config.strict {

@@ -16,6 +16,7 @@
 //! limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod codec;
 mod emit;

@@ -14,6 +14,7 @@
 //! Left out: image, export and interpolation instructions, typed buffers, GWS.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod asm;
 mod cache;

@@ -5,6 +5,7 @@
 //! supplies to kernels.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod backend;
 mod chip;

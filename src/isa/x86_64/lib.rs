@@ -20,6 +20,7 @@
 //! Left out: AVX512-FP16, BF16 and VNNI, AMX's integers; a stack probe (scratch is limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod emit;
 mod form;
