@@ -21,7 +21,7 @@ pub(crate) struct Common {
     pub name: String,
     pub tag: DeviceTag,
     pub runtime: &'static Runtime,
-    pub health: Health,
+    pub(crate) health: Health,
     pub patience: Duration,
 }
 

@@ -87,7 +87,7 @@ pub struct Core {
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
-    pub health: Health,
+    pub(crate) health: Health,
     /// Code was loaded since the instruction caches were last invalidated.
     fresh_code: AtomicBool,
     wakes: Mutex<Wakes>,
