@@ -214,7 +214,9 @@ impl Session {
         options.check()?;
         Registry::global().name(&options.device)?;
         // Whether the processor has what the arch needs is asked when a CPU is opened.
-        if let Err(e @ DeviceError::UnknownArch { .. }) = choose_arch("CPU", full_arch(&options).as_deref()) {
+        if let Some(arch) = full_arch(&options)
+            && let Err(e @ DeviceError::UnknownArch { .. }) = choose_arch("CPU", Some(&arch))
+        {
             return Err(e.into());
         }
         let recorder = options.viz.is_some().then(|| Recorder::new(options.viz_steps));
@@ -285,9 +287,10 @@ impl Session {
         self.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source })
     }
 
-    /// Drops compiled kernels and open devices; later work opens them again.
+    /// Drops plans, compiled kernels and open devices; later work opens them again.
     pub fn close(&self) {
         self.cache.clear();
+        self.schedules.clear();
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -302,7 +305,12 @@ impl Session {
         }
         let parsed = Registry::global().name(name)?;
         let own_name = parsed.to_string();
+        // Graphs carry the name as it was given.
+        let describe = |name: Arc<str>, d: &OpenDevice| {
+            self.schedules.describe(&name, traits(d.target(), &self.options));
+        };
         if let Some(d) = open.get(own_name.as_str()).cloned() {
+            describe(name.into(), &d);
             open.insert(name.into(), d.clone());
             return Ok(d);
         }
@@ -317,7 +325,8 @@ impl Session {
         }
         let is_software = parsed.is_software();
         let d = Arc::new(OpenDevice { name: own_name.into(), device, backend, is_software });
-        self.schedules.describe(&d.name, traits(d.target(), &self.options));
+        describe(d.name.clone(), &d);
+        describe(name.into(), &d);
         open.insert(d.name.clone(), d.clone());
         open.insert(name.into(), d.clone());
         Ok(d)

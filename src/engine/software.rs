@@ -45,8 +45,7 @@ pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
 }
 
 /// The chips of software GPUs on which kernels run, as the emulators have them.
-#[must_use]
-pub fn chips() -> Vec<&'static str> {
+fn chips() -> Vec<&'static str> {
     let vendors: &[Vec<&'static str>] = &[
         #[cfg(all(target_os = "linux", feature = "amd"))]
         crate::emu::kfd::Chip::ALL.map(|chip| chip.facts().name).to_vec(),

@@ -142,7 +142,16 @@ impl ScheduleCache {
     /// Notes what a device is like; one that is not described is a CPU without matrix units. To be called before the
     /// first graph for it, or by the function that [`schedule_for`] calls.
     pub fn describe(&self, device: &Arc<str>, traits: DeviceTraits) {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner).describe(device, traits);
+        if self.devices.lock().unwrap_or_else(PoisonError::into_inner).describe(device, traits) {
+            // Made for another device of that name, or for one that nothing was known of.
+            self.plans().retain(|key, _| !key.devices.contains(device));
+        }
+    }
+
+    /// Drops all plans and descriptions.
+    pub fn clear(&self) {
+        self.plans().clear();
+        *self.devices.lock().unwrap_or_else(PoisonError::into_inner) = Devices::default();
     }
 
     fn plans(&self) -> MutexGuard<'_, HashMap<Key, Arc<Plan>>> {

@@ -185,9 +185,15 @@ pub(crate) fn is_data(device: &str) -> bool {
 pub(crate) struct Devices(Vec<(Arc<str>, DeviceTraits)>);
 
 impl Devices {
-    pub(crate) fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) {
+    /// Whether the device was not described so already.
+    pub(crate) fn describe(&mut self, device: &Arc<str>, traits: DeviceTraits) -> bool {
+        let new = (device.clone(), traits);
+        if self.0.contains(&new) {
+            return false;
+        }
         self.0.retain(|(name, _)| name != device);
-        self.0.push((device.clone(), traits));
+        self.0.push(new);
+        true
     }
     /// Whether nothing more is to be known of a device.
     pub(super) fn has(&self, device: &str) -> bool {

@@ -135,4 +135,6 @@ fn the_first_graph_of_a_session_is_planned_for_its_device() {
     // A GPU with matrix units has a kernel for all of it, one without them has not.
     assert_eq!(planned("NULL:sm_90", false).len(), 1);
     assert!(planned("NULL:gfx1100", false).len() > 1);
+    // Names of one device have one plan.
+    assert_eq!(planned("null:gfx1100", false).len(), planned("NULL:gfx1100", true).len());
 }

@@ -5,7 +5,7 @@ use super::read;
 use crate::{CliError, Output};
 use clap::{Args, ValueEnum};
 use doorbell::device::amd::version_name;
-use doorbell::device::registry::{EmuOptions, SOFTWARE_CARDS};
+use doorbell::device::registry::SOFTWARE_CARDS;
 use doorbell_ioctl::port::{LinuxPort, Port};
 use doorbell_ioctl::replay::{ReplayOptions, replay, submissions};
 use doorbell_ioctl::trace::{Event, Log, Trace, What};
@@ -118,7 +118,8 @@ fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliErro
                 .clone()
                 .or(recorded)
                 .ok_or_else(|| CliError::Usage("the recording names no chip; name one with --chip".into()))?;
-            doorbell::engine::software::emulate(&chip, SOFTWARE_CARDS, EmuOptions::default()).map_err(CliError::Usage)
+            let emulation = doorbell::engine::session()?.device_options().emulation;
+            doorbell::engine::software::emulate(&chip, SOFTWARE_CARDS, emulation).map_err(CliError::Usage)
         }
     }
 }

@@ -60,18 +60,25 @@ impl DeviceOptions {
     /// The options that concern the device of that name; all others have their defaults.
     fn of(&self, name: &DeviceName) -> DeviceOptions {
         let mut of = DeviceOptions::default();
-        if name.is_software() {
-            of.emulation = self.emulation;
-        }
         match name {
             #[cfg(feature = "cpu")]
             DeviceName::Cpu(_) => of.cpu = self.cpu.clone(),
             DeviceName::Null(_) => of.cpu = self.cpu.clone(),
             DeviceName::Disk(_) => of.disk_write = self.disk_write,
             #[cfg(feature = "amd")]
-            DeviceName::Amd(_) => of.amd = self.amd.clone(),
+            DeviceName::Amd(_) => {
+                of.amd = self.amd.clone();
+                if name.is_software() {
+                    of.emulation = self.emulation;
+                }
+            }
             #[cfg(feature = "nv")]
-            DeviceName::Nv(_) => of.nv = self.nv.clone(),
+            DeviceName::Nv(_) => {
+                of.nv = self.nv.clone();
+                if name.is_software() {
+                    of.emulation = EmuOptions { lenient: false, ..self.emulation };
+                }
+            }
             #[cfg(feature = "metal")]
             DeviceName::Metal(_) => of.metal = self.metal.clone(),
             DeviceName::Custom(_) => {}
