@@ -83,10 +83,8 @@ impl Target {
     fn software_config(&self, chip: &str) -> Result<Software, String> {
         match self.driver {
             Driver::Kfd => {
-                let known = [kfd::Chip::Gfx1100, kfd::Chip::Gfx942, kfd::Chip::Gfx1201];
-                let found =
-                    known.into_iter().find(|c| c.facts().name == chip || format!("{c:?}").to_lowercase() == chip);
-                found.map(|c| Software::Kfd(kfd::Config::new(c))).ok_or_else(|| "gfx1100, gfx942, gfx1201".to_owned())
+                let names = || kfd::Chip::ALL.map(kfd::Chip::name).join(", ");
+                kfd::Chip::named(chip).map(|c| Software::Kfd(kfd::Config::new(c))).ok_or_else(names)
             }
             Driver::Nv => {
                 let names = || nvrm::Chip::ALL.into_iter().map(|c| c.facts().name).collect::<Vec<_>>().join(", ");

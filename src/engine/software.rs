@@ -48,7 +48,7 @@ pub fn metal(family: u32) -> Result<crate::device::metal::objc::Objc, String> {
 fn chips() -> Vec<&'static str> {
     let vendors: &[Vec<&'static str>] = &[
         #[cfg(all(target_os = "linux", feature = "amd"))]
-        crate::emu::kfd::Chip::ALL.map(|chip| chip.facts().name).to_vec(),
+        crate::emu::kfd::Chip::ALL.map(|chip| chip.name()).to_vec(),
         #[cfg(all(target_os = "linux", feature = "nv"))]
         crate::emu::nvrm::Chip::ALL.iter().filter(|chip| chip.runs_code()).map(|chip| chip.facts().name).collect(),
     ];
@@ -69,7 +69,7 @@ fn amd(chip: &str, gpus: usize, options: EmuOptions) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
     let chip = Chip::named(chip).ok_or_else(|| {
-        let names = Chip::ALL.map(|c| c.facts().name).join(", ");
+        let names = Chip::ALL.map(Chip::name).join(", ");
         format!("no software GPU of chip {chip}, there are {names}")
     })?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

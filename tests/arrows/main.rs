@@ -87,6 +87,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "elf",
     "emu",
     "emu/msl",
+    "emu/units",
     "explorer",
     "drivertest",
     "nn",

@@ -24,6 +24,7 @@ pub const CRATES: &[(&str, &str)] = &[
     ("doorbell_emu", "emu"),
     ("doorbell_emu_metal", "emu::metal"),
     ("doorbell_emu_msl", "emu::msl"),
+    ("doorbell_emu_units", "emu::units"),
     ("doorbell_explorer", "explorer"),
     ("doorbell_hcq", "hcq"),
     ("doorbell_ioctl", "ioctl"),

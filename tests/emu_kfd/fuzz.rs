@@ -73,7 +73,7 @@ fn dword(random: &mut Random, va: u64) -> u32 {
 /// Random packets; most are such that the parser takes them, so that what they do is tried and not only how they are
 /// refused.
 fn ring(random: &mut Random, chip: Chip, kind: u32, va: u64) -> Vec<u32> {
-    let facts = chip.facts();
+    let facts = doorbell::emu::kfd::facts_of(chip);
     let mut words = Vec::new();
     while words.len() < 200 {
         let (header, payload) = match kind {

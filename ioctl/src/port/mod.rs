@@ -51,12 +51,14 @@ pub struct CpuPtr(pub u64);
 impl CpuPtr {
     /// The address as a raw pointer; making one is harmless, following it is the caller's `unsafe`.
     #[must_use]
+    #[inline]
     pub fn as_ptr<T>(self) -> *mut T {
         std::ptr::with_exposed_provenance_mut(usize::try_from(self.0).unwrap_or(0))
     }
 
     /// The address `bytes` further on; wraps around at the end of the address space, where nothing is mapped.
     #[must_use]
+    #[inline]
     pub fn offset(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))
     }

@@ -151,12 +151,14 @@ impl DeviceView {
     }
 
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len_bytes == 0
     }
 
     /// The owner that keeps the range mapped.
     #[must_use]
+    #[inline]
     pub fn owner(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.owner
     }
@@ -165,6 +167,7 @@ impl DeviceView {
     ///
     /// # Errors
     /// `Range` when the part leaves it.
+    #[inline]
     pub fn sub(&self, offset: u64, len_bytes: u64) -> Result<Self, ViewError> {
         let base = self.range(offset, len_bytes)?;
         Ok(Self { base, len_bytes, owner: Arc::clone(&self.owner) })
@@ -222,6 +225,7 @@ impl DeviceView {
     ///
     /// # Errors
     /// `Range`, `Alignment`.
+    #[inline]
     pub(super) fn store_volatile_u64(&self, offset: u64, value: u64) -> Result<(), ViewError> {
         let at = self.word(offset, 8)?;
         // SAFETY: `word` checked range and alignment; the owner keeps the memory mapped and writable.
@@ -233,6 +237,7 @@ impl DeviceView {
     ///
     /// # Errors
     /// `Range`, `Alignment`.
+    #[inline]
     pub(super) fn store_volatile_u32(&self, offset: u64, value: u32) -> Result<(), ViewError> {
         let at = self.word(offset, 4)?;
         // SAFETY: `word` checked range and alignment; the owner keeps the memory mapped and writable.
@@ -244,6 +249,7 @@ impl DeviceView {
     ///
     /// # Errors
     /// `Range`.
+    #[inline]
     pub fn copy_from_slice(&self, offset: u64, bytes: &[u8]) -> Result<(), ViewError> {
         let dst = self.range(offset, bytes.len() as u64)?;
         // SAFETY: the range was checked; `bytes` is Rust memory, which no view's range overlaps.
@@ -255,6 +261,7 @@ impl DeviceView {
     ///
     /// # Errors
     /// `Range`.
+    #[inline]
     pub fn copy_to_slice(&self, offset: u64, bytes: &mut [u8]) -> Result<(), ViewError> {
         let src = self.range(offset, bytes.len() as u64)?;
         // SAFETY: the range was checked; `bytes` is Rust memory, which no view's range overlaps.

@@ -252,32 +252,48 @@ fn fill(device: &DeviceTag, batch: &[BatchImage<'_>], len_bytes: u64) -> Result<
 }
 
 /// Code that is called in place, without a queue: a program over buffers of words and ranges of device memory.
-pub struct InPlace(Kernel);
+pub struct InPlace {
+    kernel: Kernel,
+    /// The least length of each buffer.
+    words: Box<[usize]>,
+    views: usize,
+}
 
 /// Most parameters of a program that is called in place.
 const PARAMETERS: usize = 32;
 
 impl InPlace {
-    /// Loads an object's global function.
+    /// Loads an object's global function, which takes the addresses of buffers of at least so many words, followed by
+    /// those of so many ranges. As with [`load`](crate::Device::load), the code's maker guarantees that it takes such
+    /// parameters alone, and stays within them.
     ///
     /// # Errors
-    /// `Load`: code of another machine, no such function, no memory for it.
-    pub fn load(object: &Object, entry: &str) -> Result<InPlace, DeviceError> {
+    /// `Load`: code of another machine, no such function, no memory for it, more than 32 parameters.
+    pub fn load(object: &Object, entry: &str, words: &[usize], views: usize) -> Result<InPlace, DeviceError> {
         let tag = DeviceTag::new("CPU");
+        if words.len() + views > PARAMETERS {
+            let why = format!("{} parameters, of which at most {PARAMETERS} are passed", words.len() + views);
+            return Err(refusal(&tag, entry, &why));
+        }
         let image = KernelImage { name: entry, code: Code::Object { object, entry } };
-        let mut kernels = load(&tag, &[image])?;
-        kernels.pop().map(InPlace).ok_or_else(|| refusal(&tag, entry, "no code"))
+        let kernel = load(&tag, &[image])?.pop().ok_or_else(|| refusal(&tag, entry, "no code"))?;
+        Ok(InPlace { kernel, words: words.into(), views })
     }
 
-    /// Runs it on the addresses of buffers followed by those of ranges; those beyond the 32nd are not passed. As with
-    /// [`load`](crate::Device::load), the code's maker guarantees that it takes such parameters alone, and stays within
-    /// them.
+    /// Runs it.
+    ///
+    /// # Panics
+    /// Other buffers or ranges than it was loaded for: another number of them, or a buffer that is too short.
     pub fn run(&self, buffers: &mut [&mut [u32]], views: &[Option<DeviceView>]) {
+        let enough = (buffers.len(), views.len()) == (self.words.len(), self.views);
+        let long_enough = |(buffer, words): (&&mut [u32], &usize)| buffer.len() >= *words;
+        // PANIC: stated above; the code would leave them.
+        assert!(enough && buffers.iter().zip(&self.words).all(long_enough), "a block without its buffers");
         let mut arguments = [0; PARAMETERS];
         let buffers = buffers.iter_mut().map(|b| b.as_mut_ptr().expose_provenance() as u64);
         let addresses = buffers.chain(views.iter().map(|v| v.as_ref().map_or(0, |v| v.base().0)));
         arguments.iter_mut().zip(addresses).for_each(|(argument, address)| *argument = address);
-        Bus.call(self.0.entry(), arguments.as_ptr().expose_provenance() as u64, 0);
+        Bus.call(self.kernel.entry(), arguments.as_ptr().expose_provenance() as u64, 0);
     }
 }
 

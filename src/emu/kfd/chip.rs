@@ -10,7 +10,6 @@ use doorbell_hcq::packet::sdma::Sdma;
 /// A chip's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChipFacts {
-    pub name: &'static str,
     pub gfx: Gfx,
     pub sdma: Sdma,
     pub gfx_target_version: u32,
@@ -47,7 +46,6 @@ pub(crate) const LDS_GRANULE: u32 = 512;
 
 /// RDNA3, 96 CUs.
 const GFX1100: ChipFacts = ChipFacts {
-    name: "gfx1100",
     gfx: Gfx::Gfx11,
     sdma: Sdma::V6,
     gfx_target_version: 110_000,
@@ -70,7 +68,6 @@ const GFX1100: ChipFacts = ChipFacts {
 
 /// CDNA3, 8 XCCs of 38 CUs.
 const GFX942: ChipFacts = ChipFacts {
-    name: "gfx942",
     gfx: Gfx::Gfx9,
     sdma: Sdma::V4,
     gfx_target_version: 90_402,
@@ -93,7 +90,6 @@ const GFX942: ChipFacts = ChipFacts {
 
 /// RDNA4, 64 CUs.
 const GFX1201: ChipFacts = ChipFacts {
-    name: "gfx1201",
     gfx: Gfx::Gfx12,
     sdma: Sdma::V7,
     gfx_target_version: 120_001,
@@ -105,24 +101,13 @@ const GFX1201: ChipFacts = ChipFacts {
     ..GFX1100
 };
 
-impl Chip {
-    /// Every chip there is.
-    pub const ALL: [Self; 3] = [Self::Gfx1100, Self::Gfx942, Self::Gfx1201];
-
-    /// The chip's numbers.
-    #[must_use]
-    pub const fn facts(self) -> &'static ChipFacts {
-        match self {
-            Self::Gfx1100 => &GFX1100,
-            Self::Gfx942 => &GFX942,
-            Self::Gfx1201 => &GFX1201,
-        }
-    }
-
-    /// The chip of that name, as `gfx1100`.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|chip| chip.facts().name == name)
+/// The chip's numbers.
+#[must_use]
+pub const fn facts_of(chip: Chip) -> &'static ChipFacts {
+    match chip {
+        Chip::Gfx1100 => &GFX1100,
+        Chip::Gfx942 => &GFX942,
+        Chip::Gfx1201 => &GFX1201,
     }
 }
 
@@ -181,7 +166,7 @@ mod tests {
 
     #[test]
     fn save_areas_are_the_tables_of_the_kernel() {
-        let area = |chip: Chip| chip.facts().save_area(4096);
+        let area = |chip: Chip| facts_of(chip).save_area(4096);
         let of = |ctl_stack_bytes, cwsr_bytes, debug_bytes, total_bytes| SaveArea {
             ctl_stack_bytes,
             cwsr_bytes,

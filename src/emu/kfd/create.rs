@@ -10,6 +10,7 @@ use super::gpu::Gpu;
 use super::memory::mmap_gpu_bits;
 use super::queue::{Kind, Queue, Setup};
 use super::{SoftKfd, vm::Vm};
+use crate::kfd::chip::facts_of;
 use doorbell_ioctl::abi::kfd::{
     CreateQueue, MAX_QUEUE_PERCENTAGE, MAX_QUEUE_PRIORITY, MIN_QUEUE_RING_SIZE, MINOR_SDMA_ENGINE, MMAP_TYPE_DOORBELL,
     MMAP_TYPE_SHIFT, QUEUE_TYPE_COMPUTE, QUEUE_TYPE_COMPUTE_AQL, QUEUE_TYPE_SDMA, QUEUE_TYPE_SDMA_BY_ENG_ID,
@@ -100,7 +101,7 @@ impl SoftKfd {
     }
 
     fn queue_kind(&self, args: &CreateQueue) -> Result<Kind, Errno> {
-        let xgmi_engine = args.sdma_engine_id >= self.config.chip.facts().num_sdma_engines;
+        let xgmi_engine = args.sdma_engine_id >= facts_of(self.config.chip).num_sdma_engines;
         match args.queue_type {
             QUEUE_TYPE_COMPUTE => Ok(Kind::Pm4),
             QUEUE_TYPE_COMPUTE_AQL => Ok(Kind::Aql),

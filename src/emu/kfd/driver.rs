@@ -11,6 +11,7 @@ use super::memory::{Bo, GPUVM_BASE, GPUVM_LIMIT, handle_gpu};
 use super::process::Machine;
 use super::report::ReportKind;
 use super::{SoftKfd, sysfs};
+use crate::kfd::chip::facts_of;
 use bytemuck::Pod;
 use doorbell_ioctl::abi::kfd::{self, EventData, ProcessDeviceApertures};
 use doorbell_ioctl::abi::{Desc, request_len_bytes, request_number};
@@ -413,7 +414,7 @@ impl SoftKfd {
             return Err(Errno::EBUSY);
         }
         let on = args.xnack_enabled != 0;
-        let has_retry = !self.config.chip.facts().gfx.table().gcr;
+        let has_retry = !facts_of(self.config.chip).gfx.table().gcr;
         if on && !has_retry {
             return Err(Errno::EPERM);
         }

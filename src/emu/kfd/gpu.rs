@@ -14,6 +14,7 @@ use super::event::Events;
 use super::queue::{End, Kind, Queue};
 use super::report::{Report, ReportKind, Reports};
 use super::vm::{Access, Vm, VmFault};
+use crate::kfd::chip::facts_of;
 use doorbell_ioctl::abi::kfd::{HwException, MemoryException};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,7 +87,7 @@ impl Gpu {
 
     #[must_use]
     pub(crate) fn facts(&self) -> &'static ChipFacts {
-        self.chip.facts()
+        facts_of(self.chip)
     }
 
     /// The process's queues on this card, by id.

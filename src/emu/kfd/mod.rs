@@ -31,7 +31,7 @@ mod units;
 
 pub use super::vm;
 
-pub use chip::Chip;
+pub use chip::{Chip, ChipFacts, facts_of};
 pub use clock::GpuClock;
 pub use config::Config;
 pub use defect::Defect;

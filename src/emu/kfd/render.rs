@@ -6,6 +6,7 @@
 use super::SoftKfd;
 use super::clock::GPU_CLOCK_HZ;
 use super::report::ReportKind;
+use crate::kfd::chip::facts_of;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use doorbell_ioctl::abi::drm::{self, DeviceInfo, HeapInfo, Info, InfoFirmware, MemoryInfo, Version};
 use doorbell_ioctl::abi::{request_len_bytes, request_number, request_type};
@@ -71,7 +72,7 @@ impl SoftKfd {
     }
 
     fn answer(&self, gpu: usize, info: &Info) -> Result<Vec<u8>, Errno> {
-        let facts = self.config.chip.facts();
+        let facts = facts_of(self.config.chip);
         let used = self.state().devices[gpu].vram_used.load(Ordering::Relaxed);
         let visible = if self.config.small_bar { SMALL_BAR_BYTES } else { self.config.vram_bytes };
         Ok(match info.query {

@@ -4,6 +4,7 @@
 
 use super::chip::{ChipFacts, MAX_SLOTS_SCRATCH_CU};
 use super::config::Config;
+use crate::kfd::chip::facts_of;
 use doorbell_ioctl::port::Errno;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +51,7 @@ impl Sysfs {
         }
         for gpu in 0..nodes - 1 - config.hidden_nodes {
             sysfs.card(config, gpu);
-            sysfs.render(config.chip.facts(), gpu);
+            sysfs.render(facts_of(config.chip), gpu);
             sysfs.telemetry(config, gpu);
         }
         sysfs
@@ -75,11 +76,10 @@ impl Sysfs {
     }
 
     fn card(&mut self, config: &Config, gpu: usize) {
-        let facts = config.chip.facts();
         let here = config.node_of_gpu(gpu);
         let node = format!("{TOPOLOGY}/nodes/{here}");
         self.add(format!("{node}/gpu_id"), format!("{}\n", gpu_id(gpu)));
-        self.add(format!("{node}/name"), format!("{}\n", facts.name));
+        self.add(format!("{node}/name"), format!("{}\n", config.chip.name()));
         self.add(format!("{node}/properties"), properties(config, gpu));
         let heap = if config.small_bar { HEAP_PRIVATE } else { HEAP_PUBLIC };
         let size = config.vram_bytes;
@@ -162,7 +162,7 @@ fn link(kind: u32, from: usize, to: usize) -> String {
 }
 
 fn properties(config: &Config, gpu: usize) -> String {
-    let facts = config.chip.facts();
+    let facts = facts_of(config.chip);
     let mut text = String::new();
     let links = 1 + if config.peer_links { config.gpus - 1 } else { 0 };
     let values: &[(&str, u64)] = &[

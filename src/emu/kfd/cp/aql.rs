@@ -12,6 +12,7 @@ use super::dispatch::{bad, check_lds, check_workgroup};
 use super::pm4::{Pm4, run_dispatch};
 use super::stale::{acquire_scope, interrupts, release_scope};
 use super::{BadDispatch, Cause, Run, Site, Step, Stop};
+use crate::kfd::chip::facts_of;
 use doorbell_hcq::bits::{Field, field, split};
 use doorbell_hcq::packet::aql::queue::{
     AMD_QUEUE_BYTES, AmdQueue, QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_IS_PTR64, queue_offset,
@@ -140,7 +141,7 @@ impl Aql {
             let what = format!("{} bytes of LDS, the descriptor wants {}", p.group_bytes, descriptor.group_bytes);
             return Err(bad(BadDispatch::GroupSegment, what));
         }
-        let tmpring = TmpringSize::parse(self.chip.facts().gfx, queue.compute_tmpring_size);
+        let tmpring = TmpringSize::parse(facts_of(self.chip).gfx, queue.compute_tmpring_size);
         if p.private_bytes > queue.scratch_wave64_lane_bytes {
             let (asked, have) = (p.private_bytes, queue.scratch_wave64_lane_bytes);
             let what = format!("{asked} bytes of scratch a lane, the queue is set up for {have}");
@@ -191,7 +192,7 @@ impl Aql {
             return Err(code("the entry is not aligned to 256 bytes"));
         }
         let (properties, preload) = (half(56), u32::from(half(58)));
-        if properties & property::WAVEFRONT_SIZE32 != 0 && !self.chip.facts().gfx.table().wave32 {
+        if properties & property::WAVEFRONT_SIZE32 != 0 && !facts_of(self.chip).gfx.table().wave32 {
             return Err(code("wave32 on a chip that has waves of 64 only"));
         }
         let skip = if PRELOAD_LENGTH.get(&[preload]) > 0 { PRELOAD_ENTRY_BYTES } else { 0 };

@@ -5,6 +5,7 @@
 use super::super::chip::{Chip, LDS_BYTES, LDS_GRANULE, MAX_WORKGROUP};
 use super::super::compute::Dispatch;
 use super::{BadDispatch, Cause};
+use crate::kfd::chip::facts_of;
 use doorbell_hcq::bits::join;
 use doorbell_hcq::packet::pm4::regs::{
     RSRC2_LDS_SIZE, SH_REG_COUNT, ShReg, TmpringSize, USER_DATA_COUNT, initiator, num_thread, sh_reg_exists,
@@ -30,7 +31,7 @@ impl Registers {
 
     /// Writes a register of the SH space.
     pub(crate) fn set(&mut self, packet: &'static str, reg: ShReg, value: u32) -> Result<(), Cause> {
-        if !sh_reg_exists(self.chip.facts().gfx, reg) {
+        if !sh_reg_exists(facts_of(self.chip).gfx, reg) {
             return Err(Cause::Register { packet, reg: u32::from(reg.0) });
         }
         self.sh[usize::from(reg.0)] = value;
@@ -43,7 +44,7 @@ impl Registers {
 
     /// Reads a register of the SH space.
     pub(crate) fn get(&self, packet: &'static str, reg: ShReg) -> Result<u32, Cause> {
-        if !sh_reg_exists(self.chip.facts().gfx, reg) {
+        if !sh_reg_exists(facts_of(self.chip).gfx, reg) {
             return Err(Cause::Register { packet, reg: u32::from(reg.0) });
         }
         Ok(self.at(reg, 0))
@@ -59,7 +60,7 @@ impl Registers {
 
     /// The dispatch that these registers describe; `None` for one without workgroups.
     pub(crate) fn dispatch(&self, counts: [u32; 3], start: u32) -> Result<Option<Dispatch>, Cause> {
-        let gfx = self.chip.facts().gfx;
+        let gfx = facts_of(self.chip).gfx;
         if start & initiator::COMPUTE_SHADER_EN == 0 {
             return Err(bad(BadDispatch::Register, format!("initiator {start:#x} does not enable compute")));
         }

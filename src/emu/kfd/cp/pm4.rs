@@ -10,6 +10,7 @@ use super::super::queue::Work;
 use super::dispatch::Registers;
 use super::stale::{Client, acquire, interrupts, past_l2, reads, release, wrote};
 use super::{Cause, Run, Site, Step, Stop, atomic};
+use crate::kfd::chip::facts_of;
 use doorbell_hcq::bits::join;
 use doorbell_hcq::packet::GpuVa;
 use doorbell_hcq::packet::pm4::regs::{SH_REG_COUNT, SH_REG_START, ShReg, UCONFIG_REG_START};
@@ -53,7 +54,7 @@ struct Span<'a> {
 
 impl Pm4 {
     pub(crate) fn new(chip: Chip, xccs: u32) -> Self {
-        let gfx = chip.facts().gfx;
+        let gfx = facts_of(chip).gfx;
         Self { gfx, xccs: (0..xccs).map(|_| Registers::new(chip)).collect() }
     }
 

@@ -56,7 +56,7 @@ impl Machine {
 }
 
 fn software(chip: &str) -> Result<Arc<SoftKfd>, String> {
-    let names = || Chip::ALL.map(|c| c.facts().name).join(", ");
+    let names = || Chip::ALL.map(Chip::name).join(", ");
     let chip = Chip::named(chip).ok_or_else(|| format!("no software GPU of chip {chip}, there are {}", names()))?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let config = Config { waves: Strict { threads, ..Strict::on() }, ..Config::new(chip) };

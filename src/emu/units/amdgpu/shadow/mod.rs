@@ -202,9 +202,8 @@ impl ShadowMemory {
 
     /// The first dword of a range that a dispatch stored and that was not written back from L2, and how many dispatches
     /// ago that was.
-    #[cfg(target_os = "linux")]
     #[must_use]
-    pub(crate) fn first_dirty(&self, va: u64, len_bytes: u64) -> Option<(u64, u32)> {
+    pub fn first_dirty(&self, va: u64, len_bytes: u64) -> Option<(u64, u32)> {
         let now = self.dispatches.load(Ordering::Relaxed);
         let back = (0..stamps::XCCS).map(|xcc| self.stamps.back(xcc)).min().unwrap_or(0);
         if back >= self.ended.load(Ordering::Relaxed) && self.running.load(Ordering::Relaxed) == 0 {
@@ -233,9 +232,8 @@ impl ShadowMemory {
     }
 
     /// Where a queue first stored to the host's memory since L2 was written back.
-    #[cfg(target_os = "linux")]
     #[must_use]
-    pub(crate) fn missed_by_host(&self, queue: u32) -> Option<u64> {
+    pub fn missed_by_host(&self, queue: u32) -> Option<u64> {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.get(&queue).filter(|(when, _)| *when > self.stamps.back(0)).map(|(_, va)| *va)
     }

@@ -74,6 +74,27 @@ pub enum Chip {
     Gfx1201,
 }
 
+impl Chip {
+    /// Every chip there is.
+    pub const ALL: [Self; 3] = [Self::Gfx1100, Self::Gfx942, Self::Gfx1201];
+
+    /// Its name, as compilers spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gfx1100 => "gfx1100",
+            Self::Gfx942 => "gfx942",
+            Self::Gfx1201 => "gfx1201",
+        }
+    }
+
+    /// The chip of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|chip| chip.name() == name)
+    }
+}
+
 /// Switches of strict mode, and how the waves are interleaved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strict {
