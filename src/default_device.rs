@@ -52,7 +52,7 @@ fn best(found: Vec<DeviceListing>) -> Choice {
 /// Why no kernel can be made for a chip.
 fn no_code(arch: &str) -> Option<String> {
     #[cfg(feature = "nv")]
-    if arch.starts_with("sm_") && std::env::var_os("PTXAS").is_none_or(|path| path.is_empty()) {
+    if crate::elf::cubin::is_arch(arch) && std::env::var_os("PTXAS").is_none_or(|path| path.is_empty()) {
         return crate::isa::nvidia::no_code(arch);
     }
     let _amd_s_rows_are_of_known_chips = arch;

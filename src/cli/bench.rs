@@ -461,7 +461,17 @@ fn say_verdict(verdict: &verdict::Verdict, output: Output) {
     }
 }
 
+/// The profile `release` builds this program, and what makes kernels, without optimisation; what is shipped has another
+/// level.
+const IS_UNOPTIMISED: bool = matches!(env!("DOORBELL_OPT_LEVEL").as_bytes(), b"0");
+
 fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
+    if IS_UNOPTIMISED {
+        eprintln!(
+            "doorbell: this program is built to be ready soon (profile release): it compiles kernels about six times \
+             slower than what `cargo xtask dist` makes, and each launch costs it up to a half more"
+        );
+    }
     let Opened { machines, others } = open(devices, args.quick, args.together)?;
     let words = unknown_word(&args.filter(), &machines);
     check_files(args)?;

@@ -49,7 +49,7 @@ fn failed(path: &Path, e: &dyn std::fmt::Display) -> CliError {
 
 /// Assembles a source into a code object.
 pub(crate) fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
-    if args.arch.starts_with("sm_") {
+    if doorbell::elf::cubin::is_arch(&args.arch) {
         return sass_asm(args, out);
     }
     let chip = Chip::parse(&args.arch).ok_or_else(|| {

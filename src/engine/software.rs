@@ -61,7 +61,7 @@ fn chips() -> Vec<&'static str> {
 /// A one-line message: no such chip, or no memory for the card.
 #[cfg(target_os = "linux")]
 pub fn emulate(chip: &str, cards: usize, options: EmuOptions) -> Emulated {
-    if chip.starts_with("sm_") { nvidia(chip, cards, options) } else { amd(chip, cards, options) }
+    if crate::elf::cubin::is_arch(chip) { nvidia(chip, cards, options) } else { amd(chip, cards, options) }
 }
 
 #[cfg(all(target_os = "linux", feature = "amd"))]

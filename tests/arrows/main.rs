@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("uop", &[]),
     ("tensor", &["uop", "default_device"]),
-    ("default_device", &["device", "isa"]),
+    ("default_device", &["device", "isa", "elf::cubin"]),
     ("nn", &["tensor", "uop", "engine::Error"]),
     ("mpi", &["tensor", "uop", "engine::Error"]),
     ("schedule", &["uop"]),

@@ -99,7 +99,7 @@ impl Object {
     }
 
     fn link(bytes: Vec<u8>, open: &OpenDevice, args: &CallArgs) -> Result<Object, doorbell::Error> {
-        if !is_wanted(&bytes) || !open.device.info().arch.starts_with("sm_") {
+        if !is_wanted(&bytes) || !doorbell::elf::cubin::is_arch(&open.device.info().arch) {
             return Ok(Object { bytes, calls: None, functions: None });
         }
         let calls = Calls::open(open, args.sizes())?;

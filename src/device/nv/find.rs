@@ -5,6 +5,7 @@
 
 use super::driver::{Driver, RmError};
 use crate::registry::software_index;
+use doorbell_elf::cubin::is_arch;
 use doorbell_ioctl::abi::nvrm;
 
 /// GPU_GET_UUID_FROM_GPU_ID flag: return the 16 bytes, not their text.
@@ -61,9 +62,7 @@ impl Selector {
                 let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
                 ((4..=32).contains(&digits.len()) && is_hex).then_some(Self::Uuid(digits))
             }
-            ("emu", chip) if chip.starts_with("sm_") && chip.len() > 3 => {
-                Some(Self::Emulated { chip: chip.into(), index })
-            }
+            ("emu", chip) if is_arch(chip) => Some(Self::Emulated { chip: chip.into(), index }),
             _ => None,
         }
     }

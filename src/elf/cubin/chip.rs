@@ -37,3 +37,20 @@ impl ChipFacts {
     pub const SM_100: ChipFacts = chip("sm_100", 100, 227);
     pub const SM_120: ChipFacts = chip("sm_120", 120, 99);
 }
+
+/// Whether that is the name of an NVIDIA chip, as `sm_90`; of one without a row here too.
+#[must_use]
+pub fn is_arch(name: &str) -> bool {
+    name.strip_prefix("sm_").is_some_and(|number| !number.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_chips_are_told_from_others() {
+        assert!(is_arch(ChipFacts::SM_90.name) && is_arch("sm_90a") && is_arch("sm_999"));
+        assert!(["sm_", "gfx1100", "x86_64-avx2", "SM_90", ""].iter().all(|name| !is_arch(name)));
+    }
+}

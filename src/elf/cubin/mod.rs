@@ -24,7 +24,7 @@ mod load;
 mod new;
 mod write;
 
-pub use chip::ChipFacts;
+pub use chip::{ChipFacts, is_arch};
 pub use functions::Functions;
 pub use info::{Attribute, Value};
 pub use load::{Bank, Cubin, Kernel, Param, is_cubin};
