@@ -468,8 +468,8 @@ const IS_UNOPTIMISED: bool = matches!(env!("DOORBELL_OPT_LEVEL").as_bytes(), b"0
 fn measure(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
     if IS_UNOPTIMISED {
         eprintln!(
-            "doorbell: this program is built to be ready soon (profile release): it compiles kernels about six times \
-             slower than what `cargo xtask dist` makes, and each launch costs it up to a half more"
+            "doorbell: this program is built to be ready soon (profile release): it compiles kernels six to eleven \
+             times slower than what `cargo xtask dist` makes, and each launch costs it up to a half more"
         );
     }
     let Opened { machines, others } = open(devices, args.quick, args.together)?;

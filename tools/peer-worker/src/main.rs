@@ -1,5 +1,6 @@
 //! Doorbell as one of the measured peers: the workloads that PyTorch, numpy, JAX, onnxruntime, candle, burn and
-//! tinygrad run, on the same inputs, with the same line protocol. Cores: `PEERS_THREADS`.
+//! tinygrad run, on the same inputs, with the same line protocol. Cores: `PEERS_THREADS`. Built by `cargo build --profile
+//! bench -p peer-worker` (to `target/release`): the profile `release` leaves what makes kernels unoptimised.
 
 mod inputs;
 mod protocol;
