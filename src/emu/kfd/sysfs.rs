@@ -2,9 +2,8 @@
 //!
 //! Source: docs/amd.md 1.8; `kfd_topology.c` for which files a node has.
 
-use super::chip::{ChipFacts, MAX_SLOTS_SCRATCH_CU};
+use super::chip::{ChipFacts, MAX_SLOTS_SCRATCH_CU, facts_of};
 use super::config::Config;
-use crate::kfd::chip::facts_of;
 use doorbell_ioctl::port::Errno;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

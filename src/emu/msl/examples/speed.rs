@@ -1,4 +1,5 @@
-//! How fast kernels run: millions of lane-instructions a second. `cargo run --profile bench --example speed [HOST_THREADS]`
+//! How fast kernels run: millions of lane-instructions a second.
+//! `cargo run --profile bench --example speed [HOST_THREADS]`
 
 use doorbell_emu_msl::{Binding, Buffer, Launch, Library, Options};
 use std::sync::atomic::{AtomicU64, Ordering};
