@@ -300,6 +300,7 @@ impl InPlace {
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
+    use doorbell_elf::Machine;
 
     /// `mov rax, [rdi]; mov [rax], rsi; ret`: stores tid to the first argument.
     #[cfg(target_arch = "x86_64")]
@@ -331,5 +332,27 @@ mod tests {
             load_one(Code::Elf { bytes: b"no elf", entry: "k" })
                 .starts_with("kernel k cannot be loaded on device CPU: ")
         );
+    }
+
+    fn in_place(words: &[usize], views: usize) -> Result<InPlace, DeviceError> {
+        let mut object = Object { text: STORE_TID.to_vec(), ..Object::new(Machine::HOST) };
+        object.define_function("store", 0, STORE_TID.len() as u64);
+        InPlace::load(&object, "store", words, views)
+    }
+
+    #[test]
+    fn code_in_place_stores_to_its_buffer_and_has_a_limit_of_parameters() {
+        let mut words = [7; 2];
+        in_place(&[2], 0).unwrap().run(&mut [&mut words], &[]);
+        assert_eq!(words, [0; 2]);
+        let refused = in_place(&[1; 32], 1).err().unwrap().to_string();
+        let why = "33 parameters, of which at most 32 are passed";
+        assert_eq!(refused, format!("kernel store cannot be loaded on device CPU: {why}"));
+    }
+
+    #[test]
+    #[should_panic(expected = "a block without its buffers")]
+    fn code_in_place_does_not_run_on_a_buffer_that_is_too_short() {
+        in_place(&[2], 0).unwrap().run(&mut [&mut [7]], &[]);
     }
 }
