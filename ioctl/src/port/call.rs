@@ -1,7 +1,7 @@
 //! Typed calls: an ioctl with its struct, and the error that names it.
 
 use super::{Errno, Fd, Port};
-use crate::abi::Ioctl;
+use crate::abi::{Desc, Ioctl};
 use bytemuck::Pod;
 
 /// A driver's refusal.
@@ -21,11 +21,16 @@ const MAX_RESTARTS: u32 = 100;
 /// # Errors
 /// The driver's.
 pub fn call<T: Pod>(port: &dyn Port, fd: Fd, ioctl: &Ioctl<T>, args: &mut T) -> Result<i32, CallError> {
+    call_bytes(port, fd, &ioctl.desc, bytemuck::bytes_of_mut(args))
+}
+
+/// The same for every type of argument, so that it is compiled once.
+fn call_bytes(port: &dyn Port, fd: Fd, ioctl: &Desc, args: &mut [u8]) -> Result<i32, CallError> {
     let mut restarts = 0;
     loop {
-        match port.ioctl(fd, ioctl.desc.request, bytemuck::bytes_of_mut(args)) {
+        match port.ioctl(fd, ioctl.request, args) {
             Err(Errno::EINTR) if restarts < MAX_RESTARTS => restarts += 1,
-            result => return result.map_err(|errno| CallError { name: ioctl.desc.name, errno }),
+            result => return result.map_err(|errno| CallError { name: ioctl.name, errno }),
         }
     }
 }

@@ -335,15 +335,17 @@ impl Driver {
         on: &str,
         status: impl FnOnce(&T) -> u32,
     ) -> Result<(), RmError> {
-        let outcome = match call(&*self.port, fd, ioctl, args) {
-            Err(e) => Some(Outcome::Errno(e.errno)),
-            Ok(_) => Some(Status(status(args))).filter(|s| !s.is_ok()).map(Outcome::Status),
-        };
-        self.note(ioctl.desc.name, on, outcome)
+        let status = call(&*self.port, fd, ioctl, args).map(|_| Status(status(args)));
+        self.note(ioctl.desc.name, on, status.map_err(|e| e.errno))
     }
 
     /// Logs a call; its outcome is the result.
-    fn note(&self, name: &str, on: &str, outcome: Option<Outcome>) -> Result<(), RmError> {
+    #[inline(never)] // every type of argument has its own copy of the callers
+    fn note(&self, name: &str, on: &str, status: Result<Status, Errno>) -> Result<(), RmError> {
+        let outcome = match status {
+            Err(errno) => Some(Outcome::Errno(errno)),
+            Ok(status) => (!status.is_ok()).then_some(Outcome::Status(status)),
+        };
         let name = name.trim_start_matches("NV_ESC_");
         let text = if on.is_empty() { name.to_string() } else { format!("{name} {on}") };
         match outcome {
