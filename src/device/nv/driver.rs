@@ -340,24 +340,20 @@ impl Driver {
     }
 
     /// Logs a call; its outcome is the result.
-    #[inline(never)] // every type of argument has its own copy of the callers
+    #[inline(never)] // its caller is compiled for each type of argument
     fn note(&self, name: &str, on: &str, status: Result<Status, Errno>) -> Result<(), RmError> {
-        let outcome = match status {
-            Err(errno) => Some(Outcome::Errno(errno)),
-            Ok(status) => (!status.is_ok()).then_some(Outcome::Status(status)),
-        };
         let name = name.trim_start_matches("NV_ESC_");
         let text = if on.is_empty() { name.to_string() } else { format!("{name} {on}") };
-        match outcome {
-            None => {
+        let outcome = match status {
+            Ok(status) if status.is_ok() => {
                 self.last_calls.note(&text, None);
-                Ok(())
+                return Ok(());
             }
-            Some(outcome) => {
-                self.last_calls.note(&text, Some(&outcome));
-                Err(RmError { call: text, outcome })
-            }
-        }
+            Ok(status) => Outcome::Status(status),
+            Err(errno) => Outcome::Errno(errno),
+        };
+        self.last_calls.note(&text, Some(&outcome));
+        Err(RmError { call: text, outcome })
     }
 
     /// A call to UVM.
