@@ -3,7 +3,8 @@
 //! They are not linked into the library: its own loader places them, as it does with generated code. Other hosts than
 //! x86-64 Linux get an empty list; there is nothing to assemble then.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 use std::{env, fs};
 
 const SOURCES: &str = "x86_64";
@@ -21,18 +22,23 @@ fn main() {
     }
 }
 
-/// Makes `OUT_DIR/<name>.o` of every `<name>.s`.
+/// Makes `OUT_DIR/<name>.o` of every `<name>.s`: rustc's own assembler reads them, so that no other one is needed.
 fn assemble() -> Result<(), Box<dyn std::error::Error>> {
-    let out_dir = PathBuf::from(env::var("OUT_DIR")?);
+    let (out_dir, rustc) = (PathBuf::from(env::var("OUT_DIR")?), env::var("RUSTC")?);
     for entry in fs::read_dir(SOURCES)? {
         let source = entry?.path();
         if source.extension().is_none_or(|extension| extension != "s") {
             continue;
         }
-        let objects = cc::Build::new().file(&source).debug(false).try_compile_intermediates()?;
-        let name = source.file_stem().map(Path::new).ok_or("a source without a name")?;
-        for object in objects {
-            fs::copy(object, out_dir.join(name).with_extension("o"))?;
+        let source = fs::canonicalize(source)?;
+        let object = out_dir.join(source.file_name().ok_or("a source without a name")?).with_extension("o");
+        let wrapper = object.with_extension("rs");
+        fs::write(&wrapper, format!("#![no_std]\ncore::arch::global_asm!(include_str!({source:?}), options(raw));\n"))?;
+        let mut command = Command::new(&rustc);
+        command.args(["--edition=2024", "--crate-type=lib", "--emit=obj", "-Ccodegen-units=1", "--target"]);
+        let status = command.arg(env::var("TARGET")?).arg("-o").arg(&object).arg(&wrapper).status()?;
+        if !status.success() {
+            return Err(format!("{}: {status}", source.display()).into());
         }
     }
     Ok(())

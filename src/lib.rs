@@ -120,8 +120,8 @@
 //! # Features
 //!
 //! `cpu`, `amd`, `nv`, `metal`: a device and its back end each. `emu`: software GPUs of the vendors chosen
-//! (`AMD:emu=gfx1100`, `NV:emu=sm_90`, `METAL:emu`). `datasets`: handwritten digits and MNIST. All are on by default.
-//! `mpi` is not: ranks of an installed MPI (`docs/guide/several-devices.md`).
+//! (`AMD:emu=gfx1100`, `NV:emu=sm_90`, `METAL:emu`). `datasets`: handwritten digits and MNIST. `mpi`: ranks of an
+//! installed MPI (`docs/guide/several-devices.md`). All but `emu` and `mpi` are on by default.
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![warn(unreachable_pub)]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]

@@ -92,7 +92,7 @@ fn numbers(t: Scalar, len: usize, seed: u32) -> Vec<u8> {
     (0..len).flat_map(one).collect()
 }
 
-#[cfg(all(test, feature = "nv"))]
+#[cfg(all(test, feature = "nv", feature = "emu"))]
 mod tests {
     use super::*;
     use crate::launch::job::Job;

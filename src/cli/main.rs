@@ -20,15 +20,13 @@ mod package;
 mod profile;
 mod programs;
 mod serve;
-#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+#[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
 mod trace;
 mod train;
 mod viz;
 
 use clap::{CommandFactory, Parser, Subcommand};
-#[cfg(feature = "emu")]
-use doorbell::engine::EmuMode;
-use doorbell::engine::{self, Options};
+use doorbell::engine::{self, EmuMode, Options};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -51,27 +49,23 @@ struct Cli {
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
     /// Write the traffic with GPU drivers to FILE, for `doorbell trace --show`
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     #[arg(long, global = true, value_name = "FILE")]
     trace: Option<std::path::PathBuf>,
     /// The same with the memory shared by host and GPU, for `doorbell replay`
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "trace")]
     record: Option<std::path::PathBuf>,
     /// Report what the checks of AMD's software GPUs find, and go on as hardware would
-    #[cfg(feature = "emu")]
     #[arg(long, global = true)]
     lenient: bool,
     /// Run software GPUs without the checks that no hardware makes, and much faster
-    #[cfg(feature = "emu")]
     #[arg(long, global = true, conflicts_with_all = ["strict", "lenient", "compare"])]
     plain: bool,
     /// Run each kernel of a software GPU twice, with all checks and without: stop where they leave different bits
-    #[cfg(feature = "emu")]
     #[arg(long, global = true, conflicts_with_all = ["strict", "lenient"])]
     compare: bool,
     /// Run software GPUs with all checks, whatever EMU_PLAIN says (what they do by default)
-    #[cfg(feature = "emu")]
     #[arg(long, global = true)]
     strict: bool,
     /// Print one JSON object as the last line of standard output
@@ -110,13 +104,19 @@ enum Command {
     /// Run a command, and say what took the time; or compare two runs
     Profile(profile::ProfileArgs),
     /// Write the traffic between a command and the GPU drivers to a file, or show such a file
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     Trace(trace::TraceArgs),
     /// Test GPU drivers: list, run and explain cases, each seen to fail under a fault
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Drivertest(drivertest::DrivertestArgs),
+    /// Test GPU drivers: in a build with `--features emu`, where the cases run on software GPUs too
+    #[cfg(not(feature = "emu"))]
+    Drivertest {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        words: Vec<std::ffi::OsString>,
+    },
     /// Play a recorded run again, against a software GPU or the kernel
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     Replay(trace::ReplayArgs),
 }
 
@@ -228,13 +228,10 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         // The package is the same on every machine.
         options.device = "CPU".into();
     }
-    #[cfg(feature = "emu")]
-    {
-        options.lenient |= cli.lenient;
-        let asked = [(cli.strict, EmuMode::Strict), (cli.plain, EmuMode::Plain), (cli.compare, EmuMode::Both)];
-        if let Some((_, mode)) = asked.into_iter().find(|(asked, _)| *asked) {
-            options.emu_mode = mode;
-        }
+    options.lenient |= cli.lenient;
+    let asked = [(cli.strict, EmuMode::Strict), (cli.plain, EmuMode::Plain), (cli.compare, EmuMode::Both)];
+    if let Some((_, mode)) = asked.into_iter().find(|(asked, _)| *asked) {
+        options.emu_mode = mode;
     }
     let output = Output { json: cli.json };
     // A page is of the command that runs, not of the one that starts it.
@@ -242,14 +239,14 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         (options.viz, options.profile) = (None, None);
     }
     let is_recorded = options.viz.is_some();
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     let tracing = match (&cli.trace, &cli.record, &cli.command) {
         // A `--record` in the traced command line is for the child process.
         (_, _, Command::Trace(_)) | (None, None, _) => None,
         (Some(path), _, _) => Some(trace::start(path, false)?),
         (None, Some(path), _) => Some(trace::start(path, true)?),
     };
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     let calls = (is_recorded && tracing.is_none()).then(|| trace::keep(options.device.contains("emu")));
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let device = options.device.clone();
@@ -272,19 +269,21 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Disasm(args) => object::disasm(args, output),
         #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
         Command::Elf(args) => object::elf(args, output),
-        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
         Command::Trace(args) => trace::run(args, output),
-        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
         Command::Replay(args) => trace::replay(args, output),
         Command::Viz(args) => viz::run(args, output),
         Command::Profile(args) => profile::run(args, output),
         #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
         Command::Drivertest(args) => drivertest::run_command(args, &device, output),
+        #[cfg(not(feature = "emu"))]
+        Command::Drivertest { .. } => Err(CliError::CouldNotRun(doorbell::device::registry::NOT_BUILT_IN.into())),
     };
     if is_recorded {
         engine::session()?.record_limits()?;
     }
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     if let Some(log) = calls {
         engine::session()?.record_calls(trace::calls(&log.events()));
     }
@@ -292,7 +291,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     engine::software::findings().iter().for_each(|finding| eprintln!("doorbell: {finding}"));
     let ended = engine::finish().map_err(CliError::from);
     engine::close();
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     let ended = ended.and(tracing.map_or(Ok(()), trace::finish));
     match (&done, ended) {
         (Ok(()), ended) => ended,
@@ -307,7 +306,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
 
 /// Whether a command runs another one, in a process of its own.
 fn starts_another(command: &Command) -> bool {
-    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     if let Command::Trace(_) = command {
         return true;
     }

@@ -73,7 +73,7 @@ fn of_file(path: &Path) -> Result<Record, CliError> {
 }
 
 /// A trace of drivers has calls and packets, and nothing else.
-#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+#[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
 fn of_trace(path: &Path) -> Result<Record, CliError> {
     use doorbell::explorer::{Part, Run, VERSION};
     let events = super::trace::read(path)?;
@@ -88,7 +88,7 @@ fn of_trace(path: &Path) -> Result<Record, CliError> {
     })
 }
 
-#[cfg(not(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu")))]
+#[cfg(not(all(target_os = "linux", feature = "amd", feature = "nv")))]
 fn of_trace(path: &Path) -> Result<Record, CliError> {
     Err(CliError::CouldNotRun(format!("{}: this build reads no traces of drivers", path.display())))
 }

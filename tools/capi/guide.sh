@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 mkdir -p target/embed
 if [ -z "${DOORBELL:-}" ]; then
-    cargo build --quiet --package doorbell-cli
+    cargo build --quiet --package doorbell-cli --features emu
     DOORBELL=target/debug/doorbell
 fi
 case $DOORBELL in /*) ;; *) DOORBELL=$PWD/$DOORBELL ;; esac

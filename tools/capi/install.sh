@@ -5,7 +5,8 @@
 #   --build-std      builds Rust's standard library for size and without backtraces, a quarter of a MB less; needs --target
 #                    and rustup's component rust-src. Cargo's switches for it are unstable: they may change with Rust
 #   CC               the C compiler that links the shared library (musl-gcc for *-linux-musl)
-#   BESIDE           another package that is built with it, where both are wanted: cargo then builds what they share once
+#   BESIDE           another package that is built with it, where both are wanted, and cargo's options for it: cargo then
+#                    builds what they share once
 set -eu
 cd "$(dirname "$0")/../.."
 prefix=/usr/local target= features= profile=dist std=
@@ -34,7 +35,7 @@ if [ -n "$std" ]; then
     std="-Zbuild-std=std,panic_unwind -Zbuild-std-features=optimize_for_size,panic-unwind"
 fi
 # shellcheck disable=SC2086
-cargo build --quiet --package doorbell-capi ${BESIDE:+--package "$BESIDE"} --profile "$profile" ${target:+--target "$target"} \
+cargo build --quiet --package doorbell-capi ${BESIDE:+--package $BESIDE} --profile "$profile" ${target:+--target "$target"} \
     ${features:+--no-default-features --features "$features"} $std
 folder=$profile
 [ "$profile" != dev ] || folder=debug

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 runs=${1:-1000000}
 out=$PWD/target/capi
 mkdir -p "$out"
-BESIDE=doorbell-cli sh tools/capi/install.sh --prefix "$out" --profile dev
+BESIDE="doorbell-cli --features doorbell-cli/emu" sh tools/capi/install.sh --prefix "$out" --profile dev
 package=$out/mlp.dbp
 "${CARGO_TARGET_DIR:-target}/debug/doorbell" compile mlp --target x86_64-avx2,x86_64-avx512 -o "$package"
 export PKG_CONFIG_PATH="$out/lib/pkgconfig"

@@ -5,7 +5,8 @@ use super::read;
 use crate::{CliError, Output};
 use clap::{Args, ValueEnum};
 use doorbell::device::amd::version_name;
-use doorbell::device::registry::SOFTWARE_CARDS;
+#[cfg(not(feature = "emu"))]
+use doorbell::device::registry::NOT_BUILT_IN;
 use doorbell_ioctl::port::{LinuxPort, Port};
 use doorbell_ioctl::replay::{ReplayOptions, replay, submissions};
 use doorbell_ioctl::trace::{Event, Log, Trace, What};
@@ -88,7 +89,7 @@ fn messages(args: &ReplayArgs, events: &[Event], output: Output) -> Result<(), C
             let family = named.unwrap_or_else(|| metal::family_of(events));
             let how = "name the software GPU as --chip apple7; the recording tells no family of Apple's";
             let family = family.ok_or_else(|| CliError::Usage(how.into()))?;
-            doorbell::engine::software::metal(family).map_err(CliError::Usage)?
+            software_metal(family)?
         }
     };
     let options = ReplayOptions { queue_timeout: Duration::from_secs(args.timeout) };
@@ -118,8 +119,31 @@ fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliErro
                 .clone()
                 .or(recorded)
                 .ok_or_else(|| CliError::Usage("the recording names no chip; name one with --chip".into()))?;
-            let emulation = doorbell::engine::session()?.device_options().emulation;
-            doorbell::engine::software::emulate(&chip, SOFTWARE_CARDS, emulation).map_err(CliError::Usage)
+            software(&chip)
         }
     }
+}
+
+/// A machine of software GPUs of a chip.
+#[cfg(feature = "emu")]
+fn software(chip: &str) -> Result<Arc<dyn Port>, CliError> {
+    let emulation = doorbell::engine::session()?.device_options().emulation;
+    let cards = doorbell::device::registry::SOFTWARE_CARDS;
+    doorbell::engine::software::emulate(chip, cards, emulation).map_err(CliError::Usage)
+}
+
+#[cfg(not(feature = "emu"))]
+fn software(chip: &str) -> Result<Arc<dyn Port>, CliError> {
+    Err(CliError::CouldNotRun(format!("{chip}: {NOT_BUILT_IN}")))
+}
+
+/// The framework of Metal in software.
+#[cfg(all(feature = "metal", feature = "emu"))]
+fn software_metal(family: u32) -> Result<doorbell::device::metal::objc::Objc, CliError> {
+    doorbell::engine::software::metal(family).map_err(CliError::Usage)
+}
+
+#[cfg(all(feature = "metal", not(feature = "emu")))]
+fn software_metal(family: u32) -> Result<doorbell::device::metal::objc::Objc, CliError> {
+    Err(CliError::CouldNotRun(format!("apple{family}: {NOT_BUILT_IN}")))
 }

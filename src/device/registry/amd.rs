@@ -1,6 +1,6 @@
 //! AMD's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
-use super::software::CARDS;
+use super::software::{CARDS, NOT_BUILT_IN};
 use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::amd::{self, Driver, Selector};
@@ -18,7 +18,7 @@ impl Registry {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         if let Selector::Emulated { chip, index } = selector {
             return self.amd_software.driver(chip, *index, options, || {
-                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable(NOT_BUILT_IN.into()))?;
                 Driver::open(name, self.wrapped(emulate(chip, CARDS, options.emulation).map_err(unavailable)?))
             });
         }

@@ -1,5 +1,6 @@
 //! Apple's GPUs in the registry: the system's framework or a software one, and the rows of a listing.
 
+use super::software::NOT_BUILT_IN;
 use super::{DeviceListing, Registry, SOFTWARE_TIMEOUT, row};
 use crate::metal::objc::Objc;
 use crate::metal::{self, MetalDevice, MetalOptions, Selector};
@@ -30,7 +31,7 @@ impl Registry {
         match selector {
             Selector::Index(_) => Objc::system().ok_or_else(|| unavailable("not on this system".into())),
             Selector::Emulated { family, .. } => {
-                let emulate = self.emulate_metal.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                let emulate = self.emulate_metal.get().ok_or_else(|| unavailable(NOT_BUILT_IN.into()))?;
                 emulate(*family).map_err(unavailable)
             }
         }

@@ -22,7 +22,7 @@ pub use metal::{EmulateMetal, TapMessages};
 pub(crate) use name::software_index;
 pub use name::{DeviceName, computing_kinds};
 #[cfg(any(feature = "amd", feature = "nv"))]
-pub use software::CARDS as SOFTWARE_CARDS;
+pub use software::{CARDS as SOFTWARE_CARDS, NOT_BUILT_IN};
 
 #[cfg(feature = "amd")]
 use crate::amd::{AmdDevice, AmdOptions};
@@ -455,7 +455,7 @@ mod tests {
     fn software_gpu_without_an_emulator_says_so() {
         for name in ["AMD:emu=gfx1100", "NV:emu=sm_90", "METAL:emu"] {
             let error = Registry::default().open(name, &DeviceOptions::default()).unwrap_err();
-            assert_eq!(error.to_string(), format!("device {name} cannot be opened: no software GPUs here"));
+            assert_eq!(error.to_string(), format!("device {name} cannot be opened: {NOT_BUILT_IN}"));
         }
     }
 

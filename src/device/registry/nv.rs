@@ -1,6 +1,6 @@
 //! NVIDIA's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
-use super::software::CARDS;
+use super::software::{CARDS, NOT_BUILT_IN};
 use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::nv::{self, NvOptions};
@@ -19,7 +19,7 @@ impl Registry {
         let open = |port| nv::Driver::open_with(name, self.wrapped(port), options.any_release, options.tables);
         if let nv::Selector::Emulated { chip, index } = selector {
             return self.nv_software.driver(chip, *index, all, || {
-                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable(NOT_BUILT_IN.into()))?;
                 open(emulate(chip, CARDS, all.emulation).map_err(unavailable)?)
             });
         }

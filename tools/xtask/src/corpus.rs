@@ -7,6 +7,7 @@
 
 use crate::run::{Failure, Step, call, program, root, start};
 use crate::setup;
+use crate::tasks::WORKSPACE;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -49,7 +50,7 @@ pub fn steps(rest: &[String]) -> Vec<Step> {
     match rest.first() {
         Some(_) => vec![
             // With the whole workspace's features, so that the tests' build serves it.
-            start("build", "cargo build --quiet --workspace --bin corpus --bin doorbell"),
+            start("build", &format!("cargo build --quiet {WORKSPACE} --bin corpus --bin doorbell")),
             call("wheels", sample_wheels),
             call("sample", sample),
             call("numpy", setup::python_environment),
@@ -212,7 +213,8 @@ fn objects() -> Result<(), Failure> {
 
 /// Builds the program that `aiter` starts, as tests build it.
 fn aiter_all() -> Result<(), Failure> {
-    let words = "cargo build --quiet --workspace --bin doorbell".split(' ').map(str::to_owned);
+    let words = format!("cargo build --quiet {WORKSPACE} --bin doorbell");
+    let words = words.split(' ').map(str::to_owned);
     program("build", &words.collect::<Vec<_>>())?;
     aiter()
 }

@@ -28,7 +28,7 @@ pub fn make() -> Result<(), Failure> {
             missing.push(*target);
             continue;
         }
-        let build = "cargo build --quiet --profile dist --package doorbell-cli --features mimalloc --target";
+        let build = "cargo build --quiet --profile dist --package doorbell-cli --features emu,mimalloc --target";
         let flags = format!("RUSTFLAGS={flags}");
         let words: Vec<String> =
             ["env", &flags].into_iter().chain(build.split(' ')).chain([*target]).map(str::to_owned).collect();

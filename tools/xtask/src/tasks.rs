@@ -23,6 +23,9 @@ pub enum Takes {
     OneOf(&'static [&'static str]),
 }
 
+/// All packages, with one set of features, so that their builds are shared: the program with software GPUs.
+pub const WORKSPACE: &str = "--workspace --features doorbell-cli/emu";
+
 pub const TASKS: &[Task] = &[
     Task {
         name: "setup",
@@ -185,7 +188,7 @@ fn fmt_steps(_: &[String]) -> Vec<Step> {
 }
 
 fn clippy_steps(_: &[String]) -> Vec<Step> {
-    vec![start("clippy", "cargo clippy --quiet --workspace --all-targets -- -D warnings")]
+    vec![start("clippy", &format!("cargo clippy --quiet {WORKSPACE} --all-targets -- -D warnings"))]
 }
 
 /// `quick`: what tells most of a change in a few minutes.
@@ -195,7 +198,8 @@ fn chosen_test_steps(rest: &[String]) -> Vec<Step> {
     }
     let mut steps = fmt_steps(&[]);
     steps.extend(clippy_steps(&[]));
-    steps.push(start("unit tests", &run_tests("--workspace --lib --bins", "--workspace --lib --bins")));
+    let units = format!("{WORKSPACE} --lib --bins");
+    steps.push(start("unit tests", &run_tests(&units, &units)));
     steps.push(start("arrows", "cargo test --quiet --test arrows"));
     steps
 }
@@ -217,6 +221,7 @@ fn feature_steps() -> Vec<Step> {
         call("mpi", setup::mpi_packages),
         start("features", &format!("cargo test --quiet {MPI_BUILD}{tests}")),
         start("features", &format!("cargo run --quiet {alone},doorbell/mpi -- train --epochs 1 --out target")),
+        start("features", &format!("cargo test --quiet {alone},doorbell/mpi --test without_emu")),
     ]
 }
 
@@ -225,7 +230,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     let mut steps = setup_steps(&[]);
     steps.extend(fmt_steps(&[]));
     steps.extend(clippy_steps(&[]));
-    steps.push(start("doc tests", "cargo test --quiet --doc --workspace"));
+    steps.push(start("doc tests", &format!("cargo test --quiet --doc {WORKSPACE}")));
     steps.extend(feature_steps());
     steps.extend(suite_steps(&[]));
     steps.extend(crate::metal::steps(&[]));
@@ -234,9 +239,12 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     // The share of faults that the cases for drivers notice, and every other one with its reason: nextest prints what
     // these tests say, cargo does not.
     if !has_nextest() {
-        steps.push(start("mutation score", "cargo test --quiet --workspace --lib is_seen_to_fail -- --nocapture"));
+        steps.push(start(
+            "mutation score",
+            &format!("cargo test --quiet {WORKSPACE} --lib is_seen_to_fail -- --nocapture"),
+        ));
     }
-    steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
+    steps.push(start("tests", &run_tests(WORKSPACE, &format!("{WORKSPACE} --lib --bins --tests"))));
     steps
 }
 
@@ -282,7 +290,7 @@ const SUITE_DEVICES: &[(&str, &str)] = &[
 fn suite_steps(_: &[String]) -> Vec<Step> {
     // All packages are named, so that their features, and with them the build, are those of the last step.
     let tests: String = SUITE.iter().map(|t| format!(" --test {t}")).collect();
-    let tests = format!("--workspace{tests}");
+    let tests = format!("{WORKSPACE}{tests}");
     let run = run_tests(&tests, &tests);
     // The texts that a Mac would compile, for `msl`.
     let sources = root().join(crate::msl::FOLDER);
@@ -294,7 +302,7 @@ fn suite_steps(_: &[String]) -> Vec<Step> {
     steps.extend(SUITE_DEVICES.iter().map(on));
     // gfx942 both ways too; and strict mode alone, on all threads.
     let some = |name, device: &str, tests: &str| {
-        let tests = format!("--workspace {tests}");
+        let tests = format!("{WORKSPACE} {tests}");
         start(name, &format!("env DEV={device} {}", run_tests(&tests, &tests)))
     };
     steps.push(some("tensors on gfx942", "AMD:emu=gfx942 EMU_PLAIN=2", "--test realize --test tensor"));
