@@ -20,6 +20,7 @@ pub use doorbell_emu_metal as metal;
 pub use doorbell_emu_units::amdgpu;
 #[cfg(feature = "nv")]
 pub use doorbell_emu_units::sass;
+#[cfg(any(feature = "amd", feature = "nv"))]
 pub use doorbell_emu_units::translate;
 #[cfg(all(target_os = "linux", feature = "nv"))]
 pub mod nvrm;

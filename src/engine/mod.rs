@@ -46,7 +46,7 @@ mod session;
 mod show;
 #[cfg(feature = "emu")]
 pub mod software;
-#[cfg(all(target_os = "linux", feature = "emu", feature = "cpu"))]
+#[cfg(all(target_os = "linux", feature = "emu", feature = "cpu", any(feature = "amd", feature = "nv")))]
 mod translate;
 mod tree;
 mod validate;

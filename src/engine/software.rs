@@ -129,14 +129,14 @@ fn nvidia(chip: &str, gpus: usize, options: EmuOptions) -> Emulated {
 }
 
 /// What compiles often executed code of software GPUs for this machine.
-#[cfg(all(target_os = "linux", feature = "cpu"))]
+#[cfg(all(target_os = "linux", feature = "cpu", any(feature = "amd", feature = "nv")))]
 #[must_use]
 pub fn translation() -> crate::emu::translate::Translation {
     super::translate::translation()
 }
 
 /// What compiles often executed code of software GPUs: nothing in a build without the CPU's back ends.
-#[cfg(all(target_os = "linux", not(feature = "cpu")))]
+#[cfg(all(target_os = "linux", not(feature = "cpu"), any(feature = "amd", feature = "nv")))]
 #[must_use]
 pub fn translation() -> crate::emu::translate::Translation {
     Default::default()

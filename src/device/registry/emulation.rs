@@ -1,5 +1,8 @@
 //! What a session asks of software GPUs.
 
+/// Why a software GPU cannot be opened where no emulator was registered: the feature `emu` of `doorbell` brings them.
+pub const NOT_BUILT_IN: &str = "this build has no software GPUs, which `--features emu` adds";
+
 /// How software GPUs run kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmuMode {

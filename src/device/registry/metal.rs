@@ -1,7 +1,6 @@
 //! Apple's GPUs in the registry: the system's framework or a software one, and the rows of a listing.
 
-use super::software::NOT_BUILT_IN;
-use super::{DeviceListing, Registry, SOFTWARE_TIMEOUT, row};
+use super::{DeviceListing, NOT_BUILT_IN, Registry, SOFTWARE_TIMEOUT, row};
 use crate::metal::objc::Objc;
 use crate::metal::{self, MetalDevice, MetalOptions, Selector};
 use crate::{Device, DeviceError};

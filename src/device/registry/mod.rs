@@ -15,14 +15,14 @@ mod nv;
 #[cfg(any(feature = "amd", feature = "nv"))]
 mod software;
 
-pub use emulation::{EmuMode, EmuOptions};
+pub use emulation::{EmuMode, EmuOptions, NOT_BUILT_IN};
 #[cfg(feature = "metal")]
 pub use metal::{EmulateMetal, TapMessages};
 #[cfg(any(feature = "amd", feature = "nv"))]
 pub(crate) use name::software_index;
 pub use name::{DeviceName, computing_kinds};
 #[cfg(any(feature = "amd", feature = "nv"))]
-pub use software::{CARDS as SOFTWARE_CARDS, NOT_BUILT_IN};
+pub use software::CARDS as SOFTWARE_CARDS;
 
 #[cfg(feature = "amd")]
 use crate::amd::{AmdDevice, AmdOptions};

@@ -1,7 +1,7 @@
 //! NVIDIA's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
-use super::software::{CARDS, NOT_BUILT_IN};
-use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
+use super::software::CARDS;
+use super::{DeviceListing, DeviceOptions, NOT_BUILT_IN, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::nv::{self, NvOptions};
 use std::sync::{Arc, PoisonError};

@@ -7,9 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// Cards of a machine.
 pub const CARDS: usize = 4;
 
-/// Why a software GPU cannot be opened where no emulator was registered: the feature `emu` of `doorbell` brings them.
-pub const NOT_BUILT_IN: &str = "this build has no software GPUs, which `--features emu` adds";
-
 /// A machine whose devices are open.
 #[derive(Debug)]
 struct Machine<D> {

@@ -13,6 +13,7 @@
 pub mod amdgpu;
 #[cfg(feature = "nv")]
 pub mod sass;
+#[cfg(any(feature = "amd", feature = "nv"))]
 pub mod translate;
 
 #[cfg(doctest)]
