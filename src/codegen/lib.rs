@@ -20,6 +20,7 @@
 //! In: a kernel graph (see `uop`), whose root is a `Sink` of `Store(Index(Param, i[, gate]), value, ranges...)`, and a
 //! [`Target`]. Out: a [`Program`]. Depends on `uop` only.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 #![warn(unreachable_pub)]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
@@ -96,7 +97,12 @@ pub enum CodegenError {
     NoLanes(String),
     /// A given opt does not fit the kernel or the target.
     #[error("opt {opt} does not apply: {why}")]
-    Opt { opt: Opt, why: String },
+    Opt {
+        /// The opt that was refused.
+        opt: Opt,
+        /// The property of the axis or the target that it does not fit.
+        why: String,
+    },
     /// The kernel does not fit the target's grid.
     #[error("launch: {0}")]
     Launch(String),

@@ -113,11 +113,15 @@ pub fn alignment(index: &UOp) -> u32 {
 /// One buffer argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamInfo {
+    /// Its number in the kernel graph, [`doorbell_uop::Arg::Param`].
     pub slot: u32,
+    /// Type of one element.
     pub dtype: doorbell_uop::DType,
     /// Number of elements.
     pub len: usize,
+    /// Whether the kernel loads from it.
     pub read: bool,
+    /// Whether the kernel stores to it.
     pub written: bool,
 }
 
@@ -126,6 +130,7 @@ pub struct ParamInfo {
 pub struct TensorInfo {
     /// Index into `Program::params`.
     pub param: usize,
+    /// The buffer as a matrix, and the size of its tiles.
     pub tensor: doorbell_uop::Tensor2,
 }
 
@@ -147,6 +152,7 @@ pub struct Program {
     pub name: String,
     /// Name with colours for a terminal (by axis kind).
     pub display_name: String,
+    /// The list in execution order; empty for a user's kernel in text.
     pub uops: Vec<UOp>,
     /// Buffer arguments in slot order: args[0..params.len()].
     pub params: Vec<ParamInfo>,
@@ -157,11 +163,13 @@ pub struct Program {
     pub tensors: Vec<TensorInfo>,
     /// Number of chunks of the Thread axis; each call of the kernel runs chunk `tid`. 1: not split.
     pub threads: u32,
-    /// Workgroups, and threads of a workgroup, along x, y, z (GPU targets; 1 on the CPU).
+    /// Workgroups along x, y, z (GPU targets; 1 on the CPU).
     pub global: [u32; 3],
+    /// Threads of a workgroup along x, y, z (GPU targets; 1 on the CPU).
     pub local: [u32; 3],
     /// Scratch bytes a workgroup needs.
     pub local_bytes: usize,
+    /// What one launch costs.
     pub estimates: Estimates,
     /// The opts that were applied, as text.
     pub opts: Vec<String>,

@@ -119,18 +119,21 @@ const fn wgmma(name: &'static str, a: Scalar, columns: u16) -> WmmaArg {
     WmmaArg { name, m: 64, n: columns, k, a, acc, lanes: 128, a_spread, b_spread, c_spread, from_memory: true }
 }
 
+/// gfx11 (RDNA3): WMMA of f16, bf16 and bytes.
 pub const RDNA3: &[WmmaArg] = &[
     rdna3("v_wmma_f32_16x16x16_f16", Scalar::F16),
     rdna3("v_wmma_f32_16x16x16_bf16", Scalar::BF16),
     rdna3("v_wmma_i32_16x16x16_iu8", Scalar::I8),
     rdna3("v_wmma_i32_16x16x16_iu8", Scalar::U8),
 ];
+/// gfx12 (RDNA4): WMMA of f16, bf16 and bytes.
 pub const RDNA4: &[WmmaArg] = &[
     rdna4("v_wmma_f32_16x16x16_f16", Scalar::F16),
     rdna4("v_wmma_f32_16x16x16_bf16", Scalar::BF16),
     rdna4("v_wmma_i32_16x16x16_iu8", Scalar::I8),
     rdna4("v_wmma_i32_16x16x16_iu8", Scalar::U8),
 ];
+/// gfx942 (CDNA3): MFMA of f16, bf16 and signed bytes.
 pub const CDNA3: &[WmmaArg] = &[
     cdna3("v_mfma_f32_16x16x16_f16", Scalar::F16, 16),
     cdna3("v_mfma_f32_16x16x16_bf16", Scalar::BF16, 16),
@@ -143,7 +146,9 @@ const MMA_U8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", S
 const MMA_E4M3: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", Scalar::F8E4M3);
 const MMA_E5M2: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32", Scalar::F8E5M2);
 const MMA_TF32: WmmaArg = mma("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", Scalar::F32);
+/// sm_80 and later: `mma.sync` of f16, bf16, bytes and tf32.
 pub const SM80: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_TF32];
+/// sm_89 and later: as [`SM80`], and fp8.
 pub const SM89: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_E4M3, MMA_E5M2, MMA_TF32];
 /// The units of single warps come first: they do not need PIPE.
 pub const SM90A: &[WmmaArg] = &[

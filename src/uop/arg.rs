@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 /// A constant. Floats compare by bits, so NaN equals itself and -0.0 differs from 0.0.
 #[derive(Copy, Clone)]
 pub enum ConstVal {
+    /// A value of dtype bool.
     Bool(bool),
     /// Any integer type; the value is in the dtype's range.
     Int(i128),
@@ -25,6 +26,7 @@ impl ConstVal {
             ConstVal::Float(f) => (2, f.to_bits() as i128),
         }
     }
+    /// The value as an integer (false is 0, true is 1); `None` for a float.
     pub fn as_int(self) -> Option<i128> {
         match self {
             ConstVal::Int(i) => Some(i),
@@ -40,12 +42,14 @@ impl ConstVal {
             ConstVal::Float(f) => f,
         }
     }
+    /// Whether it is 0, 0.0, -0.0 or false.
     pub fn is_zero(self) -> bool {
         match self {
             ConstVal::Float(f) => f == 0.0,
             v => v.key().1 == 0,
         }
     }
+    /// Whether it is 1, 1.0 or true.
     pub fn is_one(self) -> bool {
         match self {
             ConstVal::Float(f) => f == 1.0,
@@ -152,16 +156,22 @@ impl AxisKind {
 /// Identity of a range: `id` numbers the axis in its kernel, `sub` the ranges that opts split from it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RangeArg {
+    /// Number of the axis in its kernel.
     pub id: u32,
+    /// 0: the axis as it was made; other numbers: ranges that a pass made from it.
     pub sub: u32,
+    /// What the loop is for.
     pub kind: AxisKind,
 }
 
 /// The memory of a `Buffer` node. Equality is identity of `id`. The engine puts the device memory into `memory` when it
 /// is first needed; it is freed with the last handle on the node.
 pub struct BufferRef {
+    /// Unique in the process.
     pub id: u64,
+    /// Number of elements; the `Buffer` node has their type.
     pub len: usize,
+    /// Name of the device that the memory is on, e.g. `CPU`.
     pub device: Arc<str>,
     /// A single Tensor owns this memory, so it may be assigned to in place. Memory that holds the value of an
     /// expression is not owned: every Tensor built from the same expression shares it.
@@ -219,6 +229,7 @@ pub struct KernelInfo {
 /// An attention, and what a [`Op::Fused`] is of it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
+    /// Which value or gradient of the attention is computed.
     pub part: AttentionPart,
     /// A query does not see the keys after it.
     pub causal: bool,
@@ -227,12 +238,15 @@ pub struct Attention {
 /// A part of an attention.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AttentionPart {
+    /// Of each query, the sum of the values, weighted by the softmax of its scores.
     Result,
     /// Of each query, the logarithm to base 2 of the sum of `e^score` over the keys.
     LogSum,
-    /// Gradients of the queries, the keys and the values.
+    /// Gradient of the queries.
     QueryGradient,
+    /// Gradient of the keys.
     KeyGradient,
+    /// Gradient of the values.
     ValueGradient,
 }
 
@@ -259,8 +273,11 @@ impl AttentionPart {
 pub struct WmmaArg {
     /// The vendor's name of the instruction.
     pub name: &'static str,
+    /// Rows of operand a and of the accumulator.
     pub m: u16,
+    /// Columns of operand b and of the accumulator.
     pub n: u16,
+    /// Reduction steps: columns of a, rows of b.
     pub k: u16,
     /// Type of both operands.
     pub a: Scalar,
@@ -306,8 +323,9 @@ pub struct TileArg {
 }
 
 impl TileArg {
-    /// Bytes of a row, and of a piece.
+    /// Bytes of a row.
     pub const ROW_BYTES: i64 = 128;
+    /// Bytes of a piece, which a swizzle moves as a whole.
     pub const PIECE_BYTES: i64 = 16;
 
     /// Elements of a row.
@@ -349,6 +367,7 @@ pub struct Tensor2 {
 /// A TMA tile that is copied to workgroup memory in one operation, with the row layout of [`TileArg`].
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TmaArg {
+    /// The buffer that is read, as a matrix, and the size of the tile.
     pub tensor: Tensor2,
     /// For the first tile of a group, the bytes of all its tiles; 0 for the others.
     pub expects: u32,
@@ -358,7 +377,9 @@ pub struct TmaArg {
 /// numbers. If a lane bit occurs in neither coordinate, the lanes that differ in it hold the same elements.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Spread {
+    /// Bits of the row's number, lowest first.
     pub row: &'static [TileBit],
+    /// Bits of the column's number, lowest first.
     pub col: &'static [TileBit],
 }
 
@@ -395,9 +416,11 @@ impl Spread {
 pub struct Axes(Box<[u16]>);
 
 impl Axes {
+    /// No axes.
     pub fn new() -> Axes {
         Axes::default()
     }
+    /// These axes, in this order.
     pub fn from_slice(axes: &[u16]) -> Axes {
         Axes(axes.into())
     }
@@ -456,9 +479,12 @@ impl fmt::Display for Name {
 // Every node contains an Arg.
 const _: () = assert!(size_of::<Arg>() <= 32);
 
+/// What a node needs besides op, dtype and sources. Each [`Op`] says which of these it has.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Arg {
+    /// No argument.
     None,
+    /// Value of a Const, in all lanes.
     Const(ConstVal),
     /// Name, smallest and largest value (inclusive).
     Var(Name, i64, i64),
@@ -466,20 +492,35 @@ pub enum Arg {
     Param(u32, usize),
     /// Number of the scratch area in its kernel; number of elements.
     Local(u32, usize),
+    /// Memory of a Buffer.
     Buffer(BufArg),
+    /// Numbers and kind of a Range.
     Range(RangeArg),
+    /// Numbers of a Permute, Flip, Gep, Shard or Part: axes, lanes or devices, as the op says.
     Axes(Axes),
+    /// The op of a reduction, and its axes. A Reduce in a kernel and a VReduce have no axes; a WaveReduce has its
+    /// number of threads there.
     Reduce(Op, Axes),
+    /// Name of the device that a Copy goes to.
     Device(Arc<str>),
+    /// Name of a Special; the message of a faulty node ([`super::UOp::fault`]).
     Str(Arc<str>),
+    /// What a Sink says about its kernel.
     Kernel(Arc<KernelInfo>),
+    /// Of a Store: 0, or 1 if a CopyTile does the same copy. Of a Barrier: the number of newest groups of copies that
+    /// it does not wait for.
     Stage(u32),
+    /// The instruction of a matrix unit.
     Wmma(Arc<WmmaArg>),
     /// Whether lanes take columns of data stored in rows.
     Transposed(bool),
+    /// Layout of the tile of a LoadMatrix for a unit that reads workgroup memory.
     Tile(Arc<TileArg>),
+    /// What a CopyTile copies.
     Tma(Arc<TmaArg>),
+    /// Which attention, and which part of it, a Fused is.
     Attention(Attention),
+    /// Code and result of a user's kernel.
     Custom(Arc<super::CustomArg>),
 }
 

@@ -6,14 +6,18 @@ use super::{Arg, ConstVal, DType, Op, Scalar, UOp};
 /// Smallest and largest value, inclusive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bounds {
+    /// Smallest value.
     pub min: i128,
+    /// Largest value.
     pub max: i128,
 }
 
 impl Bounds {
+    /// From `min` to `max`, both included.
     pub const fn new(min: i128, max: i128) -> Bounds {
         Bounds { min, max }
     }
+    /// Everything that a value of this type may be, as [`Scalar::int_range`] says.
     pub const fn full(dtype: DType) -> Bounds {
         let (min, max) = dtype.scalar.int_range();
         Bounds { min, max }

@@ -19,6 +19,7 @@ impl UOp {
     pub fn int(i: i64) -> UOp {
         intern::index_constant(i)
     }
+    /// Constant of type bool.
     pub fn bool(b: bool) -> UOp {
         UOp::constant(DType::BOOL, b)
     }
@@ -73,14 +74,17 @@ impl UOp {
         };
         UOp::new(op, dt, src, Arg::None)
     }
+    /// `op(self, o)` for an op of two sources; dtype and faults as of [`UOp::alu`].
     #[track_caller]
     pub fn binary(&self, op: Op, o: &UOp) -> UOp {
         UOp::alu(op, [self.clone(), o.clone()])
     }
+    /// The value converted to `dtype`, which has as many lanes; `self` if it has that type.
     pub fn cast(&self, dtype: impl Into<DType>) -> UOp {
         let dtype = dtype.into();
         if dtype == self.dtype() { self.clone() } else { UOp::new(Op::Cast, dtype, [self.clone()], Arg::None) }
     }
+    /// The same bits as a value of `dtype`, which has the same size and lanes; `self` if it has that type.
     pub fn bitcast(&self, dtype: impl Into<DType>) -> UOp {
         let dtype = dtype.into();
         if dtype == self.dtype() { self.clone() } else { UOp::new(Op::Bitcast, dtype, [self.clone()], Arg::None) }
@@ -112,15 +116,19 @@ impl UOp {
     pub fn select(&self, a: &UOp, b: &UOp) -> UOp {
         UOp::alu(Op::Where, [self.clone(), a.clone(), b.clone()])
     }
+    /// `self < o`, as bool.
     pub fn lt(&self, o: &UOp) -> UOp {
         self.binary(Op::CmpLt, o)
     }
+    /// `self >= o`, as bool. It is the negation of `<`, so it is true where one of them is NaN.
     pub fn ge(&self, o: &UOp) -> UOp {
         self.lt(o).not()
     }
+    /// `self != o`, as bool.
     pub fn ne(&self, o: &UOp) -> UOp {
         self.binary(Op::CmpNe, o)
     }
+    /// `self == o`, as bool.
     pub fn equal(&self, o: &UOp) -> UOp {
         self.binary(Op::CmpEq, o)
     }
@@ -128,18 +136,23 @@ impl UOp {
     pub fn not(&self) -> UOp {
         self.ne(&self.const_like(true))
     }
+    /// Bitwise and of integers, logical and of bools.
     pub fn and(&self, o: &UOp) -> UOp {
         self.binary(Op::And, o)
     }
+    /// Bitwise or of integers, logical or of bools.
     pub fn or(&self, o: &UOp) -> UOp {
         self.binary(Op::Or, o)
     }
+    /// The larger of both; of floats, NaN wins.
     pub fn max(&self, o: &UOp) -> UOp {
         self.binary(Op::Max, o)
     }
+    /// Quotient of integers, rounded down.
     pub fn floordiv(&self, o: &UOp) -> UOp {
         self.binary(Op::FloorDiv, o)
     }
+    /// Remainder of integers, with the divisor's sign.
     pub fn floormod(&self, o: &UOp) -> UOp {
         self.binary(Op::FloorMod, o)
     }
@@ -190,9 +203,11 @@ impl UOp {
     pub fn reduce_axes(&self, op: Op, axes: &[usize]) -> UOp {
         UOp::new(Op::Reduce, self.dtype(), [self.clone()], Arg::Reduce(op, axes.iter().map(|a| *a as u16).collect()))
     }
+    /// Root of a graph: a kernel's stores, or the values to compute.
     pub fn sink(src: impl IntoIterator<Item = UOp>) -> UOp {
         UOp::new(Op::Sink, DType::VOID, src.into_iter().collect::<Srcs>(), Arg::None)
     }
+    /// This value, once `deps` are done.
     pub fn after(&self, deps: &[UOp]) -> UOp {
         let src: Srcs = std::iter::once(self.clone()).chain(deps.iter().cloned()).collect();
         UOp::new(Op::After, self.dtype(), src, Arg::None)
@@ -221,9 +236,11 @@ impl UOp {
         let src: Srcs = std::iter::once(self.clone()).chain(sizes).collect();
         UOp::new(op, self.dtype(), src, Arg::None)
     }
+    /// Tensor-level: output axis k is axis `axes[k]` of this value.
     pub fn permute(&self, axes: &[usize]) -> UOp {
         UOp::new(Op::Permute, self.dtype(), [self.clone()], Arg::Axes(axes.iter().map(|a| *a as u16).collect()))
     }
+    /// Tensor-level: this value with these axes reversed.
     pub fn flip(&self, axes: &[usize]) -> UOp {
         UOp::new(Op::Flip, self.dtype(), [self.clone()], Arg::Axes(axes.iter().map(|a| *a as u16).collect()))
     }
@@ -239,21 +256,26 @@ impl UOp {
             _ => None,
         }
     }
+    /// The value of an integer or bool constant, if it fits an i64.
     pub fn as_int(&self) -> Option<i64> {
         self.as_const().and_then(ConstVal::as_int).and_then(|i| i64::try_from(i).ok())
     }
+    /// Numbers and kind, if this is a Range.
     pub fn range_arg(&self) -> Option<RangeArg> {
         match self.arg() {
             Arg::Range(r) => Some(*r),
             _ => None,
         }
     }
+    /// The numbers in [`Arg::Axes`] or [`Arg::Reduce`]: axes, lanes or threads, as the op says. Empty for other
+    /// arguments.
     pub fn axes(&self) -> &[u16] {
         match self.arg() {
             Arg::Axes(a) | Arg::Reduce(_, a) => a,
             _ => &[],
         }
     }
+    /// The op of a Reduce, VReduce or WaveReduce.
     pub fn reduce_op(&self) -> Option<Op> {
         match self.arg() {
             Arg::Reduce(op, _) => Some(*op),

@@ -10,10 +10,13 @@ use std::sync::Arc;
 pub struct CustomArg {
     /// Its name in messages; of a kernel in text: the entry.
     pub name: Name,
-    /// Type and sizes of the result.
+    /// Type of the result.
     pub dtype: DType,
+    /// Sizes of the result; none for a scalar.
     pub shape: Vec<Dim>,
+    /// What is run.
     pub code: CustomCode,
+    /// How a gradient goes through it; `None`: asking for one is an error.
     pub gradient: Option<CustomGradient>,
 }
 
@@ -29,9 +32,11 @@ pub enum CustomCode {
 /// A kernel in a device's assembly language, and how it is launched.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CustomText {
+    /// The text that the back end assembles; its entry is the kernel's name.
     pub text: Arc<str>,
-    /// Workgroups, and threads of a workgroup, along x, y and z.
+    /// Workgroups along x, y and z.
     pub global: [u32; 3],
+    /// Threads of a workgroup along x, y and z.
     pub local: [u32; 3],
     /// Workgroup memory to ask for, beside what the text itself declares.
     pub shared_bytes: u32,

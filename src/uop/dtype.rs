@@ -10,17 +10,29 @@ use std::fmt;
 /// The type of one lane.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Scalar {
+    /// No value: the type of a Store, a Sink and other nodes with only an effect.
     Void,
+    /// True or false, one byte in memory.
     Bool,
+    /// Integer that takes the type of the other operand; also the type of indices. Its range is that of i64.
     WeakInt,
+    /// Signed 8-bit integer.
     I8,
+    /// Unsigned 8-bit integer.
     U8,
+    /// Signed 16-bit integer.
     I16,
+    /// Unsigned 16-bit integer.
     U16,
+    /// Signed 32-bit integer.
     I32,
+    /// Unsigned 32-bit integer.
     U32,
+    /// Signed 64-bit integer.
     I64,
+    /// Unsigned 64-bit integer.
     U64,
+    /// Float that takes the type of the other operand.
     WeakFloat,
     /// fp8, 4 exponent bits, 3 mantissa bits, no infinity (OCP E4M3FN).
     F8E4M3,
@@ -30,9 +42,13 @@ pub enum Scalar {
     F8E4M3Fnuz,
     /// fp8, 5 exponent bits, bias 16, no infinity, no negative zero, one NaN (E5M2FNUZ).
     F8E5M2Fnuz,
+    /// 16-bit float, 5 exponent bits, 10 mantissa bits (IEEE binary16).
     F16,
+    /// 16-bit float, 8 exponent bits as f32, 7 mantissa bits (bfloat16).
     BF16,
+    /// 32-bit float (IEEE binary32).
     F32,
+    /// 64-bit float (IEEE binary64).
     F64,
 }
 
@@ -50,8 +66,11 @@ pub enum AddrSpace {
 /// Type of a value: scalar type, lane count (1 = scalar), and for an address the space it points into.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DType {
+    /// Type of one lane; of an address, that of the elements it points at.
     pub scalar: Scalar,
+    /// Number of lanes; 1: a scalar.
     pub lanes: u16,
+    /// The memory that an address points into; `None`: no address but a value.
     pub space: Option<AddrSpace>,
 }
 
@@ -81,21 +100,27 @@ impl Scalar {
             I64 | U64 | F64 => 8,
         }
     }
+    /// Whether it is a float: fp8, f16, bf16, f32, f64 or weak.
     pub const fn is_float(self) -> bool {
         matches!(self, WeakFloat | F16 | BF16 | F32 | F64) || self.is_fp8()
     }
+    /// Whether it is an integer, the weak one included; bool is none.
     pub const fn is_int(self) -> bool {
         matches!(self, WeakInt | I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64)
     }
+    /// Whether it has negative values: signed and weak integers, and floats.
     pub const fn is_signed(self) -> bool {
         matches!(self, WeakInt | I8 | I16 | I32 | I64) || self.is_float()
     }
+    /// Whether it is an unsigned integer; bool is none.
     pub const fn is_unsigned(self) -> bool {
         matches!(self, U8 | U16 | U32 | U64)
     }
+    /// Whether it is one of the types of Python-like constants.
     pub const fn is_weak(self) -> bool {
         matches!(self, WeakInt | WeakFloat)
     }
+    /// Whether it is one of the four 8-bit floats.
     pub const fn is_fp8(self) -> bool {
         matches!(self, F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz)
     }
@@ -268,23 +293,40 @@ impl Scalar {
 }
 
 impl DType {
+    /// Type of nodes without a value.
     pub const VOID: DType = DType::of(Void);
+    /// One bool.
     pub const BOOL: DType = DType::of(Bool);
+    /// One WeakInt: the type of indices, sizes and loop counters.
     pub const INDEX: DType = DType::of(WeakInt);
+    /// One WeakFloat.
     pub const WEAK_FLOAT: DType = DType::of(WeakFloat);
+    /// One i8.
     pub const I8: DType = DType::of(I8);
+    /// One u8.
     pub const U8: DType = DType::of(U8);
+    /// One i16.
     pub const I16: DType = DType::of(I16);
+    /// One u16.
     pub const U16: DType = DType::of(U16);
+    /// One i32.
     pub const I32: DType = DType::of(I32);
+    /// One u32.
     pub const U32: DType = DType::of(U32);
+    /// One i64.
     pub const I64: DType = DType::of(I64);
+    /// One u64.
     pub const U64: DType = DType::of(U64);
+    /// One f16.
     pub const F16: DType = DType::of(F16);
+    /// One bf16.
     pub const BF16: DType = DType::of(BF16);
+    /// One f32.
     pub const F32: DType = DType::of(F32);
+    /// One f64.
     pub const F64: DType = DType::of(F64);
 
+    /// One lane of this scalar type, not an address.
     pub const fn of(scalar: Scalar) -> DType {
         DType { scalar, lanes: 1, space: None }
     }
@@ -304,15 +346,19 @@ impl DType {
     pub const fn pointee(self) -> DType {
         DType { space: None, ..self }
     }
+    /// The same lanes and space with another scalar type.
     pub const fn with_scalar(self, scalar: Scalar) -> DType {
         DType { scalar, ..self }
     }
+    /// Whether it is a float value (any number of lanes); an address is none.
     pub const fn is_float(self) -> bool {
         self.scalar.is_float() && self.space.is_none()
     }
+    /// Whether it is an integer value (any number of lanes); an address is none.
     pub const fn is_int(self) -> bool {
         self.scalar.is_int() && self.space.is_none()
     }
+    /// Whether it is a bool value (any number of lanes); an address is none.
     pub const fn is_bool(self) -> bool {
         matches!(self.scalar, Bool) && self.space.is_none()
     }

@@ -12,6 +12,7 @@
 //!   one kernel graph.
 //! * **linear program** (`codegen` → `isa`): a list of nodes in execution order; see `codegen::program`.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 #![warn(unreachable_pub)]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 

@@ -21,9 +21,11 @@ pub struct Match<'a> {
 }
 
 impl Match<'_> {
+    /// The node that the whole pattern matched.
     pub fn root(&self) -> &UOp {
         self.root
     }
+    /// The node captured by this name; `None` if the pattern lacks the name.
     pub fn get(&self, name: &str) -> Option<&UOp> {
         self.names.iter().position(|n| *n == name).and_then(|k| self.caps[k])
     }

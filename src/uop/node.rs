@@ -15,10 +15,12 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+/// Sources of a node; up to three are stored inline.
 pub type Srcs = SmallVec<[UOp; 3]>;
 
 /// Anything that lists sources: arrays, Vecs, `Srcs`.
 pub trait IntoSrcs {
+    /// The sources, in their order.
     fn into_srcs(self) -> Srcs;
 }
 impl<const N: usize> IntoSrcs for [UOp; N] {
@@ -82,7 +84,9 @@ pub(super) struct Value {
 /// The method that a user called for a value, and the line of the call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Made {
+    /// Name of the method.
     pub op: &'static str,
+    /// Where it was called.
     pub at: &'static Location<'static>,
 }
 
@@ -135,8 +139,9 @@ impl BuildHasher for NodeHasher {
         NodeHasher::default()
     }
 }
-/// Maps and sets keyed by nodes.
+/// Maps keyed by nodes.
 pub type UMap<V> = hashbrown::HashMap<UOp, V, NodeHasher>;
+/// Sets of nodes.
 pub type USet = hashbrown::HashSet<UOp, NodeHasher>;
 
 impl UOp {
@@ -150,18 +155,23 @@ impl UOp {
         intern::intern(op, dtype, src.into_srcs(), arg, tag)
     }
 
+    /// Its operation.
     pub fn op(&self) -> Op {
         self.0.op
     }
+    /// Type of its value; Void if it has only an effect.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
+    /// Its sources, in the order that the op documents.
     pub fn src(&self) -> &[UOp] {
         &self.0.src
     }
+    /// Its argument, of the form that the op documents.
     pub fn arg(&self) -> &Arg {
         &self.0.arg
     }
+    /// What makes it distinct from otherwise equal nodes; mostly `None`.
     pub fn tag(&self) -> Option<u32> {
         self.0.tag
     }
@@ -184,9 +194,11 @@ impl UOp {
     pub fn bounds(&self) -> Bounds {
         self.0.bounds.of(self.0.dtype)
     }
+    /// Smallest value, as in [`UOp::bounds`].
     pub fn vmin(&self) -> i128 {
         self.bounds().min
     }
+    /// Largest value, as in [`UOp::bounds`].
     pub fn vmax(&self) -> i128 {
         self.bounds().max
     }
@@ -199,12 +211,15 @@ impl UOp {
             UOp::tagged(self.op(), self.dtype(), src, self.arg().clone(), self.tag())
         }
     }
+    /// The same node with another argument.
     pub fn with_arg(&self, arg: Arg) -> UOp {
         UOp::tagged(self.op(), self.dtype(), self.0.src.clone(), arg, self.tag())
     }
+    /// The same node with another dtype.
     pub fn with_dtype(&self, dtype: DType) -> UOp {
         UOp::tagged(self.op(), dtype, self.0.src.clone(), self.arg().clone(), self.tag())
     }
+    /// The same node with another tag.
     pub fn with_tag(&self, tag: Option<u32>) -> UOp {
         UOp::tagged(self.op(), self.dtype(), self.0.src.clone(), self.arg().clone(), tag)
     }

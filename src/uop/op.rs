@@ -145,21 +145,35 @@ pub enum Op {
     Wmma,
 
     // --- elementwise, unary ---
+    /// `(x)`: x in the node's dtype, lane by lane. Integers wrap, floats round; a float becomes an integer by
+    /// truncation, and a bool that says whether it is not zero.
     Cast,
+    /// `(x)`: the bits of x as the node's dtype, which has the same size and lanes.
     Bitcast,
+    /// `(x)`: -x; integers wrap.
     Neg,
+    /// `(x)`: 1 / x of floats.
     Recip,
+    /// `(x)`: square root of floats.
     Sqrt,
+    /// `(x)`: 2^x of floats.
     Exp2,
+    /// `(x)`: logarithm to base 2 of floats.
     Log2,
+    /// `(x)`: sine of floats; x is in radians.
     Sin,
     /// Round toward zero (floats).
     Trunc,
     // --- binary ---
+    /// `(a, b)`: a + b; integers wrap, of bools: or.
     Add,
+    /// `(a, b)`: a - b; integers wrap, of bools: xor.
     Sub,
+    /// `(a, b)`: a · b; integers wrap, of bools: and.
     Mul,
+    /// `(a, b)`: a / b of floats.
     FDiv,
+    /// `(a, b)`: the larger one; of floats NaN wins (unless `fast_math`), of bools: or.
     Max,
     /// Integer division rounding toward zero (C).
     CDiv,
@@ -169,18 +183,26 @@ pub enum Op {
     FloorDiv,
     /// Remainder with the sign of the divisor.
     FloorMod,
+    /// `(a, b)`: a^b; integers wrap, and with a negative exponent a^b is rounded toward zero.
     Pow,
     /// `(x, n)`: x · 2^n of floats, rounded once; n is integral. Used by late decompositions if the target has it
     /// (`Target::ldexp`).
     Ldexp,
+    /// `(a, b)`: a shifted left by b bits (integers), wrapped; 0 if b is the width or more.
     Shl,
     /// Arithmetic for signed types, logical for unsigned.
     Shr,
+    /// `(a, b)`: bitwise and of integers, logical and of bools.
     And,
+    /// `(a, b)`: bitwise or of integers, logical or of bools.
     Or,
+    /// `(a, b)`: bitwise exclusive or of integers, logical of bools.
     Xor,
+    /// `(a, b)` → bool: a < b; false if one is NaN.
     CmpLt,
+    /// `(a, b)` → bool: a differs from b; true if one is NaN.
     CmpNe,
+    /// `(a, b)` → bool: a equals b; false if one is NaN.
     CmpEq,
     /// `(counter: u64, key: u64)` → u64: threefry2x32-20, low words first.
     Threefry,
@@ -192,14 +214,17 @@ pub enum Op {
 }
 
 impl Op {
+    /// Number of ops.
     pub const COUNT: usize = Op::MulAcc as usize + 1;
     /// Unary arithmetic (not Cast and Bitcast, which change the dtype).
     pub const fn is_unary(self) -> bool {
         matches!(self, Op::Neg | Op::Recip | Op::Sqrt | Op::Exp2 | Op::Log2 | Op::Sin | Op::Trunc)
     }
+    /// Arithmetic of two sources, with comparisons and Threefry.
     pub const fn is_binary(self) -> bool {
         (self as u8) >= (Op::Add as u8) && (self as u8) <= (Op::Threefry as u8)
     }
+    /// Where and MulAcc.
     pub const fn is_ternary(self) -> bool {
         matches!(self, Op::Where | Op::MulAcc)
     }
@@ -211,12 +236,15 @@ impl Op {
     pub const fn is_elementwise(self) -> bool {
         (self as u8) >= (Op::Cast as u8)
     }
+    /// Tensor-level movement ops: Reshape, Permute, Expand, Pad, Shrink, Flip.
     pub const fn is_movement(self) -> bool {
         (self as u8) >= (Op::Reshape as u8) && (self as u8) <= (Op::Flip as u8)
     }
+    /// CmpLt, CmpNe and CmpEq, whose result is bool.
     pub const fn is_comparison(self) -> bool {
         matches!(self, Op::CmpLt | Op::CmpNe | Op::CmpEq)
     }
+    /// Binary ops whose sources may be exchanged.
     pub const fn is_commutative(self) -> bool {
         matches!(self, Op::Add | Op::Mul | Op::Max | Op::And | Op::Or | Op::Xor | Op::CmpNe | Op::CmpEq)
     }

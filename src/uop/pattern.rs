@@ -64,10 +64,12 @@ impl Pat {
     pub fn constant(v: impl Into<ConstVal>) -> Pat {
         Pat::op(Op::Const).value(v)
     }
+    /// Captures the node by this name.
     pub fn named(mut self, name: &'static str) -> Pat {
         self.name = Some(name);
         self
     }
+    /// Only this constant, compared as [`Pat::constant`] says.
     pub fn value(mut self, v: impl Into<ConstVal>) -> Pat {
         self.value = Some(v.into());
         self
@@ -77,6 +79,7 @@ impl Pat {
         self.scalars = scalars.into();
         self
     }
+    /// Only this argument.
     pub fn arg(mut self, arg: Arg) -> Pat {
         self.arg = Some(arg);
         self
@@ -106,12 +109,15 @@ impl Pat {
         let pats = [self, o.into()];
         if op.is_commutative() { Pat::op(op).any_order(pats) } else { Pat::op(op).src(pats) }
     }
+    /// `op(self)`.
     pub fn unary(self, op: Op) -> Pat {
         Pat::op(op).src([self])
     }
+    /// `self < o`.
     pub fn lt(self, o: impl Into<Pat>) -> Pat {
         self.alu(Op::CmpLt, o)
     }
+    /// `self != o`, in any order.
     pub fn ne(self, o: impl Into<Pat>) -> Pat {
         self.alu(Op::CmpNe, o)
     }
@@ -120,12 +126,15 @@ impl Pat {
     pub fn not(self) -> Pat {
         self.ne(Pat::constant(true)).dtype(Scalar::Bool)
     }
+    /// The larger of `self` and `o`, in any order.
     pub fn max(self, o: impl Into<Pat>) -> Pat {
         self.alu(Op::Max, o)
     }
+    /// `if self { a } else { b }`
     pub fn select(self, a: impl Into<Pat>, b: impl Into<Pat>) -> Pat {
         Pat::op(Op::Where).src([self, a.into(), b.into()])
     }
+    /// A Cast of `self` to any type.
     pub fn cast(self) -> Pat {
         self.unary(Op::Cast)
     }

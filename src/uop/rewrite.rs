@@ -16,14 +16,26 @@ use super::{Arg, PatternMatcher, Srcs, UOp, checked};
 pub const DEFAULT_LIMIT: usize = 4_000_000;
 const REMEMBERED: usize = 8;
 
+/// Why a rewrite was given up.
 #[derive(thiserror::Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RewriteError {
+    /// The limit was reached, and rules still applied.
     #[error("rewrite did not end after {limit} rules; the last ones: {}", last.join(", "))]
-    Endless { limit: usize, last: Vec<&'static str> },
+    Endless {
+        /// How many rules may be applied.
+        limit: usize,
+        /// Names of the last rules applied, oldest first.
+        last: Vec<&'static str>,
+    },
     /// A node that does not belong into its stage, or a faulty one ([`UOp::fault`]).
     #[error("rule {rule} made a malformed node: {error}")]
-    Malformed { rule: &'static str, error: String },
+    Malformed {
+        /// Name of the rule that made the node.
+        rule: &'static str,
+        /// What is wrong with the node.
+        error: String,
+    },
 }
 
 /// The text of `Display`: what `?` out of `main` prints.

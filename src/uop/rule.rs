@@ -30,6 +30,7 @@ impl<C> Clone for Body<C> {
 
 /// A named rewrite. `C` is the context that the builder may read and write.
 pub struct Rule<C = ()> {
+    /// Its name in traces, lists and errors.
     pub name: &'static str,
     /// A one-line description, for lists.
     pub about: &'static str,
@@ -141,6 +142,7 @@ impl<C> Rule<C> {
 pub struct RuleInfo {
     /// The list that the rule belongs to.
     pub list: &'static str,
+    /// The rule's name.
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
@@ -201,6 +203,7 @@ impl<C> Clone for PatternMatcher<C> {
 }
 
 impl<C> PatternMatcher<C> {
+    /// The list of these rules, tried in this order.
     pub fn new(rules: impl IntoIterator<Item = Rule<C>>) -> PatternMatcher<C> {
         let rules: Vec<Rule<C>> = rules.into_iter().collect();
         let by_op = (0..Op::COUNT)
@@ -224,6 +227,7 @@ impl<C> PatternMatcher<C> {
     pub fn concat(&self, o: &PatternMatcher<C>) -> PatternMatcher<C> {
         PatternMatcher::new(self.rules.iter().chain(&o.rules).cloned())
     }
+    /// The rules, in the order in which they are tried.
     pub fn rules(&self) -> &[Rule<C>] {
         &self.rules
     }

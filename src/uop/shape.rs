@@ -9,12 +9,14 @@ use std::sync::Arc;
 /// Size of one axis.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Dim {
+    /// A known size.
     Int(i64),
     /// A WeakInt expression over variables; never a constant.
     Sym(UOp),
 }
 
 impl Dim {
+    /// The size if it is known; `None` if it is symbolic.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Dim::Int(i) => Some(*i),
@@ -35,6 +37,7 @@ impl Dim {
             Dim::Sym(u) => u.vmax().clamp(0, i64::MAX as i128) as i64,
         }
     }
+    /// Whether it is known to be `n`.
     pub fn is(&self, n: i64) -> bool {
         matches!(self, Dim::Int(i) if *i == n)
     }

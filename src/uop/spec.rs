@@ -34,13 +34,17 @@ impl Stage {
 /// How much is checked (`SPEC=0,1,2`).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum SpecLevel {
+    /// Nothing is checked.
     #[default]
     Off,
+    /// Graphs are checked where they go from stage to stage.
     Boundaries,
+    /// As `Boundaries`, and every node that a rewrite rule makes.
     Nodes,
 }
 
 impl SpecLevel {
+    /// The level of this number; above 2: as 2.
     pub const fn from_number(n: u32) -> SpecLevel {
         match n {
             0 => SpecLevel::Off,
@@ -50,10 +54,13 @@ impl SpecLevel {
     }
 }
 
+/// A node that may not be in a graph of its stage.
 #[derive(thiserror::Error, Clone, PartialEq, Eq)]
 #[error("{stage:?} graph: {rule}: {node}")]
 pub struct SpecError {
+    /// The stage of the graph.
     pub stage: Stage,
+    /// What is wrong with the node.
     pub rule: &'static str,
     /// The node with its sources, one line.
     pub node: String,

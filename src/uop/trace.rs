@@ -23,14 +23,18 @@ use std::fmt;
 /// One applied rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// Name of the rule.
     pub rule: &'static str,
+    /// The node it was applied to.
     pub before: UOp,
+    /// What it made of that node.
     pub after: UOp,
 }
 
 /// Steps in the order they were made. Keeps their nodes alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
+    /// The steps, first to last.
     pub steps: Vec<Step>,
 }
 

@@ -31,6 +31,7 @@ impl Drop for Order<'_> {
 }
 
 impl<'a> Order<'a> {
+    /// All nodes of the graph below `root`; `root` is the last one.
     pub fn of(root: &'a UOp) -> Order<'a> {
         Order::many(std::slice::from_ref(root), |_| true)
     }
@@ -77,12 +78,15 @@ impl<'a> Order<'a> {
         self.ends.push(self.edges.len() as u32);
         number
     }
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
+    /// Whether there are no nodes, which takes a walk without roots.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
+    /// The nodes; node k has the number k.
     pub fn nodes(&self) -> &[&'a UOp] {
         &self.nodes
     }
@@ -91,6 +95,7 @@ impl<'a> Order<'a> {
         let from = if k == 0 { 0 } else { self.ends[k - 1] };
         &self.edges[from as usize..self.ends[k] as usize]
     }
+    /// The number of `u`; `None` if it was not visited.
     pub fn number(&self, u: &UOp) -> Option<usize> {
         self.numbers.get(u).map(|n| n as usize)
     }

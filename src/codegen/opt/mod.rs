@@ -27,34 +27,95 @@ use std::str::FromStr;
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Opt {
     /// Output axis: this many adjacent copies of the code.
-    Upcast { axis: usize, amount: usize },
+    Upcast {
+        /// Number of the axis, an output loop.
+        axis: usize,
+        /// Copies, 2 to 32.
+        amount: usize,
+    },
     /// Reduction axis: this many copies of the code.
-    Unroll { axis: usize, amount: usize },
+    Unroll {
+        /// Number of the axis, a loop of a reduction.
+        axis: usize,
+        /// Copies, 2 to 64.
+        amount: usize,
+    },
     /// Output or reduction axis: this many vector lanes.
-    Vectorize { axis: usize, amount: usize },
+    Vectorize {
+        /// Number of the axis.
+        axis: usize,
+        /// Lanes, a power of two from 2 to 64.
+        amount: usize,
+    },
     /// Output axis: this many chunks, each run by one CPU thread.
-    Thread { axis: usize, amount: usize },
+    Thread {
+        /// Number of the axis, an output loop.
+        axis: usize,
+        /// Chunks, at least 2.
+        amount: usize,
+    },
     /// Output axis: this many threads of a workgroup (GPU targets).
-    Local { axis: usize, amount: usize },
+    Local {
+        /// Number of the axis, an output loop.
+        axis: usize,
+        /// Threads, at least 2; a divisor of the axis's size.
+        amount: usize,
+    },
     /// Reduction axis: shared by this many threads of a workgroup (GPU targets).
-    Group { axis: usize, amount: usize },
+    Group {
+        /// Number of the axis, a loop of a reduction.
+        axis: usize,
+        /// Threads, at least 2; a divisor of the axis's size.
+        amount: usize,
+    },
     /// Pads the axis to a multiple of this; the steps beyond the end are masked.
-    PadTo { axis: usize, amount: usize },
+    PadTo {
+        /// Number of the axis, whose size is known.
+        axis: usize,
+        /// The new size is the next multiple of this; at most four times the old size.
+        amount: usize,
+    },
     /// Exchanges two axes in the loop nest.
-    Swap { axis: usize, with: usize },
+    Swap {
+        /// Number of one axis.
+        axis: usize,
+        /// Number of the other, of the same kind.
+        with: usize,
+    },
     /// Splits a loop in two; the inner one has this many steps and becomes the innermost loop.
-    Tile { axis: usize, amount: usize },
+    Tile {
+        /// Number of the axis, a loop of the output or of a reduction.
+        axis: usize,
+        /// Steps of the inner loop, at least 2.
+        amount: usize,
+    },
     /// Copies what the loops inside this axis read of a buffer to scratch memory first, in the order in which they read
     /// it.
-    Stage { param: usize, axis: usize },
+    Stage {
+        /// Slot of the buffer.
+        param: usize,
+        /// Number of the axis: an output loop on a CPU, a loop of a reduction on a GPU.
+        axis: usize,
+    },
     /// Reduction axis: conditions on it that are known outside the reduction become its loop bounds.
-    Bound { axis: usize },
+    Bound {
+        /// Number of the axis (CPU targets).
+        axis: usize,
+    },
     /// Reduction loop on a GPU: what an iteration reads goes through workgroup memory, in this many buffers; while one
     /// is multiplied, the next ones are copied. After TC these are the tiles of both operands of the matrix unit.
-    Pipe { axis: usize, depth: usize },
+    Pipe {
+        /// Number of the axis, whose size is known.
+        axis: usize,
+        /// Buffers, 2 to 8; at least 3 for a unit that reads workgroup memory itself.
+        depth: usize,
+    },
     /// Uses a matrix unit, in the choice-th of the ways in which one of the target's units fits a sum of products. Axes
     /// are padded to its tile.
-    Tc { choice: usize },
+    Tc {
+        /// Which way, counted from 0.
+        choice: usize,
+    },
 }
 
 impl Opt {

@@ -15,8 +15,11 @@ const MAX_TERMS: usize = 64;
 /// `sum of coefficient * term + konst`; terms are distinct, coefficients not zero.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Linear {
+    /// Terms and their coefficients, in no particular order until [`Linear::build`] sorts them.
     pub terms: SmallVec<[(UOp, i128); 6]>,
+    /// The constant of the sum.
     pub konst: i128,
+    /// Type of the terms and of the sum.
     pub dtype: DType,
 }
 
@@ -25,9 +28,11 @@ fn int(u: &UOp) -> Option<i128> {
 }
 
 impl Linear {
+    /// The sum without terms: 0.
     pub fn zero(dtype: DType) -> Linear {
         Linear { terms: SmallVec::new(), konst: 0, dtype }
     }
+    /// The sum without terms that is `konst`.
     pub fn constant(dtype: DType, konst: i128) -> Linear {
         Linear { konst, ..Linear::zero(dtype) }
     }
@@ -85,6 +90,7 @@ impl Linear {
         self.konst = self.konst.checked_add(o.konst.checked_mul(coef)?)?;
         Some(())
     }
+    /// Smallest and largest value that the bounds of the terms allow, saturated to i128.
     pub fn bounds(&self) -> Bounds {
         let (mut lo, mut hi) = (self.konst, self.konst);
         for (t, c) in &self.terms {
@@ -139,7 +145,9 @@ pub(crate) fn gcd(a: i128, b: i128) -> i128 {
 /// Factors of a product, in structural order, and its integer coefficient.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Product {
+    /// The factors that are no constants, in structural order.
     pub factors: SmallVec<[UOp; 4]>,
+    /// The coefficient: constant factors, and common divisors of sums among the factors.
     pub coef: i128,
 }
 
@@ -196,6 +204,7 @@ impl Product {
         }
         Product { factors, coef: gcd(self.coef, o.coef) }
     }
+    /// The product as a node, its coefficient last.
     pub fn build(&self, dtype: DType) -> UOp {
         let product = self.factors.iter().cloned().reduce(|a, b| a.binary(Op::Mul, &b));
         match product {
