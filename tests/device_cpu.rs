@@ -6,8 +6,8 @@ use doorbell::device::cpu::{CpuDevice, CpuOptions};
 use doorbell::device::{
     Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, Memory, Patch, QueueKind, time_command,
 };
+use doorbell::hcq::error::SubmitError;
 use doorbell::hcq::memory::View;
-use doorbell::hcq::queue::SubmitError;
 use doorbell::hcq::signal::{SignalPool, Timeline, WaitBy, WaitError};
 use std::sync::Arc;
 use std::time::Duration;

@@ -113,6 +113,21 @@ fn addresses_of_data_are_those_of_the_image() {
 }
 
 #[test]
+fn more_shared_memory_than_a_chip_has_is_refused_at_the_sections_header() {
+    for made in ALL {
+        let witness = object::read::elf::ElfFile64::<object::Endianness>::parse(made.bytes).unwrap();
+        let index = witness.section_by_name(".nv.shared.k").unwrap().index().0;
+        let header = witness.elf_header().e_shoff.get(object::Endianness::Little) as usize + 64 * index;
+        let mut bytes = made.bytes.to_vec();
+        // sh_size
+        bytes[header + 32..header + 40].copy_from_slice(&(2u64 << 20).to_le_bytes());
+        let error = Cubin::parse(&bytes).unwrap_err();
+        let want = format!("ELF: section .nv.shared.k at offset {header:#x}: it is larger than any chip has");
+        assert_eq!(error.to_string(), want, "{}", made.file);
+    }
+}
+
+#[test]
 fn shared_memory_of_a_launch_follows_the_chips_rules() {
     for made in ALL {
         let cubin = Cubin::parse(made.bytes).unwrap();

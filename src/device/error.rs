@@ -1,9 +1,9 @@
 //! Errors of devices.
 
 use doorbell_hcq::bits::FieldOverflow;
+use doorbell_hcq::error::SubmitError;
 use doorbell_hcq::memory::MemError;
 use doorbell_hcq::packet::EmitError;
-use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
 

@@ -6,7 +6,7 @@
 
 use super::memory::add_wait;
 use super::{Command, DeviceError, Kernel, Memory, Stamp};
-use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::error::SubmitError;
 use doorbell_hcq::signal::{Backoff, Point, Report, Timeline};
 use std::any::Any;
 use std::collections::VecDeque;

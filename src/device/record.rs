@@ -2,7 +2,7 @@
 //! lists one after another, for work of several devices.
 
 use super::{Arg, Command, DeviceError, Patch, Recorded};
-use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::error::SubmitError;
 use doorbell_hcq::signal::Point;
 use std::fmt;
 

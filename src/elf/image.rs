@@ -30,6 +30,7 @@ pub enum Perm {
 pub struct Segment {
     /// Bytes from the image's start; both ends are multiples of the image's pages, and the segments tile the image.
     pub range: Range<usize>,
+    /// The rights that the loader gives these pages.
     pub perm: Perm,
 }
 

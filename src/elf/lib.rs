@@ -21,6 +21,7 @@
 //! Left out: big-endian and 32-bit files, shared objects and executables, thread-local storage, constructors
 //! (`.init_array`), indirect functions, unwinding tables (`.eh_frame` is not loaded), merging of string sections (they
 //! are loaded as they are).
+#![deny(missing_docs)]
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]

@@ -109,15 +109,20 @@ pub struct Relocation {
     pub section: Section,
     /// Bytes from the start of that section to the field.
     pub offset_bytes: u64,
+    /// How the field's value is computed, and the field's width.
     pub kind: RelocKind,
+    /// S of that computation.
     pub target: Target,
+    /// A of that computation, in bytes.
     pub addend: i64,
 }
 
 /// What a launch of a GPU's kernel needs in addition to its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuKernel {
+    /// Registers and memory: the contents of its descriptor.
     pub spec: KernelSpec,
+    /// Arguments of the kernarg segment, each with its place there.
     pub args: Vec<Arg>,
     /// Most work-items of a workgroup.
     pub max_workgroup: u32,
@@ -126,6 +131,7 @@ pub struct GpuKernel {
 /// One program as machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
+    /// The instruction set of `text`.
     pub machine: Machine,
     /// Code; loaded at a multiple of 64 bytes.
     pub text: Vec<u8>,
@@ -133,7 +139,9 @@ pub struct Object {
     pub rodata: Vec<u8>,
     /// Bytes of zeros in `.bss`.
     pub bss_len: u64,
+    /// Names that are defined here or needed from elsewhere; [`Target::Symbol`] is an index into them.
     pub symbols: Vec<Symbol>,
+    /// The fields of `text` and `rodata` that wait for an address.
     pub relocations: Vec<Relocation>,
     /// GPUs: the kernel that `text` is; its name is that of the first symbol.
     pub kernel: Option<GpuKernel>,

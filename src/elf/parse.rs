@@ -20,8 +20,11 @@ pub(crate) const MAX_NAME_BYTES: usize = 1 << 16;
 /// A section and the offset of its header in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSection<'a> {
+    /// From the section of section names; empty for the null section.
     pub name: &'a str,
+    /// The header as it is in the file.
     pub header: Shdr,
+    /// File offset of the header.
     pub header_offset: u64,
 }
 
@@ -41,9 +44,13 @@ pub enum Place {
 /// A symbol and its offset in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSymbol<'a> {
+    /// From the linked string table; empty when the symbol has none.
     pub name: &'a str,
+    /// The table's entry as it is in the file.
     pub sym: Sym,
+    /// Its section, with indices of more than 16 bits looked up.
     pub place: Place,
+    /// File offset of the table's entry.
     pub offset: u64,
 }
 

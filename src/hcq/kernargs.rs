@@ -7,8 +7,8 @@
 //! count as part of it. When no submission uses the ring, allocation restarts at its first word, since recently written
 //! words are still in the cache.
 
+use super::error::SubmitError;
 use super::memory::{MemError, View};
-use super::queue::SubmitError;
 use super::signal::Timeline;
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -19,10 +19,10 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod bits;
+pub mod error;
 pub mod kernargs;
 pub mod memory;
 pub mod packet;
-pub mod queue;
 pub mod ring;
 pub mod signal;
 pub mod sync;

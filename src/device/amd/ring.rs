@@ -293,7 +293,7 @@ fn map_doorbell(core: &Arc<Core>, doorbell_offset: u64) -> Result<Doorbell, Devi
 
 /// Fills a new AQL ring with invalid packets, and writes the `amd_queue_t` around the pointers for the firmware.
 fn init_aql(core: &Core, ring: &View, page: &View, base: u64, size_bytes: u64) -> Result<(), DeviceError> {
-    let empty = aql::Packet::Invalid.emit().map_err(doorbell_hcq::queue::SubmitError::from)?;
+    let empty = aql::Packet::Invalid.emit().map_err(doorbell_hcq::error::SubmitError::from)?;
     for at in (0..size_bytes).step_by(aql::PACKET_BYTES as usize) {
         ring.write(at, bytemuck::cast_slice(&empty))?;
     }

@@ -8,10 +8,10 @@ use super::chip::QueueFormat;
 use super::core::Core;
 use super::encode::ScratchRegs;
 use crate::DeviceError;
+use doorbell_hcq::error::SubmitError;
 use doorbell_hcq::memory::View;
 use doorbell_hcq::packet::aql::queue::queue_offset;
 use doorbell_hcq::packet::pm4::regs::TmpringSize;
-use doorbell_hcq::queue::SubmitError;
 
 /// Lanes per wave for the size of scratch, also for waves of 32.
 const WAVE_LANES: u64 = 64;

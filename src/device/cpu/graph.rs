@@ -9,8 +9,8 @@
 use super::queue::{CpuQueue, EncodedList};
 use crate::in_flight::Kept;
 use crate::{Arg, Command, DeviceError, Location, Memory, Patch, Recorded, Stamp};
+use doorbell_hcq::error::SubmitError;
 use doorbell_hcq::packet::cpu::{CpuList, Packet};
-use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;

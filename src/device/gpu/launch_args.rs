@@ -3,7 +3,7 @@
 //! Layer: part of a GPU's recorded list; the vendor's code writes the bytes to the device.
 
 use crate::{Arg, DeviceError, Location, Memory, Patch};
-use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::error::SubmitError;
 use doorbell_sort as sort;
 use std::ops::Range;
 

@@ -10,7 +10,7 @@ use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;
 use crate::in_flight::{InFlight, Kept, RoomWait, commit, ring_full_error};
 use crate::{Command, DeviceError, DeviceTag, Kernel, Location, Memory, QueueKind, Stamp};
-use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::error::SubmitError;
 use doorbell_hcq::signal::{Point, Progress, Report, Timeline, WaitBy};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -10,8 +10,11 @@ pub const DESCRIPTOR_BYTES: usize = 64;
 /// A field of one of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitField {
+    /// After AMDGPUUsage, in lower case: `granulated_workitem_vgpr_count`.
     pub name: &'static str,
+    /// Its lowest bit in the word.
     pub lo: u8,
+    /// How many bits, at least 1.
     pub width: u8,
 }
 
@@ -101,9 +104,13 @@ pub struct KernelDescriptor {
     pub kernarg_bytes: u32,
     /// From the descriptor to the first instruction; the entry is at a multiple of 256.
     pub entry_offset_bytes: i64,
+    /// `COMPUTE_PGM_RSRC3`, with the fields of [`rsrc3`].
     pub rsrc3: u32,
+    /// `COMPUTE_PGM_RSRC1`, with the fields of [`rsrc1`]: registers, floating-point mode.
     pub rsrc1: u32,
+    /// `COMPUTE_PGM_RSRC2`, with the fields of [`rsrc2`]: what a wave's registers hold at its start, exceptions.
     pub rsrc2: u32,
+    /// `kernel_code_properties`, with the fields of [`properties`].
     pub properties: u16,
     /// Dwords of arguments that the hardware loads into SGPRs (gfx942): length in bits 6:0, offset in 15:7.
     pub kernarg_preload: u16,
@@ -164,7 +171,9 @@ impl KernelDescriptor {
 /// What a kernel needs, in plain numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSpec {
+    /// The chip that the code is for; it decides register granules and which fields there are.
     pub gpu: Chip,
+    /// Waves of 32 lanes, not 64; without effect on gfx942, which has 64 only.
     pub wave32: bool,
     /// Vector registers (gfx942: architectural ones).
     pub vgprs: u32,
@@ -172,8 +181,11 @@ pub struct KernelSpec {
     pub acc_vgprs: u32,
     /// Scalar registers, VCC and the like not counted (gfx942 only; others always have all).
     pub sgprs: u32,
+    /// LDS of a workgroup that the kernel itself declares.
     pub lds_bytes: u32,
+    /// Scratch of a work-item.
     pub scratch_bytes: u32,
+    /// Bytes of the kernarg segment.
     pub kernarg_bytes: u32,
     /// User SGPRs; the kernarg pointer is in the first two. More than two are padding.
     pub user_sgprs: u32,

@@ -28,15 +28,20 @@ const PAGE: u64 = 4096;
 pub struct LoadSegment {
     /// Bytes from the image's start.
     pub start: u64,
+    /// Bytes in memory; those that the file lacks are zero.
     pub len_bytes: u64,
+    /// Data that kernels may write.
     pub writable: bool,
+    /// Code.
     pub executable: bool,
 }
 
 /// A kernel of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
+    /// Name of its descriptor's symbol, without `.kd`.
     pub name: String,
+    /// As in the file; of its three sizes each is the larger one of descriptor and metadata.
     pub descriptor: KernelDescriptor,
     /// Offset of the descriptor from the image's start.
     pub descriptor_offset: u64,
@@ -64,6 +69,7 @@ struct Fixup {
 pub struct CodeObject {
     /// The chip that `e_flags` names, if it is one of ours; else the flags' low byte.
     pub gpu: Result<Chip, u32>,
+    /// In the order of the program headers; of a relocatable file constants, code, data.
     pub segments: Vec<LoadSegment>,
     /// By name.
     pub kernels: Vec<Kernel>,

@@ -21,8 +21,11 @@ pub enum ArgKind {
 /// One argument in the kernarg segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arg {
+    /// From the start of the kernarg segment (`.offset`).
     pub offset_bytes: u32,
+    /// Bytes that it takes there (`.size`).
     pub size_bytes: u32,
+    /// What is passed (`.value_kind`).
     pub kind: ArgKind,
 }
 

@@ -13,15 +13,19 @@ use crate::object::Object;
 /// One kernel to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelCode {
+    /// Symbol of the code; that of the descriptor has `.kd` added.
     pub name: String,
     /// Machine code; position-independent.
     pub code: Vec<u8>,
     /// The entry offset is filled in by [`write`].
     pub descriptor: KernelDescriptor,
+    /// Arguments, for the note; an empty list means unknown to a reader if the descriptor has bytes for them.
     pub args: Vec<Arg>,
-    /// Registers, for the note.
+    /// Scalar registers of a wave, for the note.
     pub sgprs: u32,
+    /// Vector registers of a lane, for the note (gfx942: architectural ones).
     pub vgprs: u32,
+    /// Accumulation registers of a lane, for the note of gfx942.
     pub acc_vgprs: u32,
     /// Most work-items of a workgroup.
     pub max_workgroup: u32,

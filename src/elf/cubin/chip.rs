@@ -10,6 +10,7 @@ use super::new::Arch;
 /// A chip, without the features that only its name with `a` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChipFacts {
+    /// As compilers spell it: `sm_90`.
     pub name: &'static str,
     /// Compute capability, times ten: 90 of sm_90.
     pub sm: u32,
@@ -28,13 +29,21 @@ impl ChipFacts {
         Arch { sm: self.sm, specific: false }
     }
 
+    /// Turing (T4, RTX 20).
     pub const SM_75: ChipFacts = chip("sm_75", 75, 64);
+    /// Ampere, GA100 (A100).
     pub const SM_80: ChipFacts = chip("sm_80", 80, 163);
+    /// Ampere, GA10x (A10, RTX 30).
     pub const SM_86: ChipFacts = chip("sm_86", 86, 99);
+    /// Ampere of the Orin modules.
     pub const SM_87: ChipFacts = chip("sm_87", 87, 163);
+    /// Ada (L4, RTX 40).
     pub const SM_89: ChipFacts = chip("sm_89", 89, 99);
+    /// Hopper (H100, H200).
     pub const SM_90: ChipFacts = chip("sm_90", 90, 227);
+    /// Blackwell, GB100 (B200).
     pub const SM_100: ChipFacts = chip("sm_100", 100, 227);
+    /// Blackwell, GB20x (RTX 50).
     pub const SM_120: ChipFacts = chip("sm_120", 120, 99);
 }
 

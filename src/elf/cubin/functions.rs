@@ -8,6 +8,7 @@ use crate::num::{align_up, index, wide};
 /// Code of functions that kernels call by name, as nvcc calls `vprintf`. It can be placed anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
+    /// Machine code, position-independent; placed at a multiple of 128 bytes.
     pub code: Vec<u8>,
     /// Names, and where in the code they begin.
     pub entries: Vec<(String, u64)>,

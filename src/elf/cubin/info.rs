@@ -38,16 +38,22 @@ pub(crate) mod id {
 /// The payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
+    /// Form 1: the record's presence says it all.
     None,
+    /// Form 2: 8 bits.
     Byte(u8),
+    /// Form 3: 16 bits.
     Half(u16),
+    /// Form 4: the bytes that follow the record's head, 65,535 at most.
     Bytes(&'a [u8]),
 }
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
+    /// Number of the attribute (`EIATTR_*`).
     pub id: u8,
+    /// The payload, in the record's form.
     pub value: Value<'a>,
     /// Its offset in the file.
     pub offset: u64,

@@ -49,35 +49,42 @@ pub struct Bank {
 pub struct Param {
     /// From the parameters' start.
     pub offset: u32,
+    /// Its own size; padding may follow.
     pub len_bytes: u32,
 }
 
 /// A kernel and what a launch of it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
+    /// Symbol of the code, as the compiler mangled it.
     pub name: String,
     /// Of the first instruction, from the image's start; a multiple of 128.
     pub code_offset: u64,
+    /// Bytes of code that its symbol covers.
     pub code_bytes: u64,
     /// Registers a thread, the hidden ones included.
     pub registers: u32,
+    /// Named barriers of a CTA; 16 where the code computes their numbers.
     pub barriers: u32,
     /// Size of `.nv.shared.KERNEL`: from sm_90 on with the reserved KiB.
     pub shared_bytes: u32,
     /// Stack a thread; `None` where it has no bound (recursion, calls by pointer).
     pub stack_bytes: Option<u32>,
-    /// Where parameters begin in constant bank 0, and the bank's bytes up to their end.
+    /// Where parameters begin in constant bank 0.
     pub param_base: u32,
+    /// Bytes of constant bank 0 up to the parameters' end.
     pub bank0_bytes: u32,
     /// By offset.
     pub params: Vec<Param>,
-    /// Threads that a CTA must have, and may have at most.
+    /// Threads that a CTA must have (`.reqntid`).
     pub required_block: Option<[u32; 3]>,
+    /// Threads that a CTA may have at most (`.maxntid`): the product of the three.
     pub max_block: Option<[u32; 3]>,
-    /// CTAs of a cluster, where the kernel declares them; that there must be clusters, of a size that the launch or the
-    /// kernel gives; the most CTAs of one.
+    /// CTAs of a cluster, where the kernel declares them (`.reqnctapercluster`).
     pub cluster: Option<[u32; 3]>,
+    /// There must be clusters, of a size that the launch or the kernel gives (`.explicitcluster`).
     pub wants_cluster: bool,
+    /// CTAs that a cluster may have at most (`.maxclusterrank`).
     pub max_cluster: Option<u32>,
     /// Its own bank 2, and the file's banks 3 and 4.
     pub banks: Vec<Bank>,
@@ -126,8 +133,14 @@ impl Placed<'_, '_> {
         Some((self.places[at]?, &self.file.sections()[at])) // PANIC: one place a section
     }
 
-    fn size(&self, name: &str) -> Option<u64> {
-        self.file.sections().iter().find(|s| s.name == name).map(|s| s.header.sh_size)
+    /// Bytes of a section, at most `max`; 0 where there is no such section.
+    fn size(&self, name: &str, max: u64) -> Result<u32, ElfError> {
+        let Some(section) = self.file.sections().iter().find(|s| s.name == name) else { return Ok(0) };
+        if section.header.sh_size > max {
+            let (name, offset) = (name.to_owned(), section.header_offset);
+            return Err(ElfError::UnsupportedSection { name, offset, why: "it is larger than any chip has" });
+        }
+        Ok(section.header.sh_size as u32)
     }
 
     /// The attributes of a section; none where there is no such section.
@@ -422,16 +435,10 @@ impl Kernel {
     }
 
     fn sections(&mut self, placed: &Placed) -> Result<(), ElfError> {
-        let size = |name: String, max: u64| match placed.size(&name) {
-            Some(bytes) if bytes > max => {
-                Err(ElfError::UnsupportedSection { name, offset: bytes, why: "it is larger than any chip has" })
-            }
-            bytes => Ok(bytes.unwrap_or(0) as u32),
-        };
-        self.shared_bytes = size(format!(".nv.shared.{}", self.name), 1 << 20)?;
+        self.shared_bytes = placed.size(&format!(".nv.shared.{}", self.name), 1 << 20)?;
         // The template's size is the base and the parameters; a kernel without parameters has no attribute with the
         // base.
-        let template = size(format!(".nv.constant0.{}", self.name), MAX_BANK_BYTES)?;
+        let template = placed.size(&format!(".nv.constant0.{}", self.name), MAX_BANK_BYTES)?;
         self.bank0_bytes = self.bank0_bytes.max(template);
         if self.param_base == 0 {
             self.param_base = template;

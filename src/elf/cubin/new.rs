@@ -9,6 +9,7 @@ use doorbell_sort as sort;
 /// The chip a file is for: `sm_90a` is 90 with the features that only that chip has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arch {
+    /// Compute capability, times ten: 90 of sm_90 and sm_90a.
     pub sm: u32,
     /// The `a` of its name.
     pub specific: bool,
@@ -53,6 +54,7 @@ impl std::fmt::Display for Arch {
 /// A kernel to be written. `NewKernel::default()` has no requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewKernel {
+    /// Symbol of the code; also in the names of the kernel's sections. Taken by no other kernel or variable.
     pub name: String,
     /// Machine code: whole instructions of 16 bytes. Functions that it calls may follow in it.
     pub code: Vec<u8>,
@@ -79,11 +81,15 @@ pub struct NewKernel {
     pub exit_offsets: Vec<u32>,
     /// Names of functions that follow in the code: offset, bytes.
     pub functions: Vec<(String, u32, u32)>,
-    /// `.reqntid`, `.maxntid`, `.reqnctapercluster`, `.maxclusterrank`, `.explicitcluster`.
+    /// `.reqntid`: threads that a CTA must have.
     pub required_block: Option<[u32; 3]>,
+    /// `.maxntid`: threads that a CTA may have at most, the product of the three.
     pub max_block: Option<[u32; 3]>,
+    /// `.reqnctapercluster`: CTAs of a cluster.
     pub cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`: CTAs that a cluster may have at most.
     pub max_cluster: Option<u32>,
+    /// `.explicitcluster`: there must be clusters.
     pub wants_cluster: bool,
 }
 
@@ -92,9 +98,11 @@ pub struct NewKernel {
 pub struct Relocation {
     /// Of the instruction or of the 8 bytes, in its section.
     pub offset: u32,
+    /// Width of the field, and which part of the address it gets.
     pub kind: RelocationKind,
     /// A variable or a kernel.
     pub symbol: String,
+    /// Bytes added to the symbol's address.
     pub addend: i64,
 }
 
@@ -141,10 +149,15 @@ pub enum Space {
 /// A variable of the module; its offset in the section of its space is the writer's caller's to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
+    /// Its symbol; taken by no kernel or other variable.
     pub name: String,
+    /// The section that holds it.
     pub space: Space,
+    /// From that section's start; a multiple of the alignment.
     pub offset: u32,
+    /// Bytes: a power of two up to 4096.
     pub align: u32,
+    /// Its size.
     pub len_bytes: u32,
     /// The first value, as long as the variable; empty of [`Space::Zero`].
     pub bytes: Vec<u8>,
@@ -155,7 +168,9 @@ pub struct Variable {
 /// A module to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewModule {
+    /// Kernels, each with sections of its own.
     pub kernels: Vec<NewKernel>,
+    /// Data that all kernels share.
     pub variables: Vec<Variable>,
     /// Constant bank 4: what each slot of 8 bytes has the address of, a variable's or a kernel's name and an addend.
     pub addresses: Vec<(String, i64)>,
