@@ -53,8 +53,8 @@ pub enum Op {
     Detach,
     /// `(x)`, Arg::Device: the same value on another device.
     Copy,
-    /// `(x0, x1 ...)`, Arg::Axes([k]) or Axes([]): one value over several devices: each source is one device's equal
-    /// part along axis k, or each is the whole value. Gone before scheduling.
+    /// `(x0, x1 ...)`, `Arg::Axes([k])` or `Axes([])`: one value over several devices: each source is one device's
+    /// equal part along axis k, or each is the whole value. Gone before scheduling.
     Shard,
     /// `(x)`, Arg::Axes([i, n]) or Axes([i, n, k]): what device i of n has of x: all, or its part along axis k. Gone
     /// before scheduling.

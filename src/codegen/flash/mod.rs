@@ -40,7 +40,7 @@ pub(super) fn program(ast: &UOp, target: &Target) -> Option<Vec<UOp>> {
     cpu::gradient::program(&parts, of_others.as_ref(), target)
 }
 
-/// Attentions of which [`program`] makes one kernel on a GPU, by their type: rows of queries and values have a multiple
+/// Attentions of which `program` makes one kernel on a GPU, by their type: rows of queries and values have a multiple
 /// of this many elements, and at most so many.
 pub fn rows(target: &Target) -> Vec<(Scalar, i64, [i64; 2])> {
     gpu::rows(target)

@@ -17,7 +17,7 @@ pub struct KernelCode {
     pub name: String,
     /// Machine code; position-independent.
     pub code: Vec<u8>,
-    /// The entry offset is filled in by [`write`].
+    /// The entry offset is filled in by [`write()`].
     pub descriptor: KernelDescriptor,
     /// Arguments, for the note; an empty list means unknown to a reader if the descriptor has bytes for them.
     pub args: Vec<Arg>,
