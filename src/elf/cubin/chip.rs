@@ -2,8 +2,8 @@
 //! what one side alone needs is in that side's table. Emulators have numbers of their own, so that a wrong one here is
 //! noticed.
 //!
-//! Source: CUDA C++ Programming Guide, table of compute capabilities. Left out: sm_103 and sm_121, which differ only in
-//! features that are not used here.
+//! Source: CUDA C++ Programming Guide, table of compute capabilities; the products, NVIDIA's page "CUDA GPU Compute
+//! Capability". Left out: sm_103 and sm_121, which differ only in features that are not used here.
 
 use super::new::Arch;
 

@@ -207,8 +207,9 @@ fn chosen_test_steps(rest: &[String]) -> Vec<Step> {
 /// Tests that need no GPU and no software GPU.
 const CPU_ALONE: &[&str] = &["device_cpu", "jit", "realize", "tensor"];
 
-/// The choices of features that embedders make: the CPU alone, of which tests run and the program trains (with `mpi`,
-/// so that they share the build of its own); GPUs without a CPU device, which builds.
+/// The choices of features that embedders make: the CPU alone, of which tests run (the library's with `emu`, which its
+/// tests always have; without a vendor there is no software GPU) and the program trains (with `mpi`, whose test and
+/// example use the same build); GPUs without a CPU device, which builds.
 fn feature_steps() -> Vec<Step> {
     let alone = "--package doorbell-cli --no-default-features --features cpu";
     let tests: String = CPU_ALONE.iter().map(|t| format!(" --test {t}")).collect();
