@@ -109,8 +109,8 @@ enum Command {
     /// Test GPU drivers: list, run and explain cases, each seen to fail under a fault
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Drivertest(drivertest::DrivertestArgs),
-    /// Test GPU drivers: in a build with `--features emu`, where the cases run on software GPUs too
-    #[cfg(not(feature = "emu"))]
+    /// Test GPU drivers: in a build for Linux with `--features amd,nv,emu`
+    #[cfg(not(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu")))]
     Drivertest {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         words: Vec<std::ffi::OsString>,
@@ -119,6 +119,10 @@ enum Command {
     #[cfg(all(target_os = "linux", feature = "amd", feature = "nv"))]
     Replay(trace::ReplayArgs),
 }
+
+/// What `drivertest` says where it is not part of the program.
+#[cfg(not(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu")))]
+const NO_DRIVER_TESTS: &str = "this build has no driver tests, which need Linux and `--features amd,nv,emu`";
 
 /// Where a command's output goes: with `--json`, only the result goes to standard output.
 #[derive(Clone, Copy, Debug)]
@@ -277,8 +281,8 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Profile(args) => profile::run(args, output),
         #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
         Command::Drivertest(args) => drivertest::run_command(args, &device, output),
-        #[cfg(not(feature = "emu"))]
-        Command::Drivertest { .. } => Err(CliError::CouldNotRun(doorbell::device::registry::NOT_BUILT_IN.into())),
+        #[cfg(not(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu")))]
+        Command::Drivertest { .. } => Err(CliError::CouldNotRun(NO_DRIVER_TESTS.into())),
     };
     if is_recorded {
         engine::session()?.record_limits()?;

@@ -5,8 +5,8 @@ use super::read;
 use crate::{CliError, Output};
 use clap::{Args, ValueEnum};
 use doorbell::device::amd::version_name;
-#[cfg(not(feature = "emu"))]
-use doorbell::device::registry::NOT_BUILT_IN;
+use doorbell::device::registry::{Registry, SOFTWARE_CARDS};
+use doorbell::engine::session;
 use doorbell_ioctl::port::{LinuxPort, Port};
 use doorbell_ioctl::replay::{ReplayOptions, replay, submissions};
 use doorbell_ioctl::trace::{Event, Log, Trace, What};
@@ -125,25 +125,19 @@ fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliErro
 }
 
 /// A machine of software GPUs of a chip.
-#[cfg(feature = "emu")]
 fn software(chip: &str) -> Result<Arc<dyn Port>, CliError> {
-    let emulation = doorbell::engine::session()?.device_options().emulation;
-    let cards = doorbell::device::registry::SOFTWARE_CARDS;
-    doorbell::engine::software::emulate(chip, cards, emulation).map_err(CliError::Usage)
-}
-
-#[cfg(not(feature = "emu"))]
-fn software(chip: &str) -> Result<Arc<dyn Port>, CliError> {
-    Err(CliError::CouldNotRun(format!("{chip}: {NOT_BUILT_IN}")))
+    let emulation = session()?.device_options().emulation;
+    Registry::global().software_port(chip, SOFTWARE_CARDS, emulation).map_err(|why| no_software(chip, why))
 }
 
 /// The framework of Metal in software.
-#[cfg(all(feature = "metal", feature = "emu"))]
+#[cfg(feature = "metal")]
 fn software_metal(family: u32) -> Result<doorbell::device::metal::objc::Objc, CliError> {
-    doorbell::engine::software::metal(family).map_err(CliError::Usage)
+    session()?;
+    Registry::global().software_metal(family).map_err(|why| no_software(&format!("apple{family}"), why))
 }
 
-#[cfg(all(feature = "metal", not(feature = "emu")))]
-fn software_metal(family: u32) -> Result<doorbell::device::metal::objc::Objc, CliError> {
-    Err(CliError::CouldNotRun(format!("apple{family}: {NOT_BUILT_IN}")))
+/// A chip that does not exist is wrong usage; a build without software GPUs cannot run.
+fn no_software(chip: &str, why: String) -> CliError {
+    if cfg!(feature = "emu") { CliError::Usage(why) } else { CliError::CouldNotRun(format!("{chip}: {why}")) }
 }

@@ -1,7 +1,7 @@
 //! AMD's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
 use super::software::CARDS;
-use super::{DeviceListing, DeviceOptions, NOT_BUILT_IN, Registry, kernel_port, row};
+use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::amd::{self, Driver, Selector};
 use doorbell_ioctl::port::Port;
@@ -18,8 +18,8 @@ impl Registry {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         if let Selector::Emulated { chip, index } = selector {
             return self.amd_software.driver(chip, *index, options, || {
-                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable(NOT_BUILT_IN.into()))?;
-                Driver::open(name, self.wrapped(emulate(chip, CARDS, options.emulation).map_err(unavailable)?))
+                let port = self.software_port(chip, CARDS, options.emulation).map_err(unavailable)?;
+                Driver::open(name, self.wrapped(port))
             });
         }
         let mut known = self.amd.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,14 +25,20 @@ impl Registry {
         let _first_one_counts = self.wrap.1.set(tap);
     }
 
+    /// The table of a software framework, whose GPU is of that family.
+    ///
+    /// # Errors
+    /// A one-line reason: a build without software GPUs ([`NOT_BUILT_IN`]), no such family.
+    pub fn software_metal(&self, family: u32) -> Result<Objc, String> {
+        let emulate = self.emulate_metal.get().ok_or(NOT_BUILT_IN)?;
+        emulate(family)
+    }
+
     fn objc(&self, name: &str, selector: &Selector) -> Result<Objc, DeviceError> {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         match selector {
             Selector::Index(_) => Objc::system().ok_or_else(|| unavailable("not on this system".into())),
-            Selector::Emulated { family, .. } => {
-                let emulate = self.emulate_metal.get().ok_or_else(|| unavailable(NOT_BUILT_IN.into()))?;
-                emulate(*family).map_err(unavailable)
-            }
+            Selector::Emulated { family, .. } => self.software_metal(*family).map_err(unavailable),
         }
     }
 

@@ -177,6 +177,15 @@ impl Registry {
         let _first_one_counts = self.emulate.set((emulate, chips));
     }
 
+    /// The port of a machine of software GPUs: that many cards of a chip.
+    ///
+    /// # Errors
+    /// A one-line reason: a build without software GPUs ([`NOT_BUILT_IN`]), no such chip, no memory for the cards.
+    pub fn software_port(&self, chip: &str, cards: usize, options: EmuOptions) -> Emulated {
+        let (emulate, _) = self.emulate.get().ok_or(NOT_BUILT_IN)?;
+        emulate(chip, cards, options)
+    }
+
     /// Sets the function that wraps the port of every driver opened from now on; only the first call has an effect.
     pub fn set_wrap(&self, wrap: Wrap) {
         let _first_one_counts = self.wrap.0.set(wrap);

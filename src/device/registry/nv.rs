@@ -1,7 +1,7 @@
 //! NVIDIA's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
 
 use super::software::CARDS;
-use super::{DeviceListing, DeviceOptions, NOT_BUILT_IN, Registry, kernel_port, row};
+use super::{DeviceListing, DeviceOptions, Registry, kernel_port, row};
 use crate::DeviceError;
 use crate::nv::{self, NvOptions};
 use std::sync::{Arc, PoisonError};
@@ -19,8 +19,7 @@ impl Registry {
         let open = |port| nv::Driver::open_with(name, self.wrapped(port), options.any_release, options.tables);
         if let nv::Selector::Emulated { chip, index } = selector {
             return self.nv_software.driver(chip, *index, all, || {
-                let (emulate, _) = self.emulate.get().ok_or_else(|| unavailable(NOT_BUILT_IN.into()))?;
-                open(emulate(chip, CARDS, all.emulation).map_err(unavailable)?)
+                open(self.software_port(chip, CARDS, all.emulation).map_err(unavailable)?)
             });
         }
         let mut known = self.nv.lock().unwrap_or_else(PoisonError::into_inner);

@@ -198,9 +198,8 @@ fn chosen_test_steps(rest: &[String]) -> Vec<Step> {
     }
     let mut steps = fmt_steps(&[]);
     steps.extend(clippy_steps(&[]));
-    let units = format!("{WORKSPACE} --lib --bins");
-    steps.push(start("unit tests", &run_tests(&units, &units)));
-    steps.push(start("arrows", "cargo test --quiet --test arrows"));
+    let units = format!("{WORKSPACE} --lib --bins --test arrows");
+    steps.push(start("unit tests, arrows", &run_tests(&units, &units)));
     steps
 }
 
