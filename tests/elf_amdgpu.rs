@@ -221,11 +221,11 @@ fn a_listing_assembles_to_the_same_code_and_descriptors() {
             let entry_offset_bytes = theirs.descriptor.entry_offset_bytes;
             let ours = KernelDescriptor { entry_offset_bytes, ..code.descriptor };
             // LLVM counts SGPRs where the hardware ignores the field, and sizes prefetches, which no directive does.
-            let told = |d: KernelDescriptor| match gpu {
+            let reported = |d: KernelDescriptor| match gpu {
                 Chip::Gfx942 => d,
                 _ => KernelDescriptor { rsrc1: rsrc1::SGPRS.set(d.rsrc1, 0), rsrc3: 0, ..d },
             };
-            assert_eq!(told(ours), told(theirs.descriptor), "{} for {}", kernel.name, gpu.name());
+            assert_eq!(reported(ours), reported(theirs.descriptor), "{} for {}", kernel.name, gpu.name());
         }
     }
 }

@@ -188,9 +188,9 @@ fn a_machine_of_another_kind_is_told_field_by_field() {
     let config = Config { release, bar1_bytes: 8 << 30, ..Config::new(Chip::Sm90) };
     let (_, report) = played(&first, &first.log.events(), config);
     let lines: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
-    let told = |call: &str, field: &str| lines.iter().any(|l| l.contains(call) && l.contains(field));
-    assert!(told("NV_ESC_CHECK_VERSION_STR", "version_string: "), "{lines:#?}");
-    assert!(told("NV_ESC_CARD_INFO", "cards.fb_size: 0x400000000 then, 0x200000000 now"), "{lines:#?}");
+    let reported = |call: &str, field: &str| lines.iter().any(|l| l.contains(call) && l.contains(field));
+    assert!(reported("NV_ESC_CHECK_VERSION_STR", "version_string: "), "{lines:#?}");
+    assert!(reported("NV_ESC_CARD_INFO", "cards.fb_size: 0x400000000 then, 0x200000000 now"), "{lines:#?}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn addresses_that_somebody_else_has_are_told_as_differences() {
     let (now, len_bytes, at) = held.unwrap();
     assert_eq!(now, at, "the recorded device has given it back");
     let (_, report) = played(&first, &events, Config::new(Chip::Sm90));
-    let told = report.differences.iter().any(|d| d.call == "mmap" && d.what.contains("cannot be translated"));
-    assert!(told, "{:?}", report.differences);
+    let reported = report.differences.iter().any(|d| d.call == "mmap" && d.what.contains("cannot be translated"));
+    assert!(reported, "{:?}", report.differences);
     linux.munmap(now, len_bytes).unwrap();
 }

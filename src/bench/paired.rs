@@ -35,8 +35,8 @@ pub struct Side {
 pub enum PairedError {
     #[error("{program}: it could not be started: {source}")]
     Start { program: String, source: std::io::Error },
-    #[error("{program}: its last line is no record: {why}{told}")]
-    Record { program: String, why: RecordError, told: String },
+    #[error("{program}: its last line is no record: {why}{reported}")]
+    Record { program: String, why: RecordError, reported: String },
     #[error("no case has these words")]
     NoCase,
 }
@@ -54,9 +54,9 @@ impl Side {
         let text = String::from_utf8_lossy(&output.stdout);
         let last = text.trim_end().lines().last().unwrap_or_default();
         Record::parse("standard output", last).map_err(|why| {
-            let told = String::from_utf8_lossy(&output.stderr);
-            let told = told.trim().lines().last().map_or_else(String::new, |line| format!("; it said: {line}"));
-            PairedError::Record { program, why, told }
+            let reported = String::from_utf8_lossy(&output.stderr);
+            let reported = reported.trim().lines().last().map_or_else(String::new, |line| format!("; it said: {line}"));
+            PairedError::Record { program, why, reported }
         })
     }
 }
@@ -101,7 +101,7 @@ pub fn run(
     let mut words = words.to_vec();
     for pair in 0..most {
         watch.begins(pair, open.len());
-        let records = turn([before, now], &words, pair % 2 == 1);
+        let records = run_pair([before, now], &words, pair % 2 == 1);
         if watch.is_stopped() {
             break;
         }
@@ -130,7 +130,7 @@ pub fn run(
 }
 
 /// One process of each, the newer first where `is_newer_first`.
-fn turn([before, now]: [&Side; 2], words: &[String], is_newer_first: bool) -> Result<[Record; 2], PairedError> {
+fn run_pair([before, now]: [&Side; 2], words: &[String], is_newer_first: bool) -> Result<[Record; 2], PairedError> {
     if !is_newer_first {
         return Ok([before.run(words)?, now.run(words)?]);
     }

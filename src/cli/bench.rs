@@ -271,8 +271,8 @@ fn plan(args: &RunArgs, devices: &str, output: Output) -> Result<(), CliError> {
             let id = one.0.id(&one.1);
             let why = run::left_out(machine, one);
             runs += usize::from(why.is_none());
-            let told = why.as_deref().map_or_else(String::new, |why| format!("left out: {why}"));
-            output.say(&format!("{:<10} {id:<52} {told}", machine.name));
+            let reported = why.as_deref().map_or_else(String::new, |why| format!("left out: {why}"));
+            output.say(&format!("{:<10} {id:<52} {reported}", machine.name));
             all.push(serde_json::json!({"device": machine.name, "id": id, "left_out": why}));
         }
         let most = settings.budget.as_secs_f64() * (runs * settings.passes) as f64;

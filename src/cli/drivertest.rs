@@ -248,12 +248,12 @@ fn run_cases(args: &RunArgs, target: &Target, device: &str, output: Output) -> R
         }
         command
     };
-    let told = &mut |record: &doorbell_drivertest::run::Record| {
+    let reported = &mut |record: &doorbell_drivertest::run::Record| {
         if !args.ktap {
             output.say(&report::line(record));
         }
     };
-    let done = run(&chosen, &expectations, &options, &spawn, told);
+    let done = run(&chosen, &expectations, &options, &spawn, reported);
     let done = done.map_err(|e| CliError::CouldNotRun(format!("the run: {e}")))?;
     if args.ktap {
         output.say(report::ktap(&done).trim_end());

@@ -48,7 +48,7 @@ struct Core<E> {
     device: String,
     timeline: Arc<Timeline>,
     /// One submission at a time.
-    turn: Mutex<()>,
+    one_at_a_time: Mutex<()>,
 }
 
 /// Counts a memory's bytes off when it is freed.
@@ -69,7 +69,7 @@ impl<E: Executor> HostDevice<E> {
         let signals = SignalPool::new();
         let timeline = Timeline::new(format!("{name}/compute"), signals.signal()?);
         let info = DeviceInfo { arch: arch.into(), threads: 1, memory_bytes: 0 };
-        let core = Arc::new(Core { executor, device: name.into(), timeline, turn: Mutex::default() });
+        let core = Arc::new(Core { executor, device: name.into(), timeline, one_at_a_time: Mutex::default() });
         Ok(Self { tag: DeviceTag::new(name), info, core, signals, used_bytes: Arc::default() })
     }
 }
@@ -77,7 +77,7 @@ impl<E: Executor> HostDevice<E> {
 impl<E: Executor> Core<E> {
     /// Runs the commands, and signals the timeline.
     fn submit(&self, commands: &[Command]) -> Result<Point, DeviceError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         for command in commands {
             let began = Instant::now();
             self.command(command)?;

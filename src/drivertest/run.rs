@@ -186,7 +186,7 @@ pub fn run(
     expectations: &Expectations,
     options: &Options,
     spawn: &Spawn<'_>,
-    told: &mut dyn FnMut(&Record),
+    reported: &mut dyn FnMut(&Record),
 ) -> io::Result<Report> {
     // TIMEOUT: the options'.
     let end = Instant::now() + options.run_timeout;
@@ -196,7 +196,7 @@ pub fn run(
         let record =
             judge(expectations, case, Said { verdict: Verdict::Incomplete, why, key: None }, 0.0, (options.seed, 1));
         journal.write(&Line::End(record.clone()))?;
-        told(&record);
+        reported(&record);
         records.push(record);
     }
     for case in cases {
@@ -206,7 +206,7 @@ pub fn run(
         journal.write(&Line::Start(case.name.clone()))?;
         let record = one(case, expectations, options, spawn, end)?;
         journal.write(&Line::End(record.clone()))?;
-        told(&record);
+        reported(&record);
         records.push(record);
     }
     let unmet = options.require.iter().filter_map(|name| unmet(name, &records)).collect();

@@ -217,7 +217,7 @@ pub fn score(cases: &[Case], setting: &Setting) -> Result<Score, Errno> {
 /// ones (a call that it makes is refused), then at all that concern it.
 fn prove(
     fit: &Fit<'_>,
-    turn: usize,
+    round: usize,
     setting: &Setting,
     mutants: &[Mutant],
     killed: &[AtomicBool],
@@ -226,7 +226,7 @@ fn prove(
     const TRIES: usize = 2;
     let concerned: Vec<usize> = (0..mutants.len()).filter(|at| mutants[*at].concerns(&fit.calls)).collect();
     let new: Vec<usize> = concerned.iter().copied().filter(|at| !killed[*at].load(Ordering::Relaxed)).collect();
-    let first = new.iter().cycle().skip(turn % new.len().max(1)).take(TRIES.min(new.len())).copied();
+    let first = new.iter().cycle().skip(round % new.len().max(1)).take(TRIES.min(new.len())).copied();
     let likely = concerned.iter().copied().filter(|at| matches!(mutants[*at], Mutant::Call(_, Effect::Refuse)));
     for at in first.chain(likely).chain(concerned.iter().copied()) {
         if notices(fit.case, setting, &mutants[at])? {

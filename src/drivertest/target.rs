@@ -124,18 +124,18 @@ fn release(driver: Driver, port: &dyn Port) -> Option<String> {
         Driver::Kfd => {
             let file = port.open("/dev/kfd", OpenFlags::DEVICE).ok()?;
             let mut version = abi::kfd::GetVersion::default();
-            let told = call(port, file, &abi::kfd::GET_VERSION, &mut version);
+            let reported = call(port, file, &abi::kfd::GET_VERSION, &mut version);
             port.close(file).ok()?;
-            told.ok().map(|_| format!("{}.{}", version.major_version, version.minor_version))
+            reported.ok().map(|_| format!("{}.{}", version.major_version, version.minor_version))
         }
         Driver::Nv => {
             const QUERY: u32 = 0x32;
             let file = port.open("/dev/nvidiactl", OpenFlags::DEVICE).ok()?;
             let mut version = abi::nvrm::CheckVersion { cmd: QUERY, ..Default::default() };
-            let told = call(port, file, &abi::nvrm::CHECK_VERSION_STR, &mut version);
+            let reported = call(port, file, &abi::nvrm::CHECK_VERSION_STR, &mut version);
             port.close(file).ok()?;
             let text = String::from_utf8_lossy(&version.version_string).trim_end_matches('\0').to_owned();
-            told.ok().map(|_| text)
+            reported.ok().map(|_| text)
         }
     }
 }

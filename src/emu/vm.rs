@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_go_over_the_seam_of_two_mappings() {
+    fn copies_go_over_the_border_of_two_mappings() {
         let vm = Vm::default();
         assert!(vm.map(0x10_0000, mapping(0x1000, RW)) && vm.map(0x10_1000, mapping(0x1000, RW)));
         vm.write_bytes(0x10_0ffe, &[1, 2, 3, 4]).unwrap();

@@ -127,15 +127,15 @@ fn long_loop(steps: i64) -> Program {
     let acc = UOp::tagged(Op::Acc, DType::I32, [first], Arg::None, Some(0));
     list.add(&acc);
     let range = RangeArg { id: 0, sub: 0, kind: AxisKind::Reduce };
-    let turn = UOp::new(Op::Range, DType::I32, [n], Arg::Range(range));
-    list.add(&turn);
+    let iteration = UOp::new(Op::Range, DType::I32, [n], Arg::Range(range));
+    list.add(&iteration);
     let value = (0..steps).fold(acc.clone(), |v, k| {
         let c = int(0x1234_5678 ^ (k * 0x9e37));
         if k % 2 == 0 { v.binary(Op::Add, &c) } else { v.binary(Op::Xor, &c) }
     });
     let set = UOp::new(Op::SetAcc, DType::VOID, [acc.clone(), value], Arg::None);
     list.add(&set);
-    let end = UOp::new(Op::End, DType::VOID, [turn], Arg::None);
+    let end = UOp::new(Op::End, DType::VOID, [iteration], Arg::None);
     list.add(&end);
     let after = UOp::new(Op::After, DType::I32, [acc, end], Arg::None);
     list.add(&UOp::param(0, DType::I32, THREADS as usize).index(&thread()).store(&after, &[]));

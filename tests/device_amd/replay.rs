@@ -113,8 +113,8 @@ fn memory_that_no_mapping_of_the_replay_holds_is_not_written() {
     events.insert(events.len() / 2, wrong);
     let (_, report) = played(&events, Config::new(Chip::Gfx1100));
     assert_eq!(own, [7; 64]);
-    let told: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
-    assert!(told.len() == 1 && told[0].contains("lie in no mapping of this replay"), "{told:?}");
+    let reported: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+    assert!(reported.len() == 1 && reported[0].contains("lie in no mapping of this replay"), "{reported:?}");
 }
 
 #[test]

@@ -25,9 +25,9 @@ fn halves(device: &str, shape: &[usize]) -> Tensor {
     others(device, shape, 0)
 }
 
-/// The same in another order for every `turn`.
-fn others(device: &str, shape: &[usize], turn: usize) -> Tensor {
-    let value = |i: usize| half::f16::from_f32((((i + 7 * turn) * 37 + 11) % 33) as f32 / 16.0 - 1.0);
+/// The same in another order for every `round`.
+fn others(device: &str, shape: &[usize], round: usize) -> Tensor {
+    let value = |i: usize| half::f16::from_f32((((i + 7 * round) * 37 + 11) % 33) as f32 / 16.0 - 1.0);
     let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect();
     Tensor::from_bytes(bytes, Scalar::F16, shape, device)
 }

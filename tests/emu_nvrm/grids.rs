@@ -161,9 +161,9 @@ fn releases_of_the_qmd_come_after_the_grid_with_the_width_of_the_version() {
 fn a_chain_runs_in_order_without_the_host() {
     for chip in [Chip::Sm80, Chip::Sm90, Chip::Sm120] {
         let order = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&order);
+        let reported = Arc::clone(&order);
         let (device, _seen) = Device::with_sms(chip, move |launch, _| {
-            told.lock().unwrap().push(launch.grid[0]);
+            reported.lock().unwrap().push(launch.grid[0]);
             Ok(())
         });
         let mut channel = device.compute();

@@ -350,8 +350,8 @@ fn mig_and_prohibited_compute_show_where_channels_are_made() {
         let device = Device::of(SoftNv::new(Config { mig, ..Config::new(chip) }).unwrap());
         let mut asked = rm::GpuInfo { gpu_info_list_size: 1, ..Default::default() };
         asked.gpu_info_list[0].index = 0x2a;
-        let told = device.client.control(device.subdevice, &rm::GPU_GET_INFO_V2, asked).unwrap();
-        assert_eq!(told.gpu_info_list[0].data, mode, "{chip:?}");
+        let reported = device.client.control(device.subdevice, &rm::GPU_GET_INFO_V2, asked).unwrap();
+        assert_eq!(reported.gpu_info_list[0].data, mode, "{chip:?}");
     }
     let device = Device::of(SoftNv::new(Config { compute_prohibited: true, ..Config::new(Chip::Sm90) }).unwrap());
     let rules = device.client.control(device.subdevice, &rm::GPU_QUERY_COMPUTE_MODE_RULES, Default::default());

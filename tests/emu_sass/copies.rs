@@ -31,11 +31,11 @@ fn copies_of_fewer_bytes_leave_zeros_behind_them_on_every_chip() {
     for arch in ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"] {
         for (kind, len) in [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)] {
             let counts: Vec<usize> = (0..THREADS).map(|t| t % (len + 1)).collect();
-            let told: Vec<u8> = counts.iter().flat_map(|n| (*n as u32).to_le_bytes()).collect();
+            let reported: Vec<u8> = counts.iter().flat_map(|n| (*n as u32).to_le_bytes()).collect();
             for level in Level::ALL {
                 let cubin = Cubin::parse(&assemble_for(&kernel(arch, kind, len), arch, level)).unwrap();
                 let size = Size { block: [THREADS as u32, 1, 1], ..Size::default() };
-                let buffers = [bytes[..len * THREADS].to_vec(), vec![0xff; len * THREADS], told.clone()];
+                let buffers = [bytes[..len * THREADS].to_vec(), vec![0xff; len * THREADS], reported.clone()];
                 let parameters = [0, 1, 2].map(|k| address(k).to_le_bytes().to_vec());
                 let (after, _) = launch(&cubin, "k", size, &buffers, &parameters, &Options::default())
                     .unwrap_or_else(|e| panic!("{arch} {kind} {len} {level:?}: {e}"));

@@ -92,12 +92,12 @@ fn refused(world: &World) {
     // The last rank comes with another shape, then with what it cannot compute.
     let is_last = world.rank() + 1 == world.size();
     let odd = Tensor::zeros([if is_last { 3 } else { 4 }]);
-    let told = text(world.all_reduce(&[&odd], Combine::Sum));
-    assert!(told.contains("came with other Tensors than"), "{told}");
+    let reported = text(world.all_reduce(&[&odd], Combine::Sum));
+    assert!(reported.contains("came with other Tensors than"), "{reported}");
     let wrong = if is_last { Tensor::zeros([2]) + Tensor::zeros([3]) } else { Tensor::zeros([2]) };
-    let told = text(world.all_reduce(&[&wrong], Combine::Sum));
+    let reported = text(world.all_reduce(&[&wrong], Combine::Sum));
     let want = if is_last { "do not broadcast".into() } else { format!("rank {} could not compute", world.size() - 1) };
-    assert!(told.contains(&want), "{told}");
+    assert!(reported.contains(&want), "{reported}");
     // They go on together.
     let t = Tensor::new([1.0f32]);
     world.all_reduce(&[&t], Combine::Sum).unwrap();

@@ -92,14 +92,14 @@ fn mixed(words: u32) -> String {
 #[test]
 fn only_loads_read_banks_from_hopper_on() {
     let (mixed, all) = (mixed(16), mixed(WORDS));
-    let turn = "xor.b32 %r0, %r0, %p4; mad.lo.s32 %r0, %r0, %p5, %p6; add.s32 %r9, %r9, 1; setp.le.u32 %q3, %r9, %r8; @%q3 bra L;";
+    let iteration = "xor.b32 %r0, %r0, %p4; mad.lo.s32 %r0, %r0, %p5, %p6; add.s32 %r9, %r9, 1; setp.le.u32 %q3, %r9, %r8; @%q3 bra L;";
     let around = "and.b32 %r8, %t, 3; add.s32 %r8, %r8, 21; mov.u32 %r9, 0; L:";
     let call = "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r0; call (b), twice, (a); ld.param.b32 %r0, [b]; }";
     let cases = [
         ("straight", format!("{mixed} {STORE}")),
         ("twice", format!("{mixed} {mixed} {STORE}")),
-        ("in a loop", format!("{mixed} {around} {turn} {mixed} {STORE}")),
-        ("a loop of many", format!("{around} {mixed} {turn} {STORE}")),
+        ("in a loop", format!("{mixed} {around} {iteration} {mixed} {STORE}")),
+        ("a loop of many", format!("{around} {mixed} {iteration} {STORE}")),
         (
             "two ways",
             format!("setp.lt.u32 %q1, %t, 19; @%q1 bra M; {mixed} {STORE} ret; M: mov.u32 %r3, %p2; {mixed} {STORE}"),

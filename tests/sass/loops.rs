@@ -45,7 +45,7 @@ fn neighbouring_words_of_shared_memory_are_loaded_at_once() {
 }
 
 /// Texts of the instructions of a body's only loop, with the branch back.
-fn turn(body: &str) -> Vec<String> {
+fn iteration(body: &str) -> Vec<String> {
     let all = kernels(&kernel(body)).unwrap_or_else(|e| panic!("{e}"));
     let code: Vec<Instruction> = all[0].words.iter().map(|w| decode(*w).unwrap_or_else(|e| panic!("{e}"))).collect();
     let back = |(at, i): (usize, &Instruction)| {
@@ -66,29 +66,29 @@ fn what_is_the_same_in_every_turn_stands_before_the_loop() {
     let constants = "mov.u32 %r1, %t; cvt.rn.f32.u32 %f1, %t; L: fma.rn.f32 %f1, %f1, 0f3F000000, 0f3F800000;
         fma.rn.f32 %f1, %f1, 0f3F000000, 0f40000000; fma.rn.f32 %f1, %f1, 0f3F000000, 0f40400000;
         add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, 70; @%p1 bra L; st.global.f32 [%o], %f1;";
-    let found = turn(constants);
+    let found = iteration(constants);
     assert!(!found.iter().any(|t| t.contains("MOV")), "{found:#?}");
     assert_eq!(found.iter().filter(|t| t.contains("FFMA")).count(), 3, "{found:#?}");
     same("constants", constants);
     let division = format!("{begin} L: div.u32 %r3, %x, 77; xor.b32 %r4, %r3, %t; add.s32 %r2, %r2, %r4; {end}");
-    let found = turn(&division);
+    let found = iteration(&division);
     assert!(found.len() <= 5, "{found:#?}");
     same("a division", &division);
     // Values of the previous iteration, values that only some iterations reach, values that are read afterwards.
     let before = format!("{begin} mov.u32 %r3, 5; L: add.s32 %r2, %r2, %r3; mul.lo.s32 %r3, %x, %t; {end}");
-    assert!(turn(&before).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&before));
-    same("the turn before", &before);
+    assert!(iteration(&before).iter().any(|t| t.contains("IMAD")), "{:#?}", iteration(&before));
+    same("the iteration before", &before);
     let sometimes = format!("{begin} mov.u32 %r5, 0; L: and.b32 %r3, %r1, 3; setp.ne.u32 %p2, %r3, 1; @%p2 bra N; mul.lo.s32 %r4, %x, %t;
         st.global.u32 [%o+4], %r4; st.global.u32 [%o+8], %r1; st.global.u32 [%o+12], %r2; ld.global.u32 %r5, [%o+4]; xor.b32 %r5, %r5, %r4; shl.b32 %r6, %r5, 3;
         add.s32 %r2, %r2, %r6; xor.b32 %r2, %r2, 91; N: {end}");
-    assert!(!turn(&sometimes).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&sometimes));
+    assert!(!iteration(&sometimes).iter().any(|t| t.contains("IMAD")), "{:#?}", iteration(&sometimes));
     same("some turns", &sometimes);
     let afterwards =
         format!("{begin} L: mul.hi.u32 %r3, %x, %t; add.s32 %r2, %r2, %r3; {end} st.global.u32 [%o+4], %r3;");
     same("read afterwards", &afterwards);
     let inner = format!("{begin} mov.u32 %r7, 0; M: mov.u32 %r1, 0; L: mul.lo.s32 %r3, %r7, %x; mul.lo.s32 %r4, %x, %t; add.s32 %r2, %r2, %r3; xor.b32 %r2, %r2, %r4;
         add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r9; @%p1 bra L; add.s32 %r7, %r7, 1; setp.lt.s32 %p2, %r7, %r9; @%p2 bra M; st.global.u32 [%o], %r2;");
-    assert!(!turn(&inner).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&inner));
+    assert!(!iteration(&inner).iter().any(|t| t.contains("IMAD")), "{:#?}", iteration(&inner));
     same("a loop in a loop", &inner);
 }
 
@@ -102,9 +102,9 @@ fn loops_of_all_kinds_leave_what_ptxas_leaves() {
             add.s32 %r1, %r1, -2; setp.ne.s32 %p1, %r1, 0; @%p1 bra L; {store}")),
         ("a pointer that grows", format!("{begin} ld.param.u64 %d4, [in]; L: ld.global.u32 %r4, [%d4]; add.s32 %r2, %r2, %r4;
             ld.global.u32 %r4, [%d4+4]; xor.b32 %r3, %r3, %r4; add.s64 %d4, %d4, 16; add.s32 %r1, %r1, 1; {end} {store}")),
-        ("what the last turn left", format!("{begin} L: add.s32 %r5, %r1, %r3; mul.lo.s32 %r3, %r5, 5; xor.b32 %r2, %r2, %r5; shl.b32 %r6, %r1, 3;
+        ("what the last iteration left", format!("{begin} L: add.s32 %r5, %r1, %r3; mul.lo.s32 %r3, %r5, 5; xor.b32 %r2, %r2, %r5; shl.b32 %r6, %r1, 3;
             add.s32 %r1, %r1, 2; {end} add.s32 %r3, %r3, %r5; add.s32 %r2, %r2, %r6; {store}")),
-        ("the turn before", format!("{begin} mov.u32 %r5, 7; L: add.s32 %r2, %r2, %r5; mad.lo.s32 %r5, %r1, 3, %t; xor.b32 %r3, %r3, %r5;
+        ("the iteration before", format!("{begin} mov.u32 %r5, 7; L: add.s32 %r2, %r2, %r5; mad.lo.s32 %r5, %r1, 3, %t; xor.b32 %r3, %r3, %r5;
             add.s32 %r1, %r1, 1; {end} {store}")),
         ("a guard in it", format!("{begin} L: and.b32 %r5, %r2, 1; setp.eq.u32 %p2, %r5, 0; mov.u32 %r6, 3; @%p2 mov.u32 %r6, %r1;
             @!%p2 shr.u32 %r2, %r2, 1; add.s32 %r2, %r2, %r6; add.s32 %r1, %r1, 1; {end} {store}")),
@@ -114,7 +114,7 @@ fn loops_of_all_kinds_leave_what_ptxas_leaves() {
             setp.lt.s32 %p1, %r1, 3; @%p1 bra L; add.s32 %r7, %r7, 1; setp.lt.s32 %p2, %r7, 4; @%p2 bra M; {store}")),
         ("a barrier in it", format!("{begin} mov.u32 %r8, sm; mad.lo.u32 %r9, %t, 4, %r8; xor.b32 %r10, %t, 33; mad.lo.u32 %r10, %r10, 4, %r8;
             L: st.shared.u32 [%r9], %r2; bar.sync 0; ld.shared.u32 %r4, [%r10]; bar.sync 0; add.s32 %r2, %r2, %r4; add.s32 %r1, %r1, 8; {end} {store}")),
-        ("one turn in any case", format!("mov.u32 %r1, 30; mov.u32 %r2, %x; mov.u32 %r3, 9; L: add.s32 %r2, %r2, %r1; add.s32 %r1, %r1, 1; {end} {store}")),
+        ("one iteration in any case", format!("mov.u32 %r1, 30; mov.u32 %r2, %x; mov.u32 %r3, 9; L: add.s32 %r2, %r2, %r1; add.s32 %r1, %r1, 1; {end} {store}")),
     ] {
         same(name, &body);
     }

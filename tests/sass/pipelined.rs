@@ -22,7 +22,7 @@ fn target(code: &[Instruction], at: usize) -> Option<usize> {
 }
 
 /// The first loop with such an instruction: its instructions, with the branch back.
-fn turn<'a>(code: &'a [Instruction], mnemonic: &str) -> &'a [Instruction] {
+fn iteration<'a>(code: &'a [Instruction], mnemonic: &str) -> &'a [Instruction] {
     let loops = (0..code.len()).filter_map(|at| target(code, at).filter(|to| *to < at).map(|to| &code[to..=at]));
     let with = |l: &&[Instruction]| l.iter().any(|i| i.form().mnemonic == mnemonic);
     { loops }.find(with).unwrap_or_else(|| panic!("no loop with {mnemonic}:\n{}", listing(code)))
@@ -42,8 +42,8 @@ fn sources_of_a_store_are_read_while_the_next_turn_begins() {
     let body = "mov.u32 %r1, 0; mov.u32 %r2, %x; and.b32 %r5, %t, 3; add.s32 %r5, %r5, 1;
         L: mad.lo.s32 %r2, %r2, 5, %r1; st.global.u32 [%o], %r2; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r5; @%p1 bra L;";
     let code = code(body);
-    let turn = turn(&code, "STG");
-    assert_eq!(left_open(turn, "STG"), 1, "{}", listing(turn));
+    let iteration = iteration(&code, "STG");
+    assert_eq!(left_open(iteration, "STG"), 1, "{}", listing(iteration));
     same_everywhere("stores in a loop", body);
 }
 
@@ -136,8 +136,8 @@ fn loads_are_a_turn_ahead_and_none_is_beyond_the_last_turn() {
         ),
     ] {
         let code = code(&body);
-        let turn = turn(&code, "LDG");
-        assert_eq!(left_open(turn, "LDG"), 1, "{name}: {}", listing(turn));
+        let iteration = iteration(&code, "LDG");
+        assert_eq!(left_open(iteration, "LDG"), 1, "{name}: {}", listing(iteration));
         same_everywhere(name, &body);
     }
 }
@@ -183,8 +183,8 @@ fn tiles_are_read_while_the_tile_before_is_multiplied() {
     );
     for (name, mnemonic, ahead, body) in [("an outer product", "LDS", 2, &outer), ("matrices", "LDSM", 4, &matrices)] {
         let code = code(body);
-        let turn = turn(&code, mnemonic);
-        assert_eq!(left_open(turn, mnemonic), ahead, "{name}: {}", listing(turn));
+        let iteration = iteration(&code, mnemonic);
+        assert_eq!(left_open(iteration, mnemonic), ahead, "{name}: {}", listing(iteration));
         same_everywhere(name, body);
     }
 }
@@ -213,8 +213,8 @@ fn loads_stay_in_their_turn_where_it_may_write_what_they_read_or_decides_what_is
             ld.global.nc.u32 %r5, [%d4]; {long} add.s64 %d4, %d4, 4; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, 100; @%p1 bra L; {LEAVE}")),
     ] {
         let code = code(&body);
-        let turn = turn(&code, mnemonic);
-        assert_eq!(left_open(turn, mnemonic), 0, "{name}: {}", listing(turn));
+        let iteration = iteration(&code, mnemonic);
+        assert_eq!(left_open(iteration, mnemonic), 0, "{name}: {}", listing(iteration));
         same_everywhere(name, &body);
     }
 }

@@ -160,8 +160,8 @@ fn nineteen_of_twenty_random_instructions_read_as_nvdisasm_reads_them_and_none_i
     let (legal, refused) = draw(chip, count, &mut Random(seed), |f| !is_known(f));
     let wrong: Vec<_> = legal.chunks(400).flat_map(|batch| disagreements(batch, chip)).collect();
     let words: Vec<u128> = refused.iter().map(|r| r.1).collect();
-    let told = disassemble_for(&words, chip).into_iter().zip(&refused);
-    let read: Vec<String> = told
+    let reported = disassemble_for(&words, chip).into_iter().zip(&refused);
+    let read: Vec<String> = reported
         .filter_map(|(text, (inst, word))| Some(format!("{}: {}\n    {:?}", name(inst, *word), text?, encode(inst))))
         .collect();
     println!("{chip}: {} read alike, {} refused by both", legal.len(), refused.len() - read.len());

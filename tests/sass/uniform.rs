@@ -18,16 +18,16 @@ fn uniform(body: &str) -> Vec<String> {
     words.filter_map(|i| name(i.form())).collect()
 }
 
-/// Runs `turn` for thirty-odd iterations; %r1 counts, %r2 is the result.
-fn counted(bound: &str, turn: &str) -> String {
+/// Runs `iteration` for thirty-odd iterations; %r1 counts, %r2 is the result.
+fn counted(bound: &str, iteration: &str) -> String {
     format!(
-        "mov.u32 %r1, 0; mov.u32 %r2, %x; L: {turn} add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, {bound}; @%p1 bra L;
+        "mov.u32 %r1, 0; mov.u32 %r2, %x; L: {iteration} add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, {bound}; @%p1 bra L;
         st.global.u32 [%o], %r2;"
     )
 }
 
 /// What an iteration does with the counter.
-const TURNS: [(&str, &str); 7] = [
+const ITERATIONS: [(&str, &str); 7] = [
     ("sum", "add.s32 %r2, %r2, %r1;"),
     ("product", "mul.lo.s32 %r3, %r1, %t; xor.b32 %r2, %r2, %r3;"),
     ("product and sum", "mad.lo.s32 %r2, %r2, %t, %r1;"),
@@ -42,8 +42,8 @@ const TURNS: [(&str, &str); 7] = [
 
 #[test]
 fn counters_of_loops_stand_in_uniform_registers() {
-    for (name, turn) in TURNS {
-        let body = counted("37", turn);
+    for (name, iteration) in ITERATIONS {
+        let body = counted("37", iteration);
         let all = uniform(&body);
         assert!(all.contains(&"UIADD3".to_owned()), "{name}: {all:?}");
         assert!(all.contains(&"BRA.U".to_owned()), "{name}: {all:?}");
@@ -91,11 +91,11 @@ fn what_threads_may_see_otherwise_stays_in_registers_of_their_own() {
 #[test]
 fn what_a_matrix_load_gives_each_thread_parts_the_threads() {
     let way = "mad.lo.s32 %r2, %r2, %t, %r1; mad.lo.s32 %r2, %r2, %t, %x;".repeat(5);
-    let turn = format!("@%p3 bra M; {way} M: add.s32 %r2, %r2, %r1;");
+    let iteration = format!("@%p3 bra M; {way} M: add.s32 %r2, %r2, %r1;");
     let body = format!(
         "ld.param.u64 %d2, [in]; wmma.load.c.sync.aligned.row.m16n16k16.global.s32 {{%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}}, [%d2], 16;
         setp.gt.s32 %p3, %r10, 0; {}",
-        counted("37", &turn)
+        counted("37", &iteration)
     );
     assert_eq!(uniform(&body), Vec::<String>::new());
     same_everywhere("matrix", &body);

@@ -165,13 +165,13 @@ fn draws_of_several_threads_keep_their_numbers() {
     let g = Generator::new(77);
     let mut all: Vec<Vec<f64>> = std::thread::scope(|scope| {
         let draw = || {
-            let turn = |_| {
+            let round = |_| {
                 let lazy = g.rand([3]) * 2.0;
                 let first = run(&lazy);
                 assert_eq!(run(&lazy), first, "computed again");
                 first
             };
-            (0..12).map(turn).collect::<Vec<_>>()
+            (0..12).map(round).collect::<Vec<_>>()
         };
         let threads: Vec<_> = (0..3).map(|_| scope.spawn(draw)).collect();
         threads.into_iter().flat_map(|t| t.join().unwrap()).collect()

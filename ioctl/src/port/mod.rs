@@ -3,13 +3,14 @@
 //!
 //! Layer: lowest; used by `hcq::memory`, the devices and the software GPUs. Nothing else makes
 //! a system call, but for the clock of `emu::metal`. Two halves: `map`, `code` are the CPU and disk devices' own
-//! memory; `seam` and the modules after it are a driver's traffic. A software driver is made of `AddressSpace` (where
+//! memory; `driver` and the modules after it are a driver's traffic. A software driver is made of `AddressSpace` (where
 //! clients map), `SharedMemory` (memory that it maps there and reads itself), `read_process`/`write_process` (embedded
 //! pointers). Source: mmap(2), mprotect(2), madvise(2) of Linux; `map` and `code` also work on macOS, the driver half
 //! is Linux only.
 
 mod call;
 mod code;
+mod driver;
 mod errno;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -21,7 +22,6 @@ pub mod objc;
 mod other;
 #[cfg(target_os = "linux")]
 mod process;
-mod seam;
 #[cfg(target_os = "linux")]
 mod space;
 mod tiles;
@@ -29,6 +29,7 @@ mod view;
 
 pub use call::{CallError, call};
 pub use code::{CodeMapping, CodeWriter, Protection};
+pub use driver::{Fd, KERNEL_LOG, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
 pub use errno::Errno;
 #[cfg(target_os = "linux")]
 pub use linux::LinuxPort;
@@ -38,7 +39,6 @@ pub use mapped::{Doorbell, Mapped, drain_stores, see_device_stores};
 pub use other::{Forked, Signal, let_signals_interrupt, send_signal};
 #[cfg(target_os = "linux")]
 pub use process::{read_process, write_process};
-pub use seam::{Fd, KERNEL_LOG, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
 #[cfg(target_os = "linux")]
 pub use space::{AddressSpace, Backing, SharedMemory};
 pub use tiles::request_tiles;

@@ -83,7 +83,7 @@ impl LinuxPort {
         // All memory is taken before: the child of a process with threads may not allocate.
         let mut block = vec![0_u64; NUMBERED_BYTES / 8];
         bytemuck::cast_slice_mut(&mut block)[..arg.len()].copy_from_slice(arg);
-        let mut told = vec![0_u8; HEAD + arg.len()];
+        let mut reported = vec![0_u8; HEAD + arg.len()];
         let mut ends = [0; 2];
         // SAFETY: the array has room for two descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -94,12 +94,13 @@ impl LinuxPort {
         // SAFETY: the child calls what is safe in a signal handler, and ends without running anything else.
         match unsafe { libc::fork() } {
             -1 => Err(Errno::last()),
-            0 => in_child(number, request, &mut block, &mut told, at, into.as_raw_fd()),
+            0 => in_child(number, request, &mut block, &mut reported, at, into.as_raw_fd()),
             child => {
                 drop(into);
-                told = hear(out, child)?;
-                let word = |n: usize| i32::from_ne_bytes([told[n], told[n + 1], told[n + 2], told[n + 3]]);
-                arg.copy_from_slice(&told[HEAD..]);
+                reported = hear(out, child)?;
+                let word =
+                    |n: usize| i32::from_ne_bytes([reported[n], reported[n + 1], reported[n + 2], reported[n + 3]]);
+                arg.copy_from_slice(&reported[HEAD..]);
                 let answer = if word(4) == 0 { Ok(word(0)) } else { Err(Errno(word(4))) };
                 Ok(Forked { answer, mapped: word(8) != 0 })
             }
@@ -108,7 +109,7 @@ impl LinuxPort {
 }
 
 /// The child: one call, one look, one write.
-fn in_child(number: i32, request: u32, block: &mut [u64], told: &mut [u8], at: CpuPtr, into: i32) -> ! {
+fn in_child(number: i32, request: u32, block: &mut [u64], reported: &mut [u8], at: CpuPtr, into: i32) -> ! {
     // SAFETY: the block is longer than the struct of any described call, and aligned for it.
     let rc = unsafe { libc::ioctl(number, libc::c_ulong::from(request) as _, block.as_mut_ptr()) };
     let errno = if rc < 0 { Errno::last().0 } else { 0 };
@@ -116,13 +117,13 @@ fn in_child(number: i32, request: u32, block: &mut [u64], told: &mut [u8], at: C
     let start = CpuPtr(at.0 / page * page);
     // SAFETY: the kernel looks at the address without following it, and writes one byte for one page.
     let seen = unsafe { libc::mincore(start.as_ptr(), 1, &raw mut resident) };
-    told[..4].copy_from_slice(&rc.to_ne_bytes());
-    told[4..8].copy_from_slice(&errno.to_ne_bytes());
-    told[8..HEAD].copy_from_slice(&i32::from(seen == 0).to_ne_bytes());
-    let len = told.len() - HEAD;
-    told[HEAD..].copy_from_slice(&bytemuck::cast_slice(block)[..len]);
+    reported[..4].copy_from_slice(&rc.to_ne_bytes());
+    reported[4..8].copy_from_slice(&errno.to_ne_bytes());
+    reported[8..HEAD].copy_from_slice(&i32::from(seen == 0).to_ne_bytes());
+    let len = reported.len() - HEAD;
+    reported[HEAD..].copy_from_slice(&bytemuck::cast_slice(block)[..len]);
     // SAFETY: the kernel only reads there; so few bytes are written at once or not at all.
-    let _written = unsafe { libc::write(into, told.as_ptr().cast(), told.len()) };
+    let _written = unsafe { libc::write(into, reported.as_ptr().cast(), reported.len()) };
     // SAFETY: ends the child at once: nothing of the parent's is torn down.
     unsafe { libc::_exit(0) }
 }
@@ -134,15 +135,15 @@ fn hear(out: OwnedFd, child: i32) -> Result<Vec<u8>, Errno> {
         let mut all = Vec::new();
         let _unheard = std::fs::File::from(out).read_to_end(&mut all).map(|_| sender.send(all));
     });
-    let told = receiver.recv_timeout(LONGEST);
-    if told.is_err() {
+    let reported = receiver.recv_timeout(LONGEST);
+    if reported.is_err() {
         // SAFETY: the child of this function, which has not been waited for, so that the number is still its own.
         unsafe { libc::kill(child, libc::SIGKILL) };
     }
     // SAFETY: no status is asked for.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-    let told = told.map_err(|_| Errno::ETIMEDOUT)?;
-    if told.len() < HEAD { Err(Errno::EIO) } else { Ok(told) }
+    let reported = reported.map_err(|_| Errno::ETIMEDOUT)?;
+    if reported.len() < HEAD { Err(Errno::EIO) } else { Ok(reported) }
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ fn field(layout: &Layout, name: &str, bytes: &[u8]) -> u64 {
 }
 
 /// The struct that a call's pointer refers to, as it is after the call, if it is of that kind.
-fn behind<'a>(desc: &'static Desc, call: &'a IoctlEvent, wanted: &Layout) -> Option<&'a [u8]> {
+fn embedded<'a>(desc: &'static Desc, call: &'a IoctlEvent, wanted: &Layout) -> Option<&'a [u8]> {
     let is_wanted = |e: &Embedded| e.pointee(desc.layout, &call.before).is_some_and(|l| *l == *wanted);
     let index = desc.embedded.iter().position(is_wanted)?;
     call.blobs_after.iter().find(|b| b.index as usize == index).map(|b| b.bytes.as_slice())
@@ -85,13 +85,13 @@ impl Channels {
             self.addresses.insert(place("h_memory"), place("dma_offset").wrapping_sub(place("offset")));
         } else if same_call(call.request, nvrm::ALLOC.desc.request) && field(desc.layout, "status", &call.after) == 0 {
             for layout in [&ChannelAlloc::LAYOUT, &ChannelAllocV610::LAYOUT] {
-                if let Some(params) = behind(desc, call, layout) {
+                if let Some(params) = embedded(desc, call, layout) {
                     self.add(&call.after, (layout, params));
                 }
             }
         } else if same_call(call.request, nvrm::CONTROL.desc.request) {
             let object = field(desc.layout, "h_object", &call.after);
-            if let Some(params) = behind(desc, call, &WorkSubmitToken::LAYOUT) {
+            if let Some(params) = embedded(desc, call, &WorkSubmitToken::LAYOUT) {
                 let token = field(&WorkSubmitToken::LAYOUT, "work_submit_token", params);
                 self.live.iter_mut().filter(|c| c.handle == object).for_each(|c| c.token = Some(token));
             }

@@ -154,11 +154,11 @@ impl Player<'_> {
             self.settle();
         }
         let mut arg = call.before.clone();
-        let mut behind = Vec::new();
+        let mut embedded = Vec::new();
         if let Some(desc) = desc {
             self.names.translate(desc.layout, &mut arg);
             forget_pointers(desc.layout, &mut arg);
-            behind = self.attach(desc, call, &mut arg);
+            embedded = self.attach(desc, call, &mut arg);
         }
         let now = self.port.ioctl(self.names.fd(call.fd), call.request, &mut arg);
         let name = desc.map_or_else(|| format!("ioctl {:#x}", call.request), |d| d.name.to_owned());
@@ -169,7 +169,7 @@ impl Player<'_> {
         let (Some(desc), Ok(_), Ok(_)) = (desc, call.result, now) else { return };
         let mut different = self.names.learn(desc.out.unwrap_or(desc.layout), &call.after, &arg);
         for blob in &call.blobs_after {
-            different.extend(self.blob(desc, call, blob, &behind));
+            different.extend(self.blob(desc, call, blob, &embedded));
         }
         for (field, a, b) in different {
             self.differ(&name, format!("{field}: {a:#x} then, {b:#x} now"));
@@ -178,7 +178,7 @@ impl Player<'_> {
 
     /// Points the struct's pointers at new memory with the recorded contents.
     fn attach(&self, desc: &Desc, call: &IoctlEvent, arg: &mut [u8]) -> Vec<(u32, Vec<u8>)> {
-        let mut behind = Vec::new();
+        let mut embedded = Vec::new();
         for (index, e) in (0u32..).zip(desc.embedded) {
             let (Some((_, len)), Some(pointer)) = (e.range(desc.layout, &call.before), desc.layout.field(e.pointer))
             else {
@@ -205,9 +205,9 @@ impl Player<'_> {
                 Element::Bytes => {}
             }
             pointer.write(arg, |_| bytes.as_ptr().expose_provenance() as u64);
-            behind.push((index, bytes));
+            embedded.push((index, bytes));
         }
-        behind
+        embedded
     }
 
     fn blob(
@@ -215,10 +215,10 @@ impl Player<'_> {
         desc: &Desc,
         call: &IoctlEvent,
         then: &Blob,
-        behind: &[(u32, Vec<u8>)],
+        embedded: &[(u32, Vec<u8>)],
     ) -> Vec<(String, u64, u64)> {
         let e = desc.embedded.get(then.index as usize);
-        let now = behind.iter().find(|(index, _)| *index == then.index);
+        let now = embedded.iter().find(|(index, _)| *index == then.index);
         let (Some(e), Some((_, now))) = (e, now) else { return Vec::new() };
         match e.pointee(desc.layout, &call.before) {
             Some(layout) if e.dir != Dir::In => {

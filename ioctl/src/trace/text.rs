@@ -110,12 +110,12 @@ fn call_text(call: &IoctlEvent) -> String {
 
 fn map_text(map: &MapRequest) -> String {
     let at = map.addr.map_or("anywhere".to_string(), |a| format!("{:#x}", a.0));
-    let behind = match map.fd {
+    let backing = match map.fd {
         Some(fd) => format!("{fd:?} at {:#x}", map.offset),
         None => "nothing".into(),
     };
     let (prot, flags) = (names(map.prot.iter_names()), names((map.flags & !MapFlags::FIXED).iter_names()));
-    format!("{at}, {:#x}, {prot}, {flags}, {behind}", map.len_bytes)
+    format!("{at}, {:#x}, {prot}, {flags}, {backing}", map.len_bytes)
 }
 
 #[cfg(test)]

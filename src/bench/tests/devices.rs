@@ -88,11 +88,11 @@ fn devices_run_the_same_cases_at_the_same_time() {
     let record = run(&machines, &filter, &settings, &mut Quiet);
     counts(&record);
     // Ordered by device, as those of a run in turn; what one device lacks holds up none of the others.
-    let told: Vec<(&str, &str, usize)> =
+    let reported: Vec<(&str, &str, usize)> =
         record.results.iter().map(|r| (r.device.as_str(), r.case.as_str(), r.samples.len())).collect();
     let all = ["CPU", "CPU:1", "METAL:emu"].map(|d| [(d, "arithmetic/clock"), (d, "memory/scale")]).concat();
-    assert_eq!(told.iter().map(|(device, case, _)| (*device, *case)).collect::<Vec<_>>(), all);
-    assert!(told.iter().filter(|t| t.1 == "memory/scale").all(|t| t.2 == 2), "{told:?}");
+    assert_eq!(reported.iter().map(|(device, case, _)| (*device, *case)).collect::<Vec<_>>(), all);
+    assert!(reported.iter().filter(|t| t.1 == "memory/scale").all(|t| t.2 == 2), "{reported:?}");
     assert_eq!(record.results[0].together, ["CPU:1", "METAL:emu"]);
     assert_eq!(record.settings["together"], true);
     let alone = run(&machines[..1], &filter, &Settings::quick(), &mut Quiet);

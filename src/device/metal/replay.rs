@@ -424,8 +424,8 @@ impl Player<'_> {
     /// Gives back what the recording did not.
     fn end(mut self) -> Report {
         self.settle();
-        let lent = std::mem::take(&mut self.pools).into_values().flatten().flat_map(|(_, all)| all);
-        lent.for_each(|id| self.release(id));
+        let unreleased = std::mem::take(&mut self.pools).into_values().flatten().flat_map(|(_, all)| all);
+        unreleased.for_each(|id| self.release(id));
         let objects = std::mem::take(&mut self.objects);
         for object in objects.values() {
             (0..object.references).for_each(|_| self.release(object.now));

@@ -49,8 +49,8 @@ fn bad(name: &str, words: &'static [u32]) -> Case {
         same("what comes after it", memory.view.read_u32(8)?, 0)?;
         works(kfd, &mut sibling, memory.va + 16)?;
         kfd.destroy(&broken)?;
-        let told = kfd.wait_for(exception)?;
-        let exception: k::HwException = bytemuck::cast([told.payload[0], told.payload[1]]);
+        let reported = kfd.wait_for(exception)?;
+        let exception: k::HwException = bytemuck::cast([reported.payload[0], reported.payload[1]]);
         same("the card it names", exception.gpu_id, kfd.gpu_id)?;
         same("memory is not lost", exception.memory_lost, 0)?;
         works(kfd, &mut sibling, memory.va + 24)?;
@@ -82,18 +82,18 @@ fn page_faults() -> Vec<Case> {
                 let event = kfd.event(k::EVENT_MEMORY, false)?;
                 let mut queue = kfd.queue(Ring::Pm4)?;
                 queue.submit(&write_data(NOWHERE + 0x678, 1))?;
-                let told = fault(kfd, event)?;
-                same("not present", (told.not_present, told.read_only, told.no_execute), (1, 0, 0))?;
-                same("page", told.va, NOWHERE)?;
-                same("card", told.gpu_id, kfd.gpu_id)
+                let reported = fault(kfd, event)?;
+                same("not present", (reported.not_present, reported.read_only, reported.no_execute), (1, 0, 0))?;
+                same("page", reported.va, NOWHERE)?;
+                same("card", reported.gpu_id, kfd.gpu_id)
             },
         ),
         on_card("fault.page-not-on-this-card", "Memory that the card does not have mapped faults", |kfd| {
             let event = kfd.event(k::EVENT_MEMORY, false)?;
             let (mut queue, host_only) = (kfd.queue(Ring::Sdma)?, kfd.alloc(PAGE, HOST)?);
             queue.submit(&fence(kfd.gfx()?, host_only.va, 1))?;
-            let told = fault(kfd, event)?;
-            same("not present, at", (told.not_present, told.va), (1, host_only.va))
+            let reported = fault(kfd, event)?;
+            same("not present, at", (reported.not_present, reported.va), (1, host_only.va))
         }),
         on_card("fault.page-unmapped-again", "Memory that was unmapped faults", |kfd| {
             let event = kfd.event(k::EVENT_MEMORY, false)?;
@@ -108,8 +108,8 @@ fn page_faults() -> Vec<Case> {
             let event = kfd.event(k::EVENT_MEMORY, false)?;
             let (mut queue, buffer) = (kfd.queue(Ring::Sdma)?, kfd.buffer(PAGE, k::ALLOC_MEM_FLAGS_GTT)?);
             queue.submit(&fence(kfd.gfx()?, buffer.va, 1))?;
-            let told = fault(kfd, event)?;
-            same("read only", (told.not_present, told.read_only), (0, 1))?;
+            let reported = fault(kfd, event)?;
+            same("read only", (reported.not_present, reported.read_only), (0, 1))?;
             same("what is there", buffer.view.read_u32(0)?, 0)
         }),
         on_card(
@@ -149,8 +149,8 @@ fn kernels() -> Vec<Case> {
             memory.view.write_u64(0x100, NOWHERE)?;
             let mut queue = kfd.queue(Ring::Pm4)?;
             queue.submit(&dispatch(kfd.gfx()?, program.va + 0x100, memory.va + 0x100, [1, 1, 1], [64, 1, 1]))?;
-            let told = fault(kfd, event)?;
-            same("not present, at", (told.not_present, told.va), (1, NOWHERE))
+            let reported = fault(kfd, event)?;
+            same("not present, at", (reported.not_present, reported.va), (1, NOWHERE))
         }),
         on_card(
             "fault.kernel-code-not-executable",
@@ -163,8 +163,8 @@ fn kernels() -> Vec<Case> {
                 memory.view.write_u64(0x100, memory.va + 0x800)?;
                 let mut queue = kfd.queue(Ring::Pm4)?;
                 queue.submit(&dispatch(kfd.gfx()?, program.va + 0x100, memory.va + 0x100, [1, 1, 1], [64, 1, 1]))?;
-                let told = fault(kfd, event)?;
-                same("no execute, at", (told.no_execute, told.va), (1, program.va))
+                let reported = fault(kfd, event)?;
+                same("no execute, at", (reported.no_execute, reported.va), (1, program.va))
             },
         ),
         on_card(

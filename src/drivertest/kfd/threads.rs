@@ -21,9 +21,9 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         on_card("threads.buffers", "Four threads make, map and free buffers, none sees another's", |kfd| {
             together(4, |n| {
-                for turn in 0..25 {
+                for round in 0..25 {
                     let buffer = kfd.buffer(PAGE, HOST)?;
-                    let own = (n * 100 + turn) as u32 + 1;
+                    let own = (n * 100 + round) as u32 + 1;
                     buffer.view.write_u32(8, own)?;
                     std::thread::yield_now();
                     same("what it stored", buffer.view.read_u32(8)?, own)?;

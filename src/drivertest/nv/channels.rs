@@ -308,7 +308,7 @@ fn unregistered_in(device: &Device<'_>, group: u32, share: u32) -> Step<u32> {
 
 fn token(device: &Device<'_>, channel: u32) -> Result<u32, Status> {
     let got = device.client.control(channel, &rm::GPFIFO_GET_WORK_SUBMIT_TOKEN, rm::WorkSubmitToken::default());
-    got.map(|told| told.work_submit_token)
+    got.map(|reported| reported.work_submit_token)
 }
 
 /// An object of another runlist than the channel's: RM finds the runlist taken or, where each runlist has channels of

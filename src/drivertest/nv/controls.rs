@@ -53,8 +53,8 @@ fn row<T: Pod + Default>(
             move |device| {
                 let mut params = T::default();
                 ask(device, &mut params);
-                let told = want("CONTROL", device.client.control(on.of(device), control, params))?;
-                holds("the answer makes sense", makes_sense(device, &told))
+                let reported = want("CONTROL", device.client.control(on.of(device), control, params))?;
+                holds("the answer makes sense", makes_sense(device, &reported))
             },
         ),
         on_card(&format!("control.size-{name}"), "A struct of another size is refused", move |device| {

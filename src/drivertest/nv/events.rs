@@ -157,9 +157,13 @@ pub(crate) fn cases() -> Vec<Case> {
                 want("EVENT_SET_NOTIFICATION", set(device, rm::NV2080_NOTIFIERS_RC_ERROR, REPEAT))?;
                 channel.submit(&BAD)?;
                 holds("it wakes", poll(device, file, patience(device))?)?;
-                let (told, more) = want("GET_EVENT_DATA", data(device, file))?;
+                let (reported, more) = want("GET_EVENT_DATA", data(device, file))?;
                 same("more of them", more, 0)?;
-                same("object, notifier, code", told[..3].to_vec(), vec![object, rm::NV2080_NOTIFIERS_RC_ERROR, 32])?;
+                same(
+                    "object, notifier, code",
+                    reported[..3].to_vec(),
+                    vec![object, rm::NV2080_NOTIFIERS_RC_ERROR, 32],
+                )?;
                 holds("once", !poll(device, file, 0)?)
             })
         })

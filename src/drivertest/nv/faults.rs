@@ -83,11 +83,11 @@ fn accesses() -> Vec<Case> {
             let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
             channel.submit(&copy(page.va, NOWHERE, 4))?;
             same("code", device.error(&channel)?, 31)?;
-            let told = device.client.control(channel.handle, &rm::CHANNEL_GET_MMU_FAULT_INFO, Default::default());
-            let told: rm::ChannelMmuFault = want("CHANNEL_GET_MMU_FAULT_INFO", told)?;
-            same("address", u64::from(told.addr_hi) << 32 | u64::from(told.addr_lo), NOWHERE)?;
-            same("FAULT_PDE", told.fault_type, 0)?;
-            same("its name", &told.fault_string[..10], b"FAULT_PDE\0".as_slice())
+            let reported = device.client.control(channel.handle, &rm::CHANNEL_GET_MMU_FAULT_INFO, Default::default());
+            let reported: rm::ChannelMmuFault = want("CHANNEL_GET_MMU_FAULT_INFO", reported)?;
+            same("address", u64::from(reported.addr_hi) << 32 | u64::from(reported.addr_lo), NOWHERE)?;
+            same("FAULT_PDE", reported.fault_type, 0)?;
+            same("its name", &reported.fault_string[..10], b"FAULT_PDE\0".as_slice())
         }),
         on_card("fault.read-nowhere", "A load from nowhere ends the channel, and stores nothing", |device| {
             let (mut channel, page) = (device.copy(0)?, device.system(PAGE)?);
@@ -108,9 +108,10 @@ fn accesses() -> Vec<Case> {
                 page.view.write_u32(64, 5)?;
                 channel.submit(&copy(page.va + 64, base, 4))?;
                 same("code", device.error(&channel)?, 31)?;
-                let told = device.client.control(channel.handle, &rm::CHANNEL_GET_MMU_FAULT_INFO, Default::default());
-                let told: rm::ChannelMmuFault = want("CHANNEL_GET_MMU_FAULT_INFO", told)?;
-                same("FAULT_RO_VIOLATION", told.fault_type, 6)?;
+                let reported =
+                    device.client.control(channel.handle, &rm::CHANNEL_GET_MMU_FAULT_INFO, Default::default());
+                let reported: rm::ChannelMmuFault = want("CHANNEL_GET_MMU_FAULT_INFO", reported)?;
+                same("FAULT_RO_VIOLATION", reported.fault_type, 6)?;
                 same("what is there", target.view.read_u32(0)?, 0)
             },
         ),
@@ -140,7 +141,7 @@ fn accesses() -> Vec<Case> {
         on_card("fault.counted", "The card counts its channels' errors", |device| {
             let count = || {
                 let got = device.client.control(device.subdevice, &rm::RC_GET_ERROR_COUNT, Default::default());
-                want("RC_GET_ERROR_COUNT", got).map(|told: rm::RcErrorCount| told.error_count)
+                want("RC_GET_ERROR_COUNT", got).map(|reported: rm::RcErrorCount| reported.error_count)
             };
             let before = count()?;
             let mut channel = device.copy(0)?;

@@ -44,26 +44,26 @@ pub(crate) fn cases() -> Vec<Case> {
             other.end()
         }),
         with_client("open.version", "CHECK_VERSION_STR answers a release that it then accepts", |client| {
-            let (answer, told) = version(client, QUERY, [0; 64]);
-            same("query", (answer, told.reply), (Ok(0), 1))?;
+            let (answer, reported) = version(client, QUERY, [0; 64]);
+            same("query", (answer, reported.reply), (Ok(0), 1))?;
             holds(
                 "a release is digits and dots",
-                told.version_string[0].is_ascii_digit() && told.version_string.contains(&b'.'),
+                reported.version_string[0].is_ascii_digit() && reported.version_string.contains(&b'.'),
             )?;
-            let (answer, again) = version(client, STRICT, told.version_string);
+            let (answer, again) = version(client, STRICT, reported.version_string);
             same("the same release", (answer, again.reply), (Ok(0), 1))
         }),
         with_client("open.version-other", "CHECK_VERSION_STR refuses another release", |client| {
-            let (_, mut told) = version(client, QUERY, [0; 64]);
-            told.version_string[0] ^= 1;
-            let (answer, _) = version(client, STRICT, told.version_string);
+            let (_, mut reported) = version(client, QUERY, [0; 64]);
+            reported.version_string[0] ^= 1;
+            let (answer, _) = version(client, STRICT, reported.version_string);
             same("another release", answer, Err(Errno::EINVAL))
         }),
         with_client("open.build-version", "The build version is the file's release", |client| {
-            let (_, told) = version(client, QUERY, [0; 64]);
+            let (_, reported) = version(client, QUERY, [0; 64]);
             let build = client.control(client.root, &rm::SYSTEM_GET_BUILD_VERSION_V2, rm::BuildVersion::default());
             let build = super::client::want("GET_BUILD_VERSION_V2", build)?;
-            same("both", &build.driver_version_buffer[..32], &told.version_string[..32])
+            same("both", &build.driver_version_buffer[..32], &reported.version_string[..32])
         }),
         with_client("open.card-info", "CARD_INFO lists cards with vendor, ids and windows of their own", |client| {
             let cards = cards(client)?;

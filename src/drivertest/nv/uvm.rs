@@ -68,8 +68,8 @@ fn files() -> Vec<Case> {
             holds("0 or 1", args.pageable_mem_access < 2)?;
             let mut args =
                 uvm::PageableMemAccessOnGpu { gpu_uuid: device.uuid, pageable_mem_access: 7, ..Default::default() };
-            let told = device.uvm_call(&uvm::PAGEABLE_MEM_ACCESS_ON_GPU, &mut args, |a| a.rm_status);
-            want("UVM_PAGEABLE_MEM_ACCESS_ON_GPU", told)?;
+            let reported = device.uvm_call(&uvm::PAGEABLE_MEM_ACCESS_ON_GPU, &mut args, |a| a.rm_status);
+            want("UVM_PAGEABLE_MEM_ACCESS_ON_GPU", reported)?;
             holds("0 or 1 on the card", args.pageable_mem_access < 2)?;
             args.gpu_uuid[0] ^= 1;
             let got = device.uvm_call(&uvm::PAGEABLE_MEM_ACCESS_ON_GPU, &mut args, |a| a.rm_status);

@@ -38,7 +38,7 @@ struct Barrier {
 }
 
 impl Barrier {
-    fn turn(&mut self) {
+    fn end_phase(&mut self) {
         if self.pending == 0 && self.bytes == 0 {
             (self.pending, self.phases) = (self.count, self.phases + 1);
         }
@@ -77,7 +77,7 @@ pub fn mbarrier(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
             let barrier = b.barriers.at(at)?;
             barrier.pending = barrier.pending.checked_sub(1).ok_or("more arrive than are expected")?;
             barrier.bytes += bytes.cast_signed();
-            barrier.turn();
+            barrier.end_phase();
         } else if s.inst.has("try_wait") && s.inst.has("parity") {
             let (at, parity) = (b.address(t, &s.operands[1])?, b.get(t, &s.operands[2])?);
             let barrier = b.barriers.at(at)?;
@@ -85,7 +85,7 @@ pub fn mbarrier(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
                 mem.land(to, &bytes)?;
                 barrier.bytes -= bytes.len() as i64;
             }
-            barrier.turn();
+            barrier.end_phase();
             if parity > 1 || barrier.phases % 2 == parity {
                 return Err(format!("thread {t} waits for parity {parity} in phase {} for ever", barrier.phases));
             }

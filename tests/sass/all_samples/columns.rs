@@ -33,7 +33,7 @@ struct Columns {
     block: [u32; 3],
     /// `pn`, the first offset, and in five dimensions the image's number less 7; `pm`, the second offset and the base's
     /// place in W.
-    told: [i32; 2],
+    reported: [i32; 2],
     /// The copy is one to both blocks of a cluster.
     casts: bool,
 }
@@ -69,7 +69,7 @@ impl Columns {
         tensor.map(TENSOR)
     }
 
-    fn told(&self) -> Im2col {
+    fn reported(&self) -> Im2col {
         Im2col {
             lower_corner: self.lower,
             upper_corner: self.upper,
@@ -84,12 +84,12 @@ impl Columns {
 
     /// What the samples' registers hold.
     fn coordinates(&self) -> Vec<i64> {
-        let ([x, y, z], [n, m]) = (self.block.map(i64::from), self.told.map(i64::from));
+        let ([x, y, z], [n, m]) = (self.block.map(i64::from), self.reported.map(i64::from));
         [64 * x, m, y, z, n + 7][..self.rank()].to_vec()
     }
 
     fn offsets(&self) -> Vec<i64> {
-        let [n, m] = self.told.map(i64::from);
+        let [n, m] = self.reported.map(i64::from);
         [n, m, self.block[0].into()][..self.rank() - 2].to_vec()
     }
 
@@ -219,7 +219,7 @@ const CASES: [Columns; 7] = [
         channels: 32,
         pixels: 24,
         block: [1, 2, 0],
-        told: [3, -1],
+        reported: [3, -1],
         casts: false,
     },
     Columns {
@@ -231,7 +231,7 @@ const CASES: [Columns; 7] = [
         channels: 24,
         pixels: 16,
         block: [0, 1, 0],
-        told: [0, 3],
+        reported: [0, 3],
         casts: false,
     },
     Columns {
@@ -243,7 +243,7 @@ const CASES: [Columns; 7] = [
         channels: 32,
         pixels: 60,
         block: [1, 3, 1],
-        told: [2, 1],
+        reported: [2, 1],
         casts: false,
     },
     Columns {
@@ -255,7 +255,7 @@ const CASES: [Columns; 7] = [
         channels: 8,
         pixels: 50,
         block: [0, 4, 2],
-        told: [5, 1],
+        reported: [5, 1],
         casts: false,
     },
     Columns {
@@ -267,7 +267,7 @@ const CASES: [Columns; 7] = [
         channels: 16,
         pixels: 40,
         block: [1, 1, 1],
-        told: [1, 2],
+        reported: [1, 2],
         casts: true,
     },
     Columns {
@@ -279,7 +279,7 @@ const CASES: [Columns; 7] = [
         channels: 16,
         pixels: 100,
         block: [1, 0, 1],
-        told: [1, 2],
+        reported: [1, 2],
         casts: false,
     },
     Columns {
@@ -291,7 +291,7 @@ const CASES: [Columns; 7] = [
         channels: 64,
         pixels: 60,
         block: [0, 2, 1],
-        told: [2, 3],
+        reported: [2, 3],
         casts: false,
     },
 ];
@@ -305,7 +305,8 @@ fn images_become_columns_and_columns_images_as_in_plain_rust() {
         let blocks = columns.block[0] as usize + 1;
         let tensor_bytes = columns.strides()[columns.rank()];
         let (shared, before) = (bytes(seed as u64 + 1, FILLED), bytes(99, tensor_bytes));
-        let mut params = params([SHARED, DUMP, TENSOR, OUT], columns.told[0] as u32, 0.0, columns.told[1] as u32);
+        let mut params =
+            params([SHARED, DUMP, TENSOR, OUT], columns.reported[0] as u32, 0.0, columns.reported[1] as u32);
         params.resize(0x30, 0);
         params.extend(columns.map());
         let buffers = [
@@ -326,7 +327,7 @@ fn images_become_columns_and_columns_images_as_in_plain_rust() {
             (0..blocks).flat_map(|k| if copies(k) { bytes.to_vec() } else { vec![0; bytes.len()] }).collect()
         };
         let cluster = if columns.casts { 2 } else { 1 };
-        let options = Options { im2col: Some(columns.told()), ..Options::default() };
+        let options = Options { im2col: Some(columns.reported()), ..Options::default() };
         for (who, after) in codes.run_with(&format!("k{number}"), (&case, cluster), options) {
             for (what, got, want) in [
                 ("shared memory", &after[1], &all(&left)),
@@ -351,8 +352,9 @@ fn copies_to_columns_stop_where_nobody_tells_what_the_map_says() {
         let case = Case { grid: [1; 3], block: [32, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
         for (who, cubin) in &codes.0 {
             let fault = launch_clusters(cubin, &format!("k{number}"), (&case, 1), true).expect_err(who);
-            let told = [&format!("UTMALDG.{}D.IM2COL of the map ", number - 13), "Options::im2col", "is not modelled"];
-            assert!(told.iter().all(|told| fault.contains(*told)), "{who}: {fault}");
+            let reported =
+                [&format!("UTMALDG.{}D.IM2COL of the map ", number - 13), "Options::im2col", "is not modelled"];
+            assert!(reported.iter().all(|reported| fault.contains(*reported)), "{who}: {fault}");
         }
     }
 }

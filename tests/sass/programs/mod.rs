@@ -218,7 +218,7 @@ fn level(seed: u64) -> &'static str {
 }
 
 /// Prints a program that fails, as small as it can be made.
-fn told(arch: Arch, seed: u64, program: &Program, failure: Failure, small: bool) -> String {
+fn reported(arch: Arch, seed: u64, program: &Program, failure: Failure, small: bool) -> String {
     let (number, level) = (program.number, level(seed));
     println!("{arch} seed {seed} program {number} {level}: {:?} {}", failure.0, failure.1);
     if !small {
@@ -248,7 +248,7 @@ fn hold(arch: Arch, seeds: Range<u64>, count: usize) {
             for (p, f) in programs.iter().zip(found) {
                 // What fails in many programs is made smaller in a few.
                 let small = failed.len() < 3 && std::env::var("PTX_WHOLE").is_err();
-                failed.extend(f.map(|f| told(arch, seed, p, f, small)));
+                failed.extend(f.map(|f| reported(arch, seed, p, f, small)));
             }
         }
     }

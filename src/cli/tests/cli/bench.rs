@@ -186,9 +186,9 @@ fn devices_are_measured_and_burnt_together() {
     let (code, out, err) = run(doorbell().args(["bench", "run", "memory/scale"]).args(both));
     assert_eq!(code, 0, "{err}");
     let record = last(&out);
-    let told = |n: usize| (record["results"][n]["device"].clone(), record["results"][n]["together"].clone());
-    assert_eq!(told(0), (Value::from("CPU"), serde_json::json!(["CPU:1"])));
-    assert_eq!(told(1), (Value::from("CPU:1"), serde_json::json!(["CPU"])));
+    let reported = |n: usize| (record["results"][n]["device"].clone(), record["results"][n]["together"].clone());
+    assert_eq!(reported(0), (Value::from("CPU"), serde_json::json!(["CPU:1"])));
+    assert_eq!(reported(1), (Value::from("CPU:1"), serde_json::json!(["CPU"])));
     assert_eq!(record["settings"]["together"], Value::Bool(true));
     let lines: Vec<&str> = err.lines().filter(|l| l.contains("memory/scale")).collect();
     assert!(lines.len() == 2 && lines[0].starts_with("CPU ") && lines[1].starts_with("CPU:1 "), "{err}");

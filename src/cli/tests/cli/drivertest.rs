@@ -19,8 +19,8 @@ fn drivertest(more: &[&str]) -> std::process::Output {
 fn cases_run_in_processes_and_a_fault_is_a_failure() {
     let o = drivertest(&["run", "kfd.bind.*", "--json"]);
     assert_eq!(code(&o), 0, "{}", err(&o));
-    let told = json(&o, &["ok", "counts", "records"]);
-    assert_eq!(told["counts"]["pass"].as_u64(), told["records"].as_array().map(|all| all.len() as u64));
+    let reported = json(&o, &["ok", "counts", "records"]);
+    assert_eq!(reported["counts"]["pass"].as_u64(), reported["records"].as_array().map(|all| all.len() as u64));
     let o = drivertest(&["run", "kfd.bind.again", "--ktap", "--fault", "ACQUIRE_VM:1:EIO"]);
     let text = String::from_utf8_lossy(&o.stdout).into_owned();
     assert_eq!(code(&o), 1, "{text}");

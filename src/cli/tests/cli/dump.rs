@@ -207,10 +207,10 @@ fn dumped_kernels_run_from_their_jobs_file_on_another_device() {
         let there = t.path().join("d");
         let o = run(&there, &["launch", "--jobs", "jobs.json", "--device", device, "--json"]);
         assert_eq!(code(&o), 0, "{device} {program}: {}", err(&o));
-        let told = json(&o, &["launches", "as_wanted", "different"]);
-        let launched = told["launches"].as_array().unwrap().len();
+        let reported = json(&o, &["launches", "as_wanted", "different"]);
+        let launched = reported["launches"].as_array().unwrap().len();
         assert_eq!(launched, json(&dump, &["kernels"])["kernels"].as_array().unwrap().len());
-        assert!(told["as_wanted"].as_u64() >= Some(least), "{device} {program}: {told}");
+        assert!(reported["as_wanted"].as_u64() >= Some(least), "{device} {program}: {reported}");
         // A wrong number is found, and named.
         let want = std::fs::read_dir(&there).unwrap().map(|e| e.unwrap().path());
         let want = want.filter(|p| p.extension().is_some_and(|e| e == "want")).min().unwrap();

@@ -69,25 +69,29 @@ fn a_jobs_file_launches_many_and_a_null_pointer_is_zero() {
 fn wrong_names_sizes_and_files_are_told_apart() {
     let t = temp();
     compiled(t.path());
-    let told = |args: &[&str], exit: i32, words: &[&str]| {
+    let reported = |args: &[&str], exit: i32, words: &[&str]| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), exit, "{args:?}: {}", err(&o));
         for w in words {
             assert!(err(&o).contains(w), "{args:?}: no {w:?} in {}", err(&o));
         }
     };
-    told(&["launch", "k.o", "--kernel", "scael"], 3, &["scael", "k.o contains", "count, scale"]);
-    told(&["launch", "none.o", "--kernel", "scale"], 2, &["none.o"]);
-    told(&["launch", "k.c", "--kernel", "scale"], 3, &["no object code"]);
-    told(&["launch", "k.o", "--kernel", "scale", "--arg", "in:none.bin"], 2, &["none.bin"]);
-    told(&["launch", "k.o", "--kernel", "scale", "--arg", "f16:1"], 3, &["unknown kind \"f16\"", "hex:BYTES"]);
-    told(&["launch", "k.o", "--kernel", "scale", "--grid", "1,2,3,4"], 3, &["at most 3"]);
-    told(&["launch", "k.o", "--kernel", "scale", "--block", "64"], 3, &["one work-item per call"]);
-    told(&["launch", "k.o", "--kernel", "scale", "--grid", "2147483648,2147483648,4"], 3, &["the limit is 4294967295"]);
-    told(&["launch", "k.o"], 3, &["--kernel"]);
-    told(&["launch", "--jobs", "none.json"], 2, &["none.json"]);
+    reported(&["launch", "k.o", "--kernel", "scael"], 3, &["scael", "k.o contains", "count, scale"]);
+    reported(&["launch", "none.o", "--kernel", "scale"], 2, &["none.o"]);
+    reported(&["launch", "k.c", "--kernel", "scale"], 3, &["no object code"]);
+    reported(&["launch", "k.o", "--kernel", "scale", "--arg", "in:none.bin"], 2, &["none.bin"]);
+    reported(&["launch", "k.o", "--kernel", "scale", "--arg", "f16:1"], 3, &["unknown kind \"f16\"", "hex:BYTES"]);
+    reported(&["launch", "k.o", "--kernel", "scale", "--grid", "1,2,3,4"], 3, &["at most 3"]);
+    reported(&["launch", "k.o", "--kernel", "scale", "--block", "64"], 3, &["one work-item per call"]);
+    reported(
+        &["launch", "k.o", "--kernel", "scale", "--grid", "2147483648,2147483648,4"],
+        3,
+        &["the limit is 4294967295"],
+    );
+    reported(&["launch", "k.o"], 3, &["--kernel"]);
+    reported(&["launch", "--jobs", "none.json"], 2, &["none.json"]);
     std::fs::write(t.path().join("bad.json"), r#"[{"object": "k.o", "kernel": "scale", "grids": [1]}]"#).unwrap();
-    told(&["launch", "--jobs", "bad.json"], 3, &["grids"]);
+    reported(&["launch", "--jobs", "bad.json"], 3, &["grids"]);
 }
 
 /// A kernel for gfx1100, compiled by clang from OpenCL C: `y[i] = y[i] * a + i`.
@@ -148,33 +152,33 @@ fn a_kernel_of_clang_runs_on_a_software_gpu() {
     assert_eq!(code(&o), 0, "{}", err(&o));
     assert_eq!(json(&o, &["launches"])["arch"], "gfx1100");
     axpy(&t.path().join("z.bin"));
-    let told = |args: &[&str], words: &[&str]| {
+    let reported = |args: &[&str], words: &[&str]| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), 3, "{args:?}: {}", err(&o));
         assert!(words.iter().all(|w| err(&o).contains(w)), "{args:?}: {}", err(&o));
     };
     let wrong_name = ["launch", "k.co", "--kernel", "axpi", "--device", "AMD:emu=gfx1100"];
-    told(&wrong_name, &["k.co contains", "axpy"]);
-    told(&["launch", "k.co", "--kernel", "axpy", "--device", "AMD:emu=gfx1201"], &["k.co contains", "axpy"]);
-    told(&["launch", "k.co", "--kernel", "axpy"], &["k.co contains", "axpy"]);
+    reported(&wrong_name, &["k.co contains", "axpy"]);
+    reported(&["launch", "k.co", "--kernel", "axpy", "--device", "AMD:emu=gfx1201"], &["k.co contains", "axpy"]);
+    reported(&["launch", "k.co", "--kernel", "axpy"], &["k.co contains", "axpy"]);
     // Arguments and sizes that the kernel does not take.
     let with = |rest: &'static str| {
         let fixed = "launch k.co --kernel axpy --device AMD:emu=gfx1100";
         fixed.split(' ').chain(rest.split(' ')).collect::<Vec<&str>>()
     };
     let y = "--grid 2 --block 64 --arg inout:y.bin:z.bin";
-    told(&with(y), &["pass 1 arguments to axpy, which takes 2 of 8, 4 bytes", "k.co contains gfx1100 code: axpy"]);
-    told(
+    reported(&with(y), &["pass 1 arguments to axpy, which takes 2 of 8, 4 bytes", "k.co contains gfx1100 code: axpy"]);
+    reported(
         &with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg f32:3 --arg u32:1"),
         &["pass 3 arguments", "k.co contains"],
     );
-    told(
+    reported(
         &with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg u64:3"),
         &["pass 8 bytes to argument 2", "room for 4"],
     );
-    told(&with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg u16:3"), &["argument 2 lacks 2 bytes"]);
-    told(&with("--grid 2 --block 2048 --arg inout:y.bin:z.bin --arg f32:3"), &["at most 1024", "k.co contains"]);
-    told(&with("--grid 2 --block 2147483648,2147483648,4 --arg null --arg f32:3"), &["at most 1024"]);
+    reported(&with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg u16:3"), &["argument 2 lacks 2 bytes"]);
+    reported(&with("--grid 2 --block 2048 --arg inout:y.bin:z.bin --arg f32:3"), &["at most 1024", "k.co contains"]);
+    reported(&with("--grid 2 --block 2147483648,2147483648,4 --arg null --arg f32:3"), &["at most 1024"]);
 }
 
 #[test]
@@ -282,17 +286,17 @@ fn clusters_are_named_on_the_command_line_or_in_a_jobs_file() {
     assert_eq!(code(&o), 0, "{}", err(&o));
     assert_eq!(json(&o, &["launches"])["launches"][1]["cluster"], serde_json::json!([2, 1, 1]));
     assert_eq!((read("a.bin"), read("b.bin")), (alone.to_vec(), pairs.to_vec()));
-    let told = |args: &[&str], words: &str| {
+    let reported = |args: &[&str], words: &str| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), 3, "{args:?}: {}", err(&o));
         assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
     };
-    told(&with(&["--cluster", "3"]), "neighbours: cluster [3, 1, 1]: the grid is not a multiple of it");
-    told(&with(&["--cluster", "0"]), "is not a valid size");
+    reported(&with(&["--cluster", "3"]), "neighbours: cluster [3, 1, 1]: the grid is not a multiple of it");
+    reported(&with(&["--cluster", "0"]), "is not a valid size");
     std::fs::write(t.path().join("k.c"), "void scale(void) {}").unwrap();
     let gcc = Command::new("gcc").args(["-c", "k.c"]).current_dir(t.path()).status();
     assert!(gcc.expect("gcc is installed by the set-up").success());
-    told(&["launch", "k.o", "--kernel", "scale", "--cluster", "2"], "a CPU has no clusters");
+    reported(&["launch", "k.o", "--kernel", "scale", "--cluster", "2"], "a CPU has no clusters");
 }
 
 #[test]
@@ -300,19 +304,19 @@ fn traces_that_cannot_be_read_or_played_say_why() {
     let t = temp();
     code_object(t.path());
     std::fs::write(t.path().join("no.trace"), b"nothing").unwrap();
-    let told = |args: &[&str], exit: i32, words: &str| {
+    let reported = |args: &[&str], exit: i32, words: &str| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), exit, "{args:?}: {}", err(&o));
         assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
     };
-    told(&["trace", "--show", "no.trace"], 2, "not a trace");
-    told(&["trace", "--show", "none.trace"], 2, "none.trace");
-    told(&["trace"], 3, "CMD");
-    told(&["trace", "--memory", "/bin/true"], 3, "doorbell's own commands");
-    told(&["replay", "no.trace"], 3, "--port");
+    reported(&["trace", "--show", "no.trace"], 2, "not a trace");
+    reported(&["trace", "--show", "none.trace"], 2, "none.trace");
+    reported(&["trace"], 3, "CMD");
+    reported(&["trace", "--memory", "/bin/true"], 3, "doorbell's own commands");
+    reported(&["replay", "no.trace"], 3, "--port");
     let plain = [&["trace", "--out", "plain.trace", "--device", "AMD:emu=gfx1100"], ON_GPU].concat();
     assert_eq!(code(&run(t.path(), &plain)), 0);
-    told(&["replay", "plain.trace", "--port", "emu"], 2, "traced without memory");
+    reported(&["replay", "plain.trace", "--port", "emu"], 2, "traced without memory");
 }
 
 const MSL: &str = "#include <metal_stdlib>

@@ -82,8 +82,8 @@ fn messages_to_metal_are_recorded_shown_and_replayed() {
     }
     let o = run(t.path(), &["--json", "replay", "t.trace", "--port", "emu"]);
     assert_eq!(code(&o), 0, "{}", err(&o));
-    let told = json(&o, &["calls", "doorbells", "timeouts", "differences"]);
-    assert_eq!((&told["timeouts"], told["differences"].as_array().map(Vec::len)), (&0.into(), Some(0)));
+    let reported = json(&o, &["calls", "doorbells", "timeouts", "differences"]);
+    assert_eq!((&reported["timeouts"], reported["differences"].as_array().map(Vec::len)), (&0.into(), Some(0)));
     // Another chip answers otherwise.
     let o = run(t.path(), &["--json", "replay", "t.trace", "--port", "emu", "--chip", "apple7"]);
     assert_eq!(code(&o), 1, "{}", err(&o));

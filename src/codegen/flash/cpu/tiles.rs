@@ -53,8 +53,8 @@ pub(super) fn copies(len: i64, most: i64) -> i64 {
 }
 
 /// The indices of the loops around a tile in this iteration of all of them together.
-fn place(outer: &[(UOp, i64)], turn: UOp) -> Place {
-    let (mut place, mut rest) = (Place::default(), turn);
+fn place(outer: &[(UOp, i64)], iteration: UOp) -> Place {
+    let (mut place, mut rest) = (Place::default(), iteration);
     for (r, n) in outer.iter().rev() {
         place.scalars.insert(r.clone(), rest.binary(Op::CMod, &number(*n)));
         rest = rest.binary(Op::CDiv, &number(*n));
@@ -70,15 +70,15 @@ impl Tiles {
     /// Opens the loop over the tiles that a chunk of the work has: the indices of the loops around them, and the rows.
     pub(super) fn start(&mut self, outer: &[(UOp, i64)], rows: i64, chunks: i64) -> (Place, Rows) {
         let tiles = pieces(rows, self.width());
-        let number_of_tile = self.turn(tiles * outer.iter().map(|r| r.1).product::<i64>(), chunks);
+        let number_of_tile = self.iteration(tiles * outer.iter().map(|r| r.1).product::<i64>(), chunks);
         let first = times(&number_of_tile.binary(Op::CMod, &number(tiles)), self.width());
         let place = place(outer, number_of_tile.binary(Op::CDiv, &number(tiles)));
         (place, self.rows(&first, rows))
     }
     /// Opens the loop over the iterations of the loops around tiles that a chunk of the work has.
     pub(super) fn start_whole(&mut self, outer: &[(UOp, i64)], chunks: i64) -> Place {
-        let turn = self.turn(outer.iter().map(|r| r.1).product(), chunks);
-        place(outer, turn)
+        let iteration = self.iteration(outer.iter().map(|r| r.1).product(), chunks);
+        place(outer, iteration)
     }
     /// Opens the loop over all tiles of these rows.
     pub(super) fn all_rows(&mut self, rows: i64) -> Rows {
@@ -87,10 +87,10 @@ impl Tiles {
         self.rows(&first, rows)
     }
     /// Opens a loop over this chunk's share of `all` iterations; gives the number of the iteration among all.
-    fn turn(&mut self, all: i64, chunks: i64) -> UOp {
+    fn iteration(&mut self, all: i64, chunks: i64) -> UOp {
         let chunk = if chunks > 1 { self.list.special(chunks) } else { number(0) };
-        let turn = self.list.open(&number(all / chunks));
-        sum(&times(&turn, chunks), &chunk)
+        let iteration = self.list.open(&number(all / chunks));
+        sum(&times(&iteration, chunks), &chunk)
     }
 
     pub(super) fn lanes(&self) -> i64 {

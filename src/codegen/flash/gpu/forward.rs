@@ -57,10 +57,10 @@ impl<'a> Kernel<'a> {
         let p = self.p;
         let tiles = pieces(p.rows, self.share.rows);
         i32::try_from(tiles * p.outer.iter().map(|r| r.1).product::<i64>()).ok()?;
-        let (place, turn) = group(&p.outer, tiles);
+        let (place, iteration) = group(&p.outer, tiles);
         // Those that see most come first.
-        let turn = if p.causal.is_some() { int(tiles - 1).binary(Op::Sub, &turn) } else { turn };
-        let first = times(&turn, self.share.rows);
+        let iteration = if p.causal.is_some() { int(tiles - 1).binary(Op::Sub, &iteration) } else { iteration };
+        let first = times(&iteration, self.share.rows);
         let bases = [place.scalar(&p.query.base)?, place.scalar(&p.key.base)?, place.scalar(&p.value.as_ref()?.base)?];
         let (full, end) = self.blocks(&first);
         let g = Group { place, first, bases, end: end.clone() };

@@ -60,11 +60,11 @@ impl<'a> Kernel<'a> {
         let p = self.p;
         let tiles = pieces(p.rows, self.share.rows);
         i32::try_from(tiles * p.outer.iter().map(|r| r.1).product::<i64>()).ok()?;
-        let (place, turn) = group(&p.outer, tiles);
+        let (place, iteration) = group(&p.outer, tiles);
         // Those that have most to do come first.
         let last_first = p.causal.is_some() && p.by_query;
-        let turn = if last_first { int(tiles - 1).binary(Op::Sub, &turn) } else { turn };
-        let mut g = Group { place, first: times(&turn, self.share.rows) };
+        let iteration = if last_first { int(tiles - 1).binary(Op::Sub, &iteration) } else { iteration };
+        let mut g = Group { place, first: times(&iteration, self.share.rows) };
         products.start(&mut self, &g)?;
         self.read_of_rows(&g)?;
         let registers: Vec<Vec<Vec<UOp>>> = (0..p.sums.len()).map(|n| self.registers(n)).collect();

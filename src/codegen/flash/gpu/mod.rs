@@ -174,15 +174,15 @@ fn copy(list: &mut List, thread: &UOp, threads: i64, r: &Rows, there: Option<&UO
     let all = r.count * row_pieces;
     let start = sum(r.base, &times(&wide(&r.first), across));
     let into = times(&r.at, r.pitch);
-    for turn in 0..pieces(all, threads) {
-        let number = plus(thread, turn * threads);
+    for iteration in 0..pieces(all, threads) {
+        let number = plus(thread, iteration * threads);
         // Where whole rows are copied at a time, a thread stays at its column, and its rows are a constant apart.
         let (number_of_row, more) = match threads % row_pieces {
-            0 => (thread, turn * (threads / row_pieces)),
+            0 => (thread, iteration * (threads / row_pieces)),
             _ => (&number, 0),
         };
         let (row, piece) = (quotient(number_of_row, row_pieces), remainder(number_of_row, row_pieces));
-        let inside = ((turn + 1) * threads > all).then(|| number.lt(&int(all)));
+        let inside = ((iteration + 1) * threads > all).then(|| number.lt(&int(all)));
         let gate = match (there, inside) {
             (Some(a), Some(b)) => Some(a.and(&b)),
             (a, b) => a.cloned().or(b),

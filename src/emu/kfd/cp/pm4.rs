@@ -120,13 +120,13 @@ impl Pm4 {
                 place(stop)
             };
             let flow = self.execute(site, &packet, span.xccs, true).map_err(named)?;
-            let behind = &rest[len..];
+            let following = &rest[len..];
             at += len;
             match flow {
                 Flow::Next => {}
-                Flow::Skip(dwords) => at += beyond("COND_EXEC", dwords, behind).map_err(named)?.len(),
+                Flow::Skip(dwords) => at += beyond("COND_EXEC", dwords, following).map_err(named)?.len(),
                 Flow::Only(xccs, dwords) => {
-                    let words = beyond("PRED_EXEC", dwords, behind).map_err(named)?;
+                    let words = beyond("PRED_EXEC", dwords, following).map_err(named)?;
                     let start = span.start + at;
                     at += words.len();
                     let xccs = xccs & span.xccs;
@@ -303,9 +303,9 @@ fn sh_register(packet: &'static str, address: u64) -> Result<ShReg, Cause> {
 }
 
 /// The next `dwords` after a packet that refers to them.
-fn beyond<'a>(packet: &'static str, dwords: u64, behind: &'a [u32]) -> Run<&'a [u32]> {
-    let have = behind.len() as u64;
-    let words = usize::try_from(dwords).ok().and_then(|count| behind.get(..count));
+fn beyond<'a>(packet: &'static str, dwords: u64, following: &'a [u32]) -> Run<&'a [u32]> {
+    let have = following.len() as u64;
+    let words = usize::try_from(dwords).ok().and_then(|count| following.get(..count));
     words.ok_or_else(|| Cause::Beyond { packet, wanted: dwords, have }.into())
 }
 

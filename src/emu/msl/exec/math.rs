@@ -21,9 +21,9 @@ fn function(op: Math) -> fn(f32) -> f32 {
         Math::Asinh => |x| f64::from(x).asinh() as f32,
         Math::Acosh => |x| f64::from(x).acosh() as f32,
         Math::Atanh => |x| f64::from(x).atanh() as f32,
-        Math::SinPi => |x| (turn(x) * std::f64::consts::PI).sin() as f32,
-        Math::CosPi => |x| (turn(x) * std::f64::consts::PI).cos() as f32,
-        Math::TanPi => |x| (turn(x) * std::f64::consts::PI).tan() as f32,
+        Math::SinPi => |x| (reduced(x) * std::f64::consts::PI).sin() as f32,
+        Math::CosPi => |x| (reduced(x) * std::f64::consts::PI).cos() as f32,
+        Math::TanPi => |x| (reduced(x) * std::f64::consts::PI).tan() as f32,
         Math::Exp => f32::exp,
         Math::Exp2 => f32::exp2,
         Math::Exp10 => |x| 10_f64.powf(x.into()) as f32,
@@ -54,8 +54,8 @@ fn function(op: Math) -> fn(f32) -> f32 {
     }
 }
 
-/// The same angle in turns of pi, between -1 and 1.
-fn turn(x: f32) -> f64 {
+/// An argument of sinpi and the like, reduced by whole periods (of 2) to -1 to 1.
+fn reduced(x: f32) -> f64 {
     let x = f64::from(x);
     x - 2.0 * (x / 2.0).round()
 }

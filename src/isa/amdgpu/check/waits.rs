@@ -77,8 +77,9 @@ fn conflict(load: &At, at: &At, kind: Kind) -> Option<String> {
         return Some("the result".into());
     }
     // A later load of the same kind completes later.
-    let behind = kind != Kind::Scalar && load.unit != Unit::Flat && at.unit != Unit::Flat && kinds(at).contains(&kind);
-    (!behind && in_flight().any(|t| at.writes_any(t))).then(|| "an overwritten result".into())
+    let completes_later =
+        kind != Kind::Scalar && load.unit != Unit::Flat && at.unit != Unit::Flat && kinds(at).contains(&kind);
+    (!completes_later && in_flight().any(|t| at.writes_any(t))).then(|| "an overwritten result".into())
 }
 
 /// The upper bound of a counter after an instruction.

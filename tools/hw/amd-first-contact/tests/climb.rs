@@ -16,12 +16,12 @@ fn climb(dir: &Path, args: &[&str]) -> (i32, serde_json::Value) {
 
 fn top_of(chip: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let (code, told) = climb(dir.path(), &["--device", &format!("AMD:emu={chip}")]);
-    assert_eq!(code, 0, "{told:#}");
-    assert_eq!((told["reached"].as_u64(), told["top"].as_bool()), (told["of"].as_u64(), Some(true)));
-    let names: Vec<&str> = told["rungs"].as_array().unwrap().iter().map(|r| r["rung"].as_str().unwrap()).collect();
+    let (code, reported) = climb(dir.path(), &["--device", &format!("AMD:emu={chip}")]);
+    assert_eq!(code, 0, "{reported:#}");
+    assert_eq!((reported["reached"].as_u64(), reported["top"].as_bool()), (reported["of"].as_u64(), Some(true)));
+    let names: Vec<&str> = reported["rungs"].as_array().unwrap().iter().map(|r| r["rung"].as_str().unwrap()).collect();
     assert_eq!(names.first().zip(names.last()), Some((&"driver", &"soak")));
-    let note = |n: usize| told["rungs"][n]["note"].as_str().unwrap().to_string();
+    let note = |n: usize| reported["rungs"][n]["note"].as_str().unwrap().to_string();
     assert!(note(1).contains(chip) && note(1).contains("save area as computed"), "{}", note(1));
     assert!(std::fs::metadata(dir.path().join("amd-first-contact.trace")).unwrap().len() > 10_000);
 }
@@ -44,9 +44,9 @@ fn gfx1201_is_climbed_to_the_top() {
 /// A planned fault: the climb ends at that rung, with the call and what is known.
 fn stops(fault: &str, rung: &str, call: &[&str], cause: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let (code, told) = climb(dir.path(), &["--device", "AMD:emu=gfx1100", "--fault", fault]);
-    let failed = &told["failed"];
-    assert_eq!(failed["rung"], rung, "{told:#}");
+    let (code, reported) = climb(dir.path(), &["--device", "AMD:emu=gfx1100", "--fault", fault]);
+    let failed = &reported["failed"];
+    assert_eq!(failed["rung"], rung, "{reported:#}");
     assert_eq!(code, if matches!(rung, "driver" | "topology") { 2 } else { 1 });
     for part in call {
         assert!(failed["call"].as_str().unwrap_or_default().contains(part), "{part}: {failed:#}");
@@ -83,9 +83,9 @@ fn a_machine_without_a_card_is_told_what_it_lacks() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let (code, told) = climb(dir.path(), &[]);
+    let (code, reported) = climb(dir.path(), &[]);
     assert_eq!(code, 2);
-    let failed = &told["failed"];
+    let failed = &reported["failed"];
     assert_eq!((failed["rung"].as_str(), failed["errno"].as_str()), (Some("driver"), Some("ENOENT")));
     let missing = failed["missing"].to_string();
     assert!(missing.contains("/dev/kfd does not exist") && missing.contains("PCI bus"), "{missing}");

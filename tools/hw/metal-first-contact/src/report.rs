@@ -52,8 +52,8 @@ pub fn go(args: &Args) -> ExitCode {
     let is_absent = Below::open(&bench).is_err();
     let bad: Vec<&str> = rows.iter().filter(|row| !row.is_good()).map(|row| row.step.name).collect();
     let left_out = STEPS.len() - rows.len();
-    let told = if bad.is_empty() { "nothing differs".into() } else { format!("look at {}", bad.join(", ")) };
-    say(args, &format!("{} of {} steps gone, {left_out} left out: {told}", rows.len(), STEPS.len()));
+    let reported = if bad.is_empty() { "nothing differs".into() } else { format!("look at {}", bad.join(", ")) };
+    say(args, &format!("{} of {} steps gone, {left_out} left out: {reported}", rows.len(), STEPS.len()));
     if args.json {
         let row = |r: &Row| json!({"step": r.step.name, "verdict": r.word(), "ms": r.ms, "notes": r.notes()});
         let all: Vec<_> = rows.iter().map(row).collect();

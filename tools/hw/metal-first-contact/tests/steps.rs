@@ -12,16 +12,21 @@ fn go(args: &[&str]) -> (i32, Value) {
     (out.status.code().unwrap(), serde_json::from_str(last).unwrap())
 }
 
-fn step<'v>(told: &'v Value, name: &str) -> &'v Value {
-    told["steps"].as_array().unwrap().iter().find(|s| s["step"] == name).unwrap_or_else(|| panic!("{name}: {told:#}"))
+fn step<'v>(reported: &'v Value, name: &str) -> &'v Value {
+    reported["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|s| s["step"] == name)
+        .unwrap_or_else(|| panic!("{name}: {reported:#}"))
 }
 
 #[test]
 fn the_software_metal_goes_all_steps_and_nothing_differs() {
-    let (code, told) = go(&["--device", "METAL:emu"]);
-    assert_eq!((code, told["bad"].as_array().map(Vec::len)), (0, Some(0)), "{told:#}");
-    assert_eq!(told["of"], 15);
-    let verdicts: Vec<(&str, &str)> = told["steps"]
+    let (code, reported) = go(&["--device", "METAL:emu"]);
+    assert_eq!((code, reported["bad"].as_array().map(Vec::len)), (0, Some(0)), "{reported:#}");
+    assert_eq!(reported["of"], 15);
+    let verdicts: Vec<(&str, &str)> = reported["steps"]
         .as_array()
         .unwrap()
         .iter()
@@ -30,30 +35,31 @@ fn the_software_metal_goes_all_steps_and_nothing_differs() {
     assert_eq!(verdicts.len(), 15);
     let is_as_expected = |(name, verdict): &(&str, &str)| *verdict == if *name == "system" { "measured" } else { "ok" };
     assert!(verdicts.iter().all(is_as_expected), "{verdicts:?}");
-    let notes = step(&told, "abi")["notes"].to_string();
+    let notes = step(&reported, "abi")["notes"].to_string();
     assert!(notes.contains("rows are the same"), "{notes}");
-    let notes = step(&told, "faults")["notes"].to_string();
+    let notes = step(&reported, "faults")["notes"].to_string();
     assert!(notes.contains("kIOGPUCommandBufferCallbackErrorPageFault"), "{notes}");
 }
 
 #[test]
 fn a_difference_is_reported_with_both_sides_and_a_vital_one_ends_the_run() {
-    let (code, told) = go(&["--device", "METAL:emu", "--pretend", "abi"]);
-    assert_eq!((code, told["bad"][0].as_str()), (1, Some("abi")));
-    assert_eq!(told["steps"].as_array().map(Vec::len), Some(2), "the run ends there");
-    let notes = step(&told, "abi")["notes"].to_string();
+    let (code, reported) = go(&["--device", "METAL:emu", "--pretend", "abi"]);
+    assert_eq!((code, reported["bad"][0].as_str()), (1, Some("abi")));
+    assert_eq!(reported["steps"].as_array().map(Vec::len), Some(2), "the run ends there");
+    let notes = step(&reported, "abi")["notes"].to_string();
     assert!(notes.contains(r#"DIFFERS: -[MTLBuffer length]: \"Q@:\", expected \"v@:\""#), "{notes}");
-    let (code, told) = go(&["--device", "METAL:emu", "--pretend", "lanes", "--until", "lanes"]);
-    assert_eq!((code, told["bad"][0].as_str()), (1, Some("lanes")));
-    let notes = step(&told, "lanes")["notes"].to_string();
+    let (code, reported) = go(&["--device", "METAL:emu", "--pretend", "lanes", "--until", "lanes"]);
+    assert_eq!((code, reported["bad"][0].as_str()), (1, Some("lanes")));
+    let notes = step(&reported, "lanes")["notes"].to_string();
     assert!(notes.contains("expected (64, 64)"), "{notes}");
 }
 
 #[test]
 fn steps_can_be_left_out() {
-    let (code, told) = go(&["--device", "METAL:emu=apple9", "--until", "math", "--skip", "runtime", "--skip", "layer"]);
+    let (code, reported) =
+        go(&["--device", "METAL:emu=apple9", "--until", "math", "--skip", "runtime", "--skip", "layer"]);
     assert_eq!(code, 0);
-    let names: Vec<_> = told["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
+    let names: Vec<_> = reported["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
     assert_eq!(names, ["system", "abi", "device", "compile", "version", "math"]);
 }
 
@@ -63,9 +69,9 @@ fn a_machine_without_metal_is_told_so() {
         println!("SKIP: this system has Metal");
         return;
     }
-    let (code, told) = go(&[]);
-    assert_eq!((code, told["steps"].as_array().map(Vec::len)), (2, Some(2)), "{told:#}");
-    assert_eq!(step(&told, "abi")["notes"][0], "this system has no Metal");
+    let (code, reported) = go(&[]);
+    assert_eq!((code, reported["steps"].as_array().map(Vec::len)), (2, Some(2)), "{reported:#}");
+    assert_eq!(step(&reported, "abi")["notes"][0], "this system has no Metal");
 }
 
 #[test]

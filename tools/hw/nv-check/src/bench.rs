@@ -46,20 +46,20 @@ pub fn seconds<E>(run: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
 /// # Errors
 /// The device's.
 pub fn measure(machine: &Machine, sizes: Sizes) -> Result<Value, Failure> {
-    let mut told = Map::new();
-    launches(machine, sizes, &mut told)?;
-    copies(machine, sizes, &mut told)?;
-    Ok(Value::Object(told))
+    let mut reported = Map::new();
+    launches(machine, sizes, &mut reported)?;
+    copies(machine, sizes, &mut reported)?;
+    Ok(Value::Object(reported))
 }
 
-fn launches(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> Result<(), Failure> {
+fn launches(machine: &Machine, sizes: Sizes, reported: &mut Map<String, Value>) -> Result<(), Failure> {
     let device = &machine.device;
     let nothing = machine.load("nothing")?;
     let one = [Machine::launch(&nothing, vec![])];
     machine.run(&one)?;
     let each = (0..sizes.launches).map(|_| seconds(|| machine.run(&one)));
     let each = each.collect::<Result<Vec<f64>, Failure>>()?;
-    told.insert("launch_latency_us".into(), json!(median(each) * 1e6));
+    reported.insert("launch_latency_us".into(), json!(median(each) * 1e6));
     // Submission after submission, one wait at the end.
     let took = seconds(|| -> Result<(), Failure> {
         let mut last = None;
@@ -68,12 +68,12 @@ fn launches(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> R
         }
         last.map_or(Ok(()), |point| Ok(device.wait(&point, machine.patience)?))
     })?;
-    told.insert("launch_rate_per_s".into(), json!(sizes.launches as f64 / took));
+    reported.insert("launch_rate_per_s".into(), json!(sizes.launches as f64 / took));
     // One submission of many.
     let many: Vec<Command> = (0..sizes.graph).map(|_| Machine::launch(&nothing, vec![])).collect();
     let each = (0..sizes.replays).map(|_| seconds(|| machine.run(&many)));
     let each = each.collect::<Result<Vec<f64>, Failure>>()?;
-    told.insert("list_us_per_kernel".into(), json!(median(each) * 1e6 / sizes.graph as f64));
+    reported.insert("list_us_per_kernel".into(), json!(median(each) * 1e6 / sizes.graph as f64));
     let mut graph = device.record(&many)?;
     let mut replay = || -> Result<f64, Failure> {
         seconds(|| {
@@ -85,12 +85,12 @@ fn launches(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> R
         replay()?;
     }
     let each = (0..sizes.replays).map(|_| replay()).collect::<Result<Vec<f64>, Failure>>()?;
-    told.insert("graph_us_per_kernel".into(), json!(median(each) * 1e6 / sizes.graph as f64));
-    told.insert("graph_kernels".into(), json!(sizes.graph));
+    reported.insert("graph_us_per_kernel".into(), json!(median(each) * 1e6 / sizes.graph as f64));
+    reported.insert("graph_kernels".into(), json!(sizes.graph));
     Ok(())
 }
 
-fn copies(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> Result<(), Failure> {
+fn copies(machine: &Machine, sizes: Sizes, reported: &mut Map<String, Value>) -> Result<(), Failure> {
     let device = &machine.device;
     let len = sizes.copy_bytes as u64;
     let (far, other) = (device.alloc(len)?, device.alloc(len)?);
@@ -105,10 +105,10 @@ fn copies(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> Res
         let each = (0..sizes.copies).map(|_| seconds(run)).collect::<Result<Vec<f64>, Failure>>()?;
         Ok(len as f64 / median(each) / 1e9)
     };
-    told.insert("copy_bytes".into(), json!(len));
-    told.insert("h2d_pinned_gb_s".into(), json!(bandwidth(far.at(0), pinned.at(0))?));
-    told.insert("d2h_pinned_gb_s".into(), json!(bandwidth(pinned.at(0), far.at(0))?));
-    told.insert("d2d_gb_s".into(), json!(bandwidth(other.at(0), far.at(0))?));
+    reported.insert("copy_bytes".into(), json!(len));
+    reported.insert("h2d_pinned_gb_s".into(), json!(bandwidth(far.at(0), pinned.at(0))?));
+    reported.insert("d2h_pinned_gb_s".into(), json!(bandwidth(pinned.at(0), far.at(0))?));
+    reported.insert("d2d_gb_s".into(), json!(bandwidth(other.at(0), far.at(0))?));
     let mut pageable = vec![1; sizes.copy_bytes];
     let up = |bytes: &[u8]| -> Result<f64, Failure> {
         seconds(|| {
@@ -118,11 +118,11 @@ fn copies(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> Res
     };
     up(&pageable)?;
     let each = (0..sizes.copies).map(|_| up(&pageable)).collect::<Result<Vec<f64>, Failure>>()?;
-    told.insert("h2d_pageable_gb_s".into(), json!(len as f64 / median(each) / 1e9));
+    reported.insert("h2d_pageable_gb_s".into(), json!(len as f64 / median(each) / 1e9));
     let mut down = || -> Result<f64, Failure> { seconds(|| Ok(device.copy_out(&far, 0, &mut pageable)?)) };
     down()?;
     let each = (0..sizes.copies).map(|_| down()).collect::<Result<Vec<f64>, Failure>>()?;
-    told.insert("d2h_pageable_gb_s".into(), json!(len as f64 / median(each) / 1e9));
+    reported.insert("d2h_pageable_gb_s".into(), json!(len as f64 / median(each) / 1e9));
     Ok(())
 }
 

@@ -102,8 +102,8 @@ impl Cuda {
     pub fn driver_version(&self) -> i32 {
         let mut version = 0;
         // SAFETY: one integer is written.
-        let told = unsafe { (self.0.driver_version)(&raw mut version) };
-        if told == 0 { version } else { 0 }
+        let reported = unsafe { (self.0.driver_version)(&raw mut version) };
+        if reported == 0 { version } else { 0 }
     }
 
     /// cuInit, a context and a stream on the card at that place.

@@ -81,12 +81,12 @@ impl Machine {
 
 /// A child's part: one line of JSON.
 pub fn child(part: &str, args: &Args) -> ExitCode {
-    let told = match part {
+    let reported = match part {
         "first" => first(args),
         "cuda" => theirs::measure(args),
         other => Err(format!("no part {other}").into()),
     };
-    match told {
+    match reported {
         Ok(value) => {
             println!("{value}");
             ExitCode::SUCCESS

@@ -35,8 +35,8 @@ pub fn run(args: &Args) -> ExitCode {
     };
     let args = &Args { quick: args.quick || machine.is_software, ..args.clone() };
     let deadline = began + Duration::from_secs_f64(args.minutes * 60.0);
-    let (told, is_ok) = parts(args, machine, deadline, began);
-    let value = Value::Object(told);
+    let (reported, is_ok) = parts(args, machine, deadline, began);
+    let value = Value::Object(reported);
     if let Some(path) = &args.out
         && let Err(e) = std::fs::write(path, format!("{value:#}\n"))
     {
@@ -54,65 +54,65 @@ fn say(args: &Args, line: &str) {
 }
 
 /// A part's result, printed and stored.
-fn keep(args: &Args, told: &mut Map<String, Value>, name: &str, result: Result<Value, Failure>) -> bool {
+fn keep(args: &Args, reported: &mut Map<String, Value>, name: &str, result: Result<Value, Failure>) -> bool {
     let is_ok = result.is_ok();
     let value = result.unwrap_or_else(|failure| json!({"error": failure.what}));
     say(args, &format!("{name}: {value}"));
-    told.insert(name.into(), value);
+    reported.insert(name.into(), value);
     is_ok
 }
 
 fn parts(args: &Args, machine: Machine, deadline: Instant, began: Instant) -> (Map<String, Value>, bool) {
-    let (mut told, mut is_ok) = (Map::new(), true);
+    let (mut reported, mut is_ok) = (Map::new(), true);
     let is_wanted = |part: &str| !args.skip.iter().any(|s| s == part);
-    is_ok &= keep(args, &mut told, "machine", Ok(identity(args, &machine)));
+    is_ok &= keep(args, &mut reported, "machine", Ok(identity(args, &machine)));
     if is_wanted("copies") {
-        is_ok &= keep(args, &mut told, "copies", copies::check(&machine, args.quick));
+        is_ok &= keep(args, &mut reported, "copies", copies::check(&machine, args.quick));
     }
     if is_wanted("bench") {
         let sizes = Sizes::of(args.quick);
-        is_ok &= keep(args, &mut told, "clocks_before", clocks(&machine));
-        is_ok &= keep(args, &mut told, "doorbell", bench::measure(&machine, sizes));
-        is_ok &= keep(args, &mut told, "clocks_after", clocks(&machine));
+        is_ok &= keep(args, &mut reported, "clocks_before", clocks(&machine));
+        is_ok &= keep(args, &mut reported, "doorbell", bench::measure(&machine, sizes));
+        is_ok &= keep(args, &mut reported, "clocks_after", clocks(&machine));
     }
     // Others get the card for themselves.
     let closed = doorbell::device::Device::close(&machine.device);
     drop(machine);
     if let Err(e) = closed {
-        is_ok = keep(args, &mut told, "close", Err(e.into()));
+        is_ok = keep(args, &mut reported, "close", Err(e.into()));
     }
     if is_wanted("bench") {
-        is_ok &= keep(args, &mut told, "first_kernel", apart("first", args, deadline));
+        is_ok &= keep(args, &mut reported, "first_kernel", apart("first", args, deadline));
     }
     if is_wanted("cuda") {
         // A machine without CUDA is none that fails.
-        keep(args, &mut told, "cuda", apart("cuda", args, deadline));
+        keep(args, &mut reported, "cuda", apart("cuda", args, deadline));
     }
     if is_wanted("tests") {
-        is_ok &= tests(args, &mut told, deadline);
+        is_ok &= tests(args, &mut reported, deadline);
     }
-    told.insert("seconds".into(), json!(began.elapsed().as_secs_f64()));
-    told.insert("ok".into(), json!(is_ok));
+    reported.insert("seconds".into(), json!(began.elapsed().as_secs_f64()));
+    reported.insert("ok".into(), json!(is_ok));
     say(
         args,
         &format!("{}: {:.1} s", if is_ok { "all right" } else { "something is wrong" }, began.elapsed().as_secs_f64()),
     );
-    (told, is_ok)
+    (reported, is_ok)
 }
 
-fn tests(args: &Args, told: &mut Map<String, Value>, deadline: Instant) -> bool {
+fn tests(args: &Args, reported: &mut Map<String, Value>, deadline: Instant) -> bool {
     let Some(dir) = suite::folder(args) else {
         let why = "no folder of test programs: --tests DIR names one, --pack makes one, --skip tests goes without";
-        return keep(args, told, "tests", Err(why.into()));
+        return keep(args, reported, "tests", Err(why.into()));
     };
     match suite::run(&dir, args, deadline) {
         Ok(programs) => {
             programs.iter().for_each(|p| say(args, &format!("tests: {p}")));
             let is_ok = programs.iter().all(|p| p["ok"] == json!(true));
-            told.insert("tests".into(), json!({"ok": is_ok, "programs": programs}));
+            reported.insert("tests".into(), json!({"ok": is_ok, "programs": programs}));
             is_ok
         }
-        Err(failure) => keep(args, told, "tests", Err(failure)),
+        Err(failure) => keep(args, reported, "tests", Err(failure)),
     }
 }
 

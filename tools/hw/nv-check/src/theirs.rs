@@ -26,25 +26,25 @@ pub fn measure(args: &Args) -> Result<Value, Failure> {
 
 /// What the library does on the card at that place, which is of that chip.
 fn with(cuda: &Cuda, (bdf, chip): (&str, &str), cubin: &[u8], sizes: Sizes) -> Result<Value, String> {
-    let mut told = Map::new();
+    let mut reported = Map::new();
     let began = Instant::now();
     let context = cuda.open(bdf)?;
-    told.insert("open_ms".into(), json!(began.elapsed().as_secs_f64() * 1e3));
+    reported.insert("open_ms".into(), json!(began.elapsed().as_secs_f64() * 1e3));
     let from = match context.load(cubin) {
         Ok(()) => "our cubin",
         Err(refused) => {
-            told.insert("our_cubin_refused".into(), json!(refused));
+            reported.insert("our_cubin_refused".into(), json!(refused));
             context.load_text(&code::text(chip))?;
             "our PTX"
         }
     };
     context.launch_and_wait("nothing")?;
-    told.insert("open_to_first_kernel_ms".into(), json!(began.elapsed().as_secs_f64() * 1e3));
-    told.insert("kernel_from".into(), json!(from));
-    told.insert("driver_version".into(), json!(cuda.driver_version()));
-    launches(&context, sizes, &mut told)?;
-    copies(&context, sizes, &mut told)?;
-    Ok(Value::Object(told))
+    reported.insert("open_to_first_kernel_ms".into(), json!(began.elapsed().as_secs_f64() * 1e3));
+    reported.insert("kernel_from".into(), json!(from));
+    reported.insert("driver_version".into(), json!(cuda.driver_version()));
+    launches(&context, sizes, &mut reported)?;
+    copies(&context, sizes, &mut reported)?;
+    Ok(Value::Object(reported))
 }
 
 /// The card's bus address and its chip, from the kernel's driver.
@@ -60,14 +60,14 @@ fn place(args: &Args, selector: &doorbell::device::nv::Selector) -> Result<(Stri
     Ok((card.bdf, gpu.chip.name.to_string()))
 }
 
-fn launches(context: &crate::cuda::Context<'_>, sizes: Sizes, told: &mut Map<String, Value>) -> Result<(), String> {
+fn launches(context: &crate::cuda::Context<'_>, sizes: Sizes, reported: &mut Map<String, Value>) -> Result<(), String> {
     let each = (0..sizes.launches).map(|_| seconds(|| context.launch_and_wait("nothing")));
-    told.insert("launch_latency_us".into(), json!(median(each.collect::<Result<_, _>>()?) * 1e6));
+    reported.insert("launch_latency_us".into(), json!(median(each.collect::<Result<_, _>>()?) * 1e6));
     let took = seconds(|| {
         (0..sizes.launches).try_for_each(|_| context.launch("nothing"))?;
         context.wait()
     })?;
-    told.insert("launch_rate_per_s".into(), json!(sizes.launches as f64 / took));
+    reported.insert("launch_rate_per_s".into(), json!(sizes.launches as f64 / took));
     let each = (0..sizes.replays).map(|_| {
         seconds(|| {
             (0..sizes.graph).try_for_each(|_| context.launch("nothing"))?;
@@ -75,7 +75,7 @@ fn launches(context: &crate::cuda::Context<'_>, sizes: Sizes, told: &mut Map<Str
         })
     });
     let list = median(each.collect::<Result<_, _>>()?);
-    told.insert("list_us_per_kernel".into(), json!(list * 1e6 / sizes.graph as f64));
+    reported.insert("list_us_per_kernel".into(), json!(list * 1e6 / sizes.graph as f64));
     let graph = context.record("nothing", sizes.graph)?;
     let replay = || {
         seconds(|| {
@@ -87,12 +87,12 @@ fn launches(context: &crate::cuda::Context<'_>, sizes: Sizes, told: &mut Map<Str
         replay()?;
     }
     let each = (0..sizes.replays).map(|_| replay()).collect::<Result<_, _>>()?;
-    told.insert("graph_us_per_kernel".into(), json!(median(each) * 1e6 / sizes.graph as f64));
-    told.insert("graph_kernels".into(), json!(sizes.graph));
+    reported.insert("graph_us_per_kernel".into(), json!(median(each) * 1e6 / sizes.graph as f64));
+    reported.insert("graph_kernels".into(), json!(sizes.graph));
     Ok(())
 }
 
-fn copies(context: &crate::cuda::Context<'_>, sizes: Sizes, told: &mut Map<String, Value>) -> Result<(), String> {
+fn copies(context: &crate::cuda::Context<'_>, sizes: Sizes, reported: &mut Map<String, Value>) -> Result<(), String> {
     let len = sizes.copy_bytes;
     let (far, other) = (context.alloc(len)?, context.alloc(len)?);
     let pinned = context.alloc_host(len)?;
@@ -102,12 +102,12 @@ fn copies(context: &crate::cuda::Context<'_>, sizes: Sizes, told: &mut Map<Strin
         let each = (0..sizes.copies).map(|_| seconds(&mut *run)).collect::<Result<Vec<f64>, String>>()?;
         Ok(len as f64 / median(each) / 1e9)
     };
-    told.insert("copy_bytes".into(), json!(len));
-    told.insert("h2d_pinned_gb_s".into(), json!(rate(&mut || context.copy_in_pinned(far, &pinned, len))?));
-    told.insert("d2h_pinned_gb_s".into(), json!(rate(&mut || context.copy_out_pinned(&pinned, far, len))?));
-    told.insert("d2d_gb_s".into(), json!(rate(&mut || context.copy(other, far, len))?));
-    told.insert("h2d_pageable_gb_s".into(), json!(rate(&mut || context.copy_in(far, &pageable))?));
-    told.insert("d2h_pageable_gb_s".into(), json!(rate(&mut || context.copy_out(&mut pageable, far))?));
+    reported.insert("copy_bytes".into(), json!(len));
+    reported.insert("h2d_pinned_gb_s".into(), json!(rate(&mut || context.copy_in_pinned(far, &pinned, len))?));
+    reported.insert("d2h_pinned_gb_s".into(), json!(rate(&mut || context.copy_out_pinned(&pinned, far, len))?));
+    reported.insert("d2d_gb_s".into(), json!(rate(&mut || context.copy(other, far, len))?));
+    reported.insert("h2d_pageable_gb_s".into(), json!(rate(&mut || context.copy_in(far, &pageable))?));
+    reported.insert("d2h_pageable_gb_s".into(), json!(rate(&mut || context.copy_out(&mut pageable, far))?));
     Ok(())
 }
 
@@ -161,14 +161,17 @@ int cuMemcpyDtoDAsync_v2(D d, D s, size_t n, H t) { memcpy((void *)d, (void *)s,
     #[test]
     fn every_function_of_the_library_is_called_as_it_wants_and_refusals_are_told_by_name() {
         let dir = tempfile::tempdir().unwrap();
-        let told = tried(&library(dir.path(), "all.so", 0, false), "0000:01:00.0").unwrap();
-        assert_eq!((told["kernel_from"].as_str(), told["driver_version"].as_i64()), (Some("our cubin"), Some(13050)));
+        let reported = tried(&library(dir.path(), "all.so", 0, false), "0000:01:00.0").unwrap();
+        assert_eq!(
+            (reported["kernel_from"].as_str(), reported["driver_version"].as_i64()),
+            (Some("our cubin"), Some(13050))
+        );
         let rates = ["launch_rate_per_s", "graph_us_per_kernel", "h2d_pinned_gb_s", "d2h_pageable_gb_s", "d2d_gb_s"];
-        rates.iter().for_each(|key| assert!(told[key].as_f64().is_some_and(|v| v > 0.0), "{key}: {told:#}"));
+        rates.iter().for_each(|key| assert!(reported[key].as_f64().is_some_and(|v| v > 0.0), "{key}: {reported:#}"));
         // An assembler output that CUDA refuses is reported, and the text is used in its place.
-        let told = tried(&library(dir.path(), "text.so", 0, true), "0000:01:00.0").unwrap();
-        assert_eq!(told["kernel_from"].as_str(), Some("our PTX"));
-        let refused = told["our_cubin_refused"].as_str();
+        let reported = tried(&library(dir.path(), "text.so", 0, true), "0000:01:00.0").unwrap();
+        assert_eq!(reported["kernel_from"].as_str(), Some("our PTX"));
+        let refused = reported["our_cubin_refused"].as_str();
         assert_eq!(refused, Some("cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU (209)"));
         let none = library(dir.path(), "none.so", 100, false);
         assert_eq!(tried(&none, "0000:01:00.0").unwrap_err(), "cuInit: CUDA_ERROR_NO_DEVICE (100)");

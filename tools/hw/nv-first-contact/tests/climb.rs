@@ -15,25 +15,31 @@ fn climb(dir: &Path, args: &[&str]) -> (i32, Value) {
     (out.status.code().unwrap(), serde_json::from_str(last).unwrap())
 }
 
-fn state<'a>(told: &'a Value, rung: &str) -> &'a str {
-    let rungs = told["rungs"].as_array().unwrap();
+fn state<'a>(reported: &'a Value, rung: &str) -> &'a str {
+    let rungs = reported["rungs"].as_array().unwrap();
     rungs.iter().find(|r| r["rung"] == rung).map_or("absent", |r| r["state"].as_str().unwrap())
 }
 
-fn note<'a>(told: &'a Value, rung: &str) -> &'a str {
-    let rungs = told["rungs"].as_array().unwrap();
+fn note<'a>(reported: &'a Value, rung: &str) -> &'a str {
+    let rungs = reported["rungs"].as_array().unwrap();
     rungs.iter().find(|r| r["rung"] == rung).and_then(|r| r["note"].as_str()).unwrap_or_default()
 }
 
 #[test]
 fn sm_90_is_climbed_to_the_top_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let (code, told) = climb(dir.path(), &["--emu", "sm_90"]);
-    assert_eq!(code, 0, "{told:#}");
-    assert_eq!((told["reached"].as_u64(), told["top"].as_bool()), (told["of"].as_u64(), Some(true)));
-    assert!(note(&told, "card").contains("sm_90") && note(&told, "copy").contains("engine type 0x"), "{told:#}");
-    assert!(note(&told, "telemetry").contains("42 C") && note(&told, "shared").contains("227 KiB"), "{told:#}");
-    assert_eq!(told["not_given_back"], serde_json::json!([]));
+    let (code, reported) = climb(dir.path(), &["--emu", "sm_90"]);
+    assert_eq!(code, 0, "{reported:#}");
+    assert_eq!((reported["reached"].as_u64(), reported["top"].as_bool()), (reported["of"].as_u64(), Some(true)));
+    assert!(
+        note(&reported, "card").contains("sm_90") && note(&reported, "copy").contains("engine type 0x"),
+        "{reported:#}"
+    );
+    assert!(
+        note(&reported, "telemetry").contains("42 C") && note(&reported, "shared").contains("227 KiB"),
+        "{reported:#}"
+    );
+    assert_eq!(reported["not_given_back"], serde_json::json!([]));
     assert!(std::fs::metadata(dir.path().join("nv-first-contact.trace")).unwrap().len() > 10_000);
 }
 
@@ -41,10 +47,13 @@ fn sm_90_is_climbed_to_the_top_and_leaves_nothing() {
 fn other_chips_whose_machine_code_runs_in_software_are_climbed_to_the_top() {
     for (chip, most) in [("sm_80", "163 KiB"), ("sm_89", "99 KiB"), ("sm_120", "99 KiB")] {
         let dir = tempfile::tempdir().unwrap();
-        let (code, told) = climb(dir.path(), &["--emu", chip, "--skip", "processes"]);
-        assert_eq!((code, told["failed"].as_array().map(Vec::len)), (0, Some(0)), "{chip}: {told:#}");
-        assert!(note(&told, "shared").contains(most) && note(&told, "card").contains(chip), "{chip}: {told:#}");
-        assert_eq!((state(&told, "chain"), state(&told, "soak")), ("ok", "ok"), "{chip}: {told:#}");
+        let (code, reported) = climb(dir.path(), &["--emu", chip, "--skip", "processes"]);
+        assert_eq!((code, reported["failed"].as_array().map(Vec::len)), (0, Some(0)), "{chip}: {reported:#}");
+        assert!(
+            note(&reported, "shared").contains(most) && note(&reported, "card").contains(chip),
+            "{chip}: {reported:#}"
+        );
+        assert_eq!((state(&reported, "chain"), state(&reported, "soak")), ("ok", "ok"), "{chip}: {reported:#}");
     }
 }
 
@@ -52,11 +61,11 @@ fn other_chips_whose_machine_code_runs_in_software_are_climbed_to_the_top() {
 fn chips_without_machine_code_in_software_are_climbed_as_far_as_methods_go() {
     for chip in ["sm_75", "sm_100"] {
         let dir = tempfile::tempdir().unwrap();
-        let (code, told) = climb(dir.path(), &["--emu", chip]);
-        assert_eq!(code, 0, "{chip}: {told:#}");
-        assert_eq!((state(&told, "compute"), state(&told, "copy")), ("ok", "ok"), "{chip}: {told:#}");
-        assert_eq!(state(&told, "launch"), "not tried", "{chip}");
-        assert!(note(&told, "launch").contains(chip), "{told:#}");
+        let (code, reported) = climb(dir.path(), &["--emu", chip]);
+        assert_eq!(code, 0, "{chip}: {reported:#}");
+        assert_eq!((state(&reported, "compute"), state(&reported, "copy")), ("ok", "ok"), "{chip}: {reported:#}");
+        assert_eq!(state(&reported, "launch"), "not tried", "{chip}");
+        assert!(note(&reported, "launch").contains(chip), "{reported:#}");
     }
 }
 
@@ -64,10 +73,11 @@ fn chips_without_machine_code_in_software_are_climbed_as_far_as_methods_go() {
 fn tells(args: &[&str], rung: &str, call: &[&str], cause: &str, still: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let args = [&["--emu", "sm_90", "--skip", "processes", "--skip", "soak"], args].concat();
-    let (code, told) = climb(dir.path(), &args);
-    let failed = told["failed"].as_array().unwrap();
-    let story = failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {told:#}"));
-    assert_eq!(code, if rung == "control" { 2 } else { 1 }, "{told:#}");
+    let (code, reported) = climb(dir.path(), &args);
+    let failed = reported["failed"].as_array().unwrap();
+    let story =
+        failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {reported:#}"));
+    assert_eq!(code, if rung == "control" { 2 } else { 1 }, "{reported:#}");
     for part in call {
         let seen = format!("{} {} {}", story["call"], story["what"], story["seen"]);
         assert!(seen.contains(part), "{part}: {story:#}");
@@ -75,7 +85,7 @@ fn tells(args: &[&str], rung: &str, call: &[&str], cause: &str, still: &[&str]) 
     assert!(story["causes"].to_string().contains(cause), "{cause}: {story:#}");
     assert!(!story["probes"].as_array().unwrap().is_empty(), "{story:#}");
     for rung in still {
-        assert_eq!(state(&told, rung), "ok", "{rung}: {told:#}");
+        assert_eq!(state(&reported, rung), "ok", "{rung}: {reported:#}");
     }
     let trace = std::fs::File::open(dir.path().join("nv-first-contact.trace")).unwrap();
     assert!(!doorbell_ioctl::trace::read_trace(trace).unwrap().is_empty(), "the trace is written");
@@ -116,9 +126,11 @@ fn faults_of_files_and_of_the_driver_are_told_by_their_rung() {
 #[test]
 fn page_tables_of_rm_alone_carry_the_climb_and_their_refusals_are_told() {
     let dir = tempfile::tempdir().unwrap();
-    let (code, told) = climb(dir.path(), &["--emu", "sm_90", "--rm-only", "--skip", "processes", "--skip", "soak"]);
-    assert_eq!((code, told["not_given_back"].clone()), (0, serde_json::json!([])), "{told:#}");
-    assert!(note(&told, "space").contains("by RM alone") && note(&told, "rm-space").contains("a kernel's constant"));
+    let (code, reported) = climb(dir.path(), &["--emu", "sm_90", "--rm-only", "--skip", "processes", "--skip", "soak"]);
+    assert_eq!((code, reported["not_given_back"].clone()), (0, serde_json::json!([])), "{reported:#}");
+    assert!(
+        note(&reported, "space").contains("by RM alone") && note(&reported, "rm-space").contains("a kernel's constant")
+    );
     let range = "NV50_MEMORY_VIRTUAL:1:NV_ERR_INVALID_ARGUMENT";
     tells(
         &["--fault", range],
@@ -223,19 +235,19 @@ fn faults_of_other_processes_and_of_the_long_run_are_told_by_their_rung() {
         [("faults", "wild/grid:1:lose", "nothing happened"), ("faults", "loop/grid:1:lose", "nothing happened")];
     for (rung, fault, said) in [&parts[..], &[("processes", "work/grid:1:lose", "came back wrong")]].concat() {
         let other = if rung == "faults" { "processes" } else { "faults" };
-        let (code, told) = run(&["--skip", other, "--skip", "soak", "--fault", fault]);
-        let story = story(&told, rung);
+        let (code, reported) = run(&["--skip", other, "--skip", "soak", "--fault", fault]);
+        let story = story(&reported, rung);
         assert!(code == 1 && story.contains(said), "{fault}: {story}");
-        assert_eq!(state(&told, "ids"), "ok", "{told:#}");
+        assert_eq!(state(&reported, "ids"), "ok", "{reported:#}");
     }
     let quiet = ["--skip", "faults", "--skip", "processes"];
-    let (code, told) = run(&quiet);
-    assert_eq!(code, 0, "{told:#}");
-    let rows = told["rungs"].as_array().unwrap();
+    let (code, reported) = run(&quiet);
+    assert_eq!(code, 0, "{reported:#}");
+    let rows = reported["rungs"].as_array().unwrap();
     let grids = rows.iter().find(|r| r["rung"] == "soak").and_then(|r| r["grids"].as_u64()).unwrap();
     let lost = format!("grid:{}:lose", grids + 1);
-    let (code, told) = run(&[&quiet[..], &["--fault", &lost]].concat());
-    let story = story(&told, "soak");
+    let (code, reported) = run(&[&quiet[..], &["--fault", &lost]].concat());
+    let story = story(&reported, "soak");
     assert!(code == 1 && story.contains("round 0 of seed") && story.contains("missing fence"), "{story}");
 }
 
@@ -247,20 +259,20 @@ fn faults_of_the_runtime_are_told_by_their_rung_and_the_next_rungs_open_the_card
 }
 
 /// The message of a failed rung, and the report with it.
-fn story(told: &Value, rung: &str) -> String {
-    let failed = told["failed"].as_array().unwrap();
-    failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {told:#}")).to_string()
+fn story(reported: &Value, rung: &str) -> String {
+    let failed = reported["failed"].as_array().unwrap();
+    failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {reported:#}")).to_string()
 }
 
 #[test]
 fn grids_that_are_lost_or_fail_are_told_by_their_rung_and_the_others_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let rungs = ["--emu", "sm_90", "--skip", "processes", "--skip", "soak", "--skip", "faults"];
-    let (code, told) = climb(dir.path(), &rungs);
-    assert_eq!(code, 0, "{told:#}");
+    let (code, reported) = climb(dir.path(), &rungs);
+    assert_eq!(code, 0, "{reported:#}");
     // How many grids the card had run when a rung began.
     let grids = |rung: &str| {
-        let all = told["rungs"].as_array().unwrap();
+        let all = reported["rungs"].as_array().unwrap();
         all.iter().find(|r| r["rung"] == rung).and_then(|r| r["grids"].as_u64()).unwrap()
     };
     // The first grid of each rung; most rungs end with the first result that is wrong, a chain after ten of its eleven
@@ -281,16 +293,16 @@ fn grids_that_are_lost_or_fail_are_told_by_their_rung_and_the_others_go_on() {
     ];
     let faults: Vec<String> = planned.iter().map(|(_, n, trouble, _)| format!("grid:{n}:{trouble}")).collect();
     let faults: Vec<&str> = faults.iter().flat_map(|f| ["--fault", f.as_str()]).collect();
-    let (code, told) = climb(dir.path(), &[&rungs[..], &faults].concat());
-    assert_eq!((code, state(&told, "store")), (1, "ok"), "{told:#}");
+    let (code, reported) = climb(dir.path(), &[&rungs[..], &faults].concat());
+    assert_eq!((code, state(&reported, "store")), (1, "ok"), "{reported:#}");
     for (rung, _, _, what) in planned {
-        let story = story(&told, rung);
+        let story = story(&reported, rung);
         assert!(story.contains(what), "{rung}, {what}: {story}");
     }
     let lost = format!("grid:{}:lose", grids("store") + 1);
-    let (code, told) = climb(dir.path(), &[&rungs[..], &["--fault", &lost]].concat());
-    assert!(code == 1 && story(&told, "store").contains("a constant: word 0 is 0x0, not 0x600d"), "{told:#}");
-    assert_eq!((state(&told, "launch"), state(&told, "ids")), ("ok", "not tried"), "{told:#}");
+    let (code, reported) = climb(dir.path(), &[&rungs[..], &["--fault", &lost]].concat());
+    assert!(code == 1 && story(&reported, "store").contains("a constant: word 0 is 0x0, not 0x600d"), "{reported:#}");
+    assert_eq!((state(&reported, "launch"), state(&reported, "ids")), ("ok", "not tried"), "{reported:#}");
 }
 
 #[test]
@@ -300,14 +312,14 @@ fn a_machine_without_a_card_is_told_what_it_lacks() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let (code, told) = climb(dir.path(), &[]);
+    let (code, reported) = climb(dir.path(), &[]);
     assert_eq!(code, 2);
-    let failed = told["failed"].as_array().unwrap();
+    let failed = reported["failed"].as_array().unwrap();
     let control = failed.iter().find(|f| f["rung"] == "control").unwrap();
     assert_eq!(control["answer"].as_str(), Some("ENOENT"));
     let missing = control["missing"].to_string();
     assert!(missing.contains("module nvidia is not loaded") && missing.contains("PCI bus"), "{missing}");
-    assert_eq!(state(&told, "card"), "not tried");
+    assert_eq!(state(&reported, "card"), "not tried");
 }
 
 #[test]

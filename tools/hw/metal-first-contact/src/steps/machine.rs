@@ -88,7 +88,7 @@ pub fn is_virtual(bench: &Bench, seen: &mut Seen) -> Result<(), Failure> {
     let (raw, gpu) = (below.raw, below.device);
     let name = raw.pool(|| raw.text(send!(raw, gpu, "name"; Id)));
     let is_virtual = name.to_ascii_lowercase().contains("virtual");
-    let told = if is_virtual { "a virtual GPU: nothing seen here counts for lists" } else { "no virtual GPU" };
-    seen.holds(!is_virtual, &format!("{name}: {told}"), "expected the machine's own GPU");
+    let reported = if is_virtual { "a virtual GPU: nothing seen here counts for lists" } else { "no virtual GPU" };
+    seen.holds(!is_virtual, &format!("{name}: {reported}"), "expected the machine's own GPU");
     Ok(())
 }

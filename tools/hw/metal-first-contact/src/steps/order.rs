@@ -175,9 +175,9 @@ fn overlap(parts: &Parts, seen: &mut Seen) {
             continue;
         }
         let ((_, end), (start, _)) = (parts.times(first), parts.times(second));
-        let told = if start < end { "overlap" } else { "follow each other" };
+        let reported = if start < end { "overlap" } else { "follow each other" };
         seen.note(format!(
-            "command buffers with {what} memory {told}: the second starts {:.1} us after the first's end",
+            "command buffers with {what} memory {reported}: the second starts {:.1} us after the first's end",
             (start - end) * 1e6
         ));
         parts.raw.release(&[queue, one, two]);
@@ -194,9 +194,9 @@ fn never(parts: &Parts, seen: &mut Seen) {
     let ended = wait_until(most, || parts.status(buffer) >= COMPLETED);
     let (after, status) = (began.elapsed(), parts.status(buffer));
     let error = parts.raw.error(send!(parts.raw, buffer, "error"; Id));
-    let told = if ended { "ended by itself" } else { "still waits" };
+    let reported = if ended { "ended by itself" } else { "still waits" };
     seen.note(format!(
-        "a wait for a signal that never comes {told} after {after:.1?}: state {status}, error {error:?}"
+        "a wait for a signal that never comes {reported} after {after:.1?}: state {status}, error {error:?}"
     ));
     parts.signal_by_host(1000);
     seen.is("it ends when the host signals", parts.ended(buffer), true);

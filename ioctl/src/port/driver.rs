@@ -1,5 +1,5 @@
 //! The driver interface: everything that passes between this process and a device's driver, as one object-safe trait.
-//! The module is named after the seam between driver and process: an interface where one driver can replace another.
+//! One driver takes the place of another behind it.
 //!
 //! Layer: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer,
 //! the recorder and the fault injector implement it and wrap each other. Source: open(2), ioctl(2), mmap(2), poll(2).
