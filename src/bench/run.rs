@@ -95,7 +95,7 @@ pub fn run(machines: &[Machine], filter: &Filter, settings: &Settings, watch: &m
         version: env!("CARGO_PKG_VERSION").into(),
         unix_time: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         host: host(),
-        settings: reported(settings),
+        settings: recorded(settings),
         devices: devices.collect(),
         results,
         seconds: began.elapsed().as_secs_f64(),
@@ -275,7 +275,7 @@ fn device(machine: &Machine, state: serde_json::Value, state_after: serde_json::
     }
 }
 
-fn reported(settings: &Settings) -> BTreeMap<String, serde_json::Value> {
+fn recorded(settings: &Settings) -> BTreeMap<String, serde_json::Value> {
     let pairs = [
         ("budget_s", settings.budget.as_secs_f64().into()),
         ("precision", settings.precision.into()),

@@ -37,7 +37,7 @@ pub struct Cue {
 }
 
 enum Line {
-    Thread { heard: Mutex<Receiver<String>>, reported: Sender<String> },
+    Thread { heard: Mutex<Receiver<String>>, output: Sender<String> },
     Process,
 }
 
@@ -73,7 +73,7 @@ impl Cue {
     /// Nobody hears it.
     pub fn tell(&self, text: &str) -> Step {
         match &self.line {
-            Line::Thread { reported, .. } => reported.send(text.to_owned()).map_err(|_| gone()),
+            Line::Thread { output, .. } => output.send(text.to_owned()).map_err(|_| gone()),
             Line::Process => {
                 let mut out = std::io::stdout().lock();
                 writeln!(out, "{SAYS}{text}").and_then(|()| out.flush()).map_err(|_| gone())
@@ -110,8 +110,8 @@ pub struct Child<'b> {
 }
 
 enum Link {
-    Thread { machine: Machine, reported: Sender<String>, thread: JoinHandle<Step> },
-    Process { process: std::process::Child, reported: ChildStdin },
+    Thread { machine: Machine, input: Sender<String>, thread: JoinHandle<Step> },
+    Process { process: std::process::Child, input: ChildStdin },
 }
 
 /// How a child can be interrupted.
@@ -126,9 +126,9 @@ pub enum Interruption {
 impl<'b> Child<'b> {
     /// A child of a software machine.
     pub(crate) fn thread(bench: &'b Bench, beside: Bench, role: Role, part: &str) -> Self {
-        let ((reported, own_heard), (own_told, heard)) = (channel(), channel());
+        let ((input, own_heard), (own_output, heard)) = (channel(), channel());
         let cue =
-            Cue { part: part.to_owned(), line: Line::Thread { heard: Mutex::new(own_heard), reported: own_told } };
+            Cue { part: part.to_owned(), line: Line::Thread { heard: Mutex::new(own_heard), output: own_output } };
         let machine = beside.machine().clone();
         let pid = machine.pid();
         let run = move || {
@@ -138,14 +138,14 @@ impl<'b> Child<'b> {
             done.unwrap_or_else(|_| Err(Problem::failed("the second process panicked")))
         };
         let thread = std::thread::spawn(run);
-        Self { bench, heard, link: Some(Link::Thread { machine, reported, thread }), pid }
+        Self { bench, heard, link: Some(Link::Thread { machine, input, thread }), pid }
     }
 
     /// A child of the running kernel.
     pub(crate) fn process(bench: &'b Bench, mut command: Command) -> Step<Self> {
         let failed = |e| Problem::Failed(format!("a second process of this program: {e}"));
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let (Some(reported), Some(said)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(input), Some(said)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Problem::failed("a second process without pipes"));
         };
         let (sender, heard) = channel();
@@ -160,7 +160,7 @@ impl<'b> Child<'b> {
             }
         });
         let pid = process.id();
-        Ok(Self { bench, heard, link: Some(Link::Process { process, reported }), pid })
+        Ok(Self { bench, heard, link: Some(Link::Process { process, input }), pid })
     }
 
     /// Its number.
@@ -175,10 +175,8 @@ impl<'b> Child<'b> {
     /// It has ended.
     pub fn tell(&mut self, text: &str) -> Step {
         let sent = match &mut self.link {
-            Some(Link::Thread { reported, .. }) => reported.send(text.to_owned()).is_ok(),
-            Some(Link::Process { reported, .. }) => {
-                writeln!(reported, "{text}").and_then(|()| reported.flush()).is_ok()
-            }
+            Some(Link::Thread { input, .. }) => input.send(text.to_owned()).is_ok(),
+            Some(Link::Process { input, .. }) => writeln!(input, "{text}").and_then(|()| input.flush()).is_ok(),
             None => false,
         };
         if sent { Ok(()) } else { self.why_it_ended() }
@@ -224,14 +222,14 @@ impl<'b> Child<'b> {
     fn why_it_ended(&mut self) -> Step {
         match self.link.take() {
             None => Err(Problem::failed("the second process has ended")),
-            Some(Link::Thread { machine, reported, thread }) => {
-                drop(reported);
+            Some(Link::Thread { machine, input, thread }) => {
+                drop(input);
                 let done = thread.join().map_err(|_| Problem::failed("the second process panicked"))?;
                 machine.end_process();
                 done
             }
-            Some(Link::Process { mut process, reported }) => {
-                drop(reported);
+            Some(Link::Process { mut process, input }) => {
+                drop(input);
                 let status = process.wait().map_err(|e| Problem::Failed(format!("the second process: {e}")))?;
                 if status.success() {
                     return Ok(());
@@ -264,10 +262,10 @@ impl<'b> Child<'b> {
     pub fn kill(mut self) -> Step {
         match self.link.take() {
             None => Err(Problem::failed("the second process ended before it was killed")),
-            Some(Link::Thread { machine, reported, thread }) => {
+            Some(Link::Thread { machine, input, thread }) => {
                 let early = thread.is_finished();
                 machine.end_process();
-                drop(reported);
+                drop(input);
                 let ended = thread.join();
                 if early {
                     let why = ended.unwrap_or_else(|_| Err(Problem::failed("it panicked")));
@@ -275,11 +273,11 @@ impl<'b> Child<'b> {
                 }
                 Ok(())
             }
-            Some(Link::Process { mut process, reported }) => {
+            Some(Link::Process { mut process, input }) => {
                 let failed = |e| Problem::Failed(format!("the second process: {e}"));
                 process.kill().map_err(failed)?;
                 let status = process.wait().map_err(failed)?;
-                drop(reported);
+                drop(input);
                 crate::case::same("the signal that ended the second process", status.signal(), Some(KILLED))
             }
         }
@@ -327,13 +325,13 @@ impl<'b> Child<'b> {
     fn stop(&mut self) {
         match self.link.take() {
             None => {}
-            Some(Link::Thread { machine, reported, thread }) => {
+            Some(Link::Thread { machine, input, thread }) => {
                 machine.end_process();
-                drop(reported);
+                drop(input);
                 let _its_end_counts_no_more = thread.join();
             }
-            Some(Link::Process { mut process, reported }) => {
-                drop(reported);
+            Some(Link::Process { mut process, input }) => {
+                drop(input);
                 let _it_may_be_gone = process.kill();
                 let _its_end_counts_no_more = process.wait();
             }

@@ -214,9 +214,9 @@ impl Code {
                 mask |= 1 << value("s");
             }
         }
-        let reported = |boards: &Boards| (0..6).any(|b| mask >> b & 1 == 1 && boards[b] == SET);
-        point.sources &= !reported(&point.read);
-        reported(&point.done) || !point.results && !point.sources
+        let signals = |boards: &Boards| (0..6).any(|b| mask >> b & 1 == 1 && boards[b] == SET);
+        point.sources &= !signals(&point.read);
+        signals(&point.done) || !point.results && !point.sources
     }
 
     fn touches(&self, from: &Line, point: &Point) -> bool {

@@ -31,8 +31,8 @@ fn prepared(number: usize, kernel: &str) -> String {
                 );
                 (barrier.clone(), format!("{guard} {barrier}\n{label}: "))
             };
-            let [(few, guarded_few), (reported, guarded)] = [of("0xff", "FEW"), of("%r1", "TOLD")];
-            kernel.replace(&few, &guarded_few).replace(&reported, &guarded)
+            let [(few, guarded_few), (by_register, guarded)] = [of("0xff", "FEW"), of("%r1", "TOLD")];
+            kernel.replace(&few, &guarded_few).replace(&by_register, &guarded)
         }
         8 => {
             // Others' shared memory is there before and until all are done with it, and one block alone writes to it.

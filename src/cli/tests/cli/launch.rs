@@ -69,29 +69,29 @@ fn a_jobs_file_launches_many_and_a_null_pointer_is_zero() {
 fn wrong_names_sizes_and_files_are_told_apart() {
     let t = temp();
     compiled(t.path());
-    let reported = |args: &[&str], exit: i32, words: &[&str]| {
+    let refused = |args: &[&str], exit: i32, words: &[&str]| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), exit, "{args:?}: {}", err(&o));
         for w in words {
             assert!(err(&o).contains(w), "{args:?}: no {w:?} in {}", err(&o));
         }
     };
-    reported(&["launch", "k.o", "--kernel", "scael"], 3, &["scael", "k.o contains", "count, scale"]);
-    reported(&["launch", "none.o", "--kernel", "scale"], 2, &["none.o"]);
-    reported(&["launch", "k.c", "--kernel", "scale"], 3, &["no object code"]);
-    reported(&["launch", "k.o", "--kernel", "scale", "--arg", "in:none.bin"], 2, &["none.bin"]);
-    reported(&["launch", "k.o", "--kernel", "scale", "--arg", "f16:1"], 3, &["unknown kind \"f16\"", "hex:BYTES"]);
-    reported(&["launch", "k.o", "--kernel", "scale", "--grid", "1,2,3,4"], 3, &["at most 3"]);
-    reported(&["launch", "k.o", "--kernel", "scale", "--block", "64"], 3, &["one work-item per call"]);
-    reported(
+    refused(&["launch", "k.o", "--kernel", "scael"], 3, &["scael", "k.o contains", "count, scale"]);
+    refused(&["launch", "none.o", "--kernel", "scale"], 2, &["none.o"]);
+    refused(&["launch", "k.c", "--kernel", "scale"], 3, &["no object code"]);
+    refused(&["launch", "k.o", "--kernel", "scale", "--arg", "in:none.bin"], 2, &["none.bin"]);
+    refused(&["launch", "k.o", "--kernel", "scale", "--arg", "f16:1"], 3, &["unknown kind \"f16\"", "hex:BYTES"]);
+    refused(&["launch", "k.o", "--kernel", "scale", "--grid", "1,2,3,4"], 3, &["at most 3"]);
+    refused(&["launch", "k.o", "--kernel", "scale", "--block", "64"], 3, &["one work-item per call"]);
+    refused(
         &["launch", "k.o", "--kernel", "scale", "--grid", "2147483648,2147483648,4"],
         3,
         &["the limit is 4294967295"],
     );
-    reported(&["launch", "k.o"], 3, &["--kernel"]);
-    reported(&["launch", "--jobs", "none.json"], 2, &["none.json"]);
+    refused(&["launch", "k.o"], 3, &["--kernel"]);
+    refused(&["launch", "--jobs", "none.json"], 2, &["none.json"]);
     std::fs::write(t.path().join("bad.json"), r#"[{"object": "k.o", "kernel": "scale", "grids": [1]}]"#).unwrap();
-    reported(&["launch", "--jobs", "bad.json"], 3, &["grids"]);
+    refused(&["launch", "--jobs", "bad.json"], 3, &["grids"]);
 }
 
 /// A kernel for gfx1100, compiled by clang from OpenCL C: `y[i] = y[i] * a + i`.
@@ -152,33 +152,33 @@ fn a_kernel_of_clang_runs_on_a_software_gpu() {
     assert_eq!(code(&o), 0, "{}", err(&o));
     assert_eq!(json(&o, &["launches"])["arch"], "gfx1100");
     axpy(&t.path().join("z.bin"));
-    let reported = |args: &[&str], words: &[&str]| {
+    let refused = |args: &[&str], words: &[&str]| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), 3, "{args:?}: {}", err(&o));
         assert!(words.iter().all(|w| err(&o).contains(w)), "{args:?}: {}", err(&o));
     };
     let wrong_name = ["launch", "k.co", "--kernel", "axpi", "--device", "AMD:emu=gfx1100"];
-    reported(&wrong_name, &["k.co contains", "axpy"]);
-    reported(&["launch", "k.co", "--kernel", "axpy", "--device", "AMD:emu=gfx1201"], &["k.co contains", "axpy"]);
-    reported(&["launch", "k.co", "--kernel", "axpy"], &["k.co contains", "axpy"]);
+    refused(&wrong_name, &["k.co contains", "axpy"]);
+    refused(&["launch", "k.co", "--kernel", "axpy", "--device", "AMD:emu=gfx1201"], &["k.co contains", "axpy"]);
+    refused(&["launch", "k.co", "--kernel", "axpy"], &["k.co contains", "axpy"]);
     // Arguments and sizes that the kernel does not take.
     let with = |rest: &'static str| {
         let fixed = "launch k.co --kernel axpy --device AMD:emu=gfx1100";
         fixed.split(' ').chain(rest.split(' ')).collect::<Vec<&str>>()
     };
     let y = "--grid 2 --block 64 --arg inout:y.bin:z.bin";
-    reported(&with(y), &["pass 1 arguments to axpy, which takes 2 of 8, 4 bytes", "k.co contains gfx1100 code: axpy"]);
-    reported(
+    refused(&with(y), &["pass 1 arguments to axpy, which takes 2 of 8, 4 bytes", "k.co contains gfx1100 code: axpy"]);
+    refused(
         &with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg f32:3 --arg u32:1"),
         &["pass 3 arguments", "k.co contains"],
     );
-    reported(
+    refused(
         &with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg u64:3"),
         &["pass 8 bytes to argument 2", "room for 4"],
     );
-    reported(&with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg u16:3"), &["argument 2 lacks 2 bytes"]);
-    reported(&with("--grid 2 --block 2048 --arg inout:y.bin:z.bin --arg f32:3"), &["at most 1024", "k.co contains"]);
-    reported(&with("--grid 2 --block 2147483648,2147483648,4 --arg null --arg f32:3"), &["at most 1024"]);
+    refused(&with("--grid 2 --block 64 --arg inout:y.bin:z.bin --arg u16:3"), &["argument 2 lacks 2 bytes"]);
+    refused(&with("--grid 2 --block 2048 --arg inout:y.bin:z.bin --arg f32:3"), &["at most 1024", "k.co contains"]);
+    refused(&with("--grid 2 --block 2147483648,2147483648,4 --arg null --arg f32:3"), &["at most 1024"]);
 }
 
 #[test]
@@ -286,17 +286,17 @@ fn clusters_are_named_on_the_command_line_or_in_a_jobs_file() {
     assert_eq!(code(&o), 0, "{}", err(&o));
     assert_eq!(json(&o, &["launches"])["launches"][1]["cluster"], serde_json::json!([2, 1, 1]));
     assert_eq!((read("a.bin"), read("b.bin")), (alone.to_vec(), pairs.to_vec()));
-    let reported = |args: &[&str], words: &str| {
+    let refused = |args: &[&str], words: &str| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), 3, "{args:?}: {}", err(&o));
         assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
     };
-    reported(&with(&["--cluster", "3"]), "neighbours: cluster [3, 1, 1]: the grid is not a multiple of it");
-    reported(&with(&["--cluster", "0"]), "is not a valid size");
+    refused(&with(&["--cluster", "3"]), "neighbours: cluster [3, 1, 1]: the grid is not a multiple of it");
+    refused(&with(&["--cluster", "0"]), "is not a valid size");
     std::fs::write(t.path().join("k.c"), "void scale(void) {}").unwrap();
     let gcc = Command::new("gcc").args(["-c", "k.c"]).current_dir(t.path()).status();
     assert!(gcc.expect("gcc is installed by the set-up").success());
-    reported(&["launch", "k.o", "--kernel", "scale", "--cluster", "2"], "a CPU has no clusters");
+    refused(&["launch", "k.o", "--kernel", "scale", "--cluster", "2"], "a CPU has no clusters");
 }
 
 #[test]
@@ -304,19 +304,19 @@ fn traces_that_cannot_be_read_or_played_say_why() {
     let t = temp();
     code_object(t.path());
     std::fs::write(t.path().join("no.trace"), b"nothing").unwrap();
-    let reported = |args: &[&str], exit: i32, words: &str| {
+    let refused = |args: &[&str], exit: i32, words: &str| {
         let o = run(t.path(), args);
         assert_eq!(code(&o), exit, "{args:?}: {}", err(&o));
         assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
     };
-    reported(&["trace", "--show", "no.trace"], 2, "not a trace");
-    reported(&["trace", "--show", "none.trace"], 2, "none.trace");
-    reported(&["trace"], 3, "CMD");
-    reported(&["trace", "--memory", "/bin/true"], 3, "doorbell's own commands");
-    reported(&["replay", "no.trace"], 3, "--port");
+    refused(&["trace", "--show", "no.trace"], 2, "not a trace");
+    refused(&["trace", "--show", "none.trace"], 2, "none.trace");
+    refused(&["trace"], 3, "CMD");
+    refused(&["trace", "--memory", "/bin/true"], 3, "doorbell's own commands");
+    refused(&["replay", "no.trace"], 3, "--port");
     let plain = [&["trace", "--out", "plain.trace", "--device", "AMD:emu=gfx1100"], ON_GPU].concat();
     assert_eq!(code(&run(t.path(), &plain)), 0);
-    reported(&["replay", "plain.trace", "--port", "emu"], 2, "traced without memory");
+    refused(&["replay", "plain.trace", "--port", "emu"], 2, "traced without memory");
 }
 
 const MSL: &str = "#include <metal_stdlib>

@@ -148,9 +148,9 @@ pub fn listing_line(inst: &Instruction, address: u64) -> String {
     let text = print_at(inst, address);
     let mut line = format!("{} {text} ;", inst.control);
     let form = inst.form();
-    let reported = parse_for(&text, address, inst.chip()).ok().filter(|parsed| parsed.form() == form);
-    let mut untold: Vec<String> = if reported.is_some() { vec![] } else { vec![format!("form={}", form.name)] };
-    let Some(parsed) = reported.or_else(|| parse_among(&text, address, inst.chip(), &|f| f == form).ok()) else {
+    let read_back = parse_for(&text, address, inst.chip()).ok().filter(|parsed| parsed.form() == form);
+    let mut untold: Vec<String> = if read_back.is_some() { vec![] } else { vec![format!("form={}", form.name)] };
+    let Some(parsed) = read_back.or_else(|| parse_among(&text, address, inst.chip(), &|f| f == form).ok()) else {
         return line;
     };
     let fields = inst.fields().zip(parsed.fields()).filter(|(real, parsed)| real.1 != parsed.1);
